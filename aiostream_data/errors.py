@@ -1,0 +1,185 @@
+"""Every exception of the package, grouped by who must act on it.
+
+All of them derive from :class:`AiostreamError`; each also derives from the built-in exception that
+Python code would expect (``ValueError``, ``FileNotFoundError``, ``TimeoutError`` ...), so that both
+habits work. They pickle, with their fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class AiostreamError(Exception):
+    """Base of every error raised by aiostream_data."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.args, dict(self.__dict__)))
+
+
+def _rebuild(kind: type[AiostreamError], args: tuple[Any, ...], fields: dict[str, Any]) -> AiostreamError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+# -- whoever wrote the chain -------------------------------------------------------------------
+
+
+class PlanError(AiostreamError, ValueError):
+    """An argument or a combination of operators makes no sense; raised where the chain is written."""
+
+
+class StageBuildError(PlanError):
+    """A function or source cannot serve the stage it was given to."""
+
+
+# -- whoever made the data ---------------------------------------------------------------------
+
+
+class DataError(AiostreamError):
+    """The bytes were read, and are not what they should be."""
+
+
+class CorruptRecordError(DataError):
+    """Bytes are damaged: a checksum, length or compressed stream does not hold.
+
+    Attributes:
+        url: The object.
+        offset: Byte offset of the damaged record, in the decompressed stream.
+    """
+
+    def __init__(self, url: str, offset: int, reason: str) -> None:
+        super().__init__(f"{url} at byte {offset}: {reason}")
+        self.url = url
+        self.offset = offset
+        self.reason = reason
+
+
+class ExampleParseError(DataError, ValueError):
+    """A serialized ``tf.train.Example`` does not fit the feature specification.
+
+    Attributes:
+        url: The object, or "" when unknown.
+        record: Index of the record in the object.
+        feature: Name of the feature, or "" when the message itself is malformed.
+    """
+
+    def __init__(self, url: str, record: int, feature: str, expected: str, found: str) -> None:
+        where = f"{url or '<memory>'} record {record}"
+        what = f"feature {feature!r}: " if feature else ""
+        super().__init__(f"{where}: {what}expected {expected}, found {found}")
+        self.url = url
+        self.record = record
+        self.feature = feature
+        self.expected = expected
+        self.found = found
+
+
+class BatchShapeError(DataError, ValueError):
+    """Elements of different shapes, dtypes or structures were to be stacked into one batch."""
+
+
+class CardinalityError(DataError):
+    """The rows of an epoch do not add up; rows were lost or invented."""
+
+
+# -- whoever wrote the function ----------------------------------------------------------------
+
+
+class RecordError(AiostreamError):
+    """A user function failed in a worker process.
+
+    Raised as a class that also derives from the original exception's type where that is possible,
+    so ``except ValueError`` still works.
+
+    Attributes:
+        type_name: Qualified name of the original exception's type.
+        worker_traceback: The traceback text of the worker.
+    """
+
+    type_name: str = ""
+    worker_traceback: str = ""
+
+
+class WorkerDiedError(AiostreamError):
+    """A worker process ended while it worked on a record."""
+
+
+# -- whoever runs the store or holds its keys --------------------------------------------------
+
+
+class StorageError(AiostreamError, OSError):
+    """A store did not deliver.
+
+    Attributes:
+        url: The object or pattern asked for.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url}: {reason}")
+        self.url = url
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class NoMatchError(StorageError, FileNotFoundError):
+    """No object matches the pattern."""
+
+
+class ObjectNotFoundError(StorageError, FileNotFoundError):
+    """The object, or its bucket, does not exist."""
+
+
+class AccessDeniedError(StorageError, PermissionError):
+    """The store refused these credentials."""
+
+
+class CredentialsError(StorageError, PermissionError):
+    """No credentials were found, or they have expired."""
+
+
+class StoreUnreachableError(StorageError, ConnectionError):
+    """No connection to the endpoint could be made or kept."""
+
+
+class StoreTimeoutError(StorageError, TimeoutError):
+    """The store did not answer within the time-outs."""
+
+
+class ShortReadError(StorageError):
+    """The store delivered another number of bytes than was asked for."""
+
+
+class ObjectChangedError(StorageError):
+    """The object was replaced while it was being read."""
+
+
+# -- whoever installed or runs the program -----------------------------------------------------
+
+
+class MissingExtraError(AiostreamError, ImportError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+class DeviceUnavailableError(AiostreamError, RuntimeError):
+    """The asked-for device cannot be used on this machine."""
+
+
+class DeviceMemoryError(AiostreamError, MemoryError):
+    """The device slots do not fit into device memory."""
+
+
+class MemoryBudgetError(AiostreamError, MemoryError):
+    """A buffer of the plan cannot fit into the memory limit."""
+
+
+class ForkedPipelineError(AiostreamError, RuntimeError):
+    """An open loader was used in a forked child; open the data set anew in the child."""
+
+
+class LoaderClosedError(AiostreamError, RuntimeError):
+    """The loader was closed and gives no more elements."""

@@ -1,0 +1,312 @@
+"""What the pipeline moves: shards, byte ranges, and chunks of rows.
+
+A chunk is a run of consecutive elements. It comes in two classes:
+
+* :class:`Columns`: the element's structure with one column per leaf, the row on the first axis. A
+  column is a NumPy array, or a :class:`VarColumn` where rows differ in length. *Records* (framed but
+  not yet parsed) are the same class with a single ``bytes`` column: buffer, starts, lengths.
+* :class:`Items`: a Python list, for whatever user functions return.
+
+Every chunk carries ``ids``: an int64 array of shape (rows, 2) holding (split, ordinal) of the row
+each element came from, so that order can be decided on ids and every row keeps its origin.
+
+Chunks are immutable by convention: nothing writes into the arrays of a chunk that it did not make.
+A slice shares the memory, and the ``lease``, of the chunk it was cut from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data.structure import LEAF, Structure
+
+Ids: TypeAlias = NDArray[np.int64]
+VarKind = Literal["bytes", "str", "array"]
+
+ITEM_NBYTES_GUESS = 64
+"""What a Python object without a buffer is counted as."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRef:
+    """One object to read.
+
+    Attributes:
+        url: Where it is, with scheme (a plain path for local files).
+        nbytes: Its size in bytes, or None when it has not been asked for yet.
+        version: ETag, generation or modification time: changes when the object does. May be "".
+    """
+
+    url: str
+    nbytes: int | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Bytes ``start`` (included) to ``stop`` (excluded) of an object."""
+
+    start: int
+    stop: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class VarColumn:
+    """A column whose rows differ in length: row i is ``values[starts[i] : starts[i] + lengths[i]]``.
+
+    Attributes:
+        values: Array whose first axis is cut into rows. uint8 for ``bytes`` and ``str``.
+        starts, lengths: int64, one per row. Rows may overlap, leave gaps and be out of order.
+        kind: What a row becomes: ``bytes``, ``str`` (UTF-8), or an ``array`` slice of ``values``.
+    """
+
+    values: NDArray[Any]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    kind: VarKind = "bytes"
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def nbytes(self) -> int:
+        row = int(self.values.itemsize * np.prod(self.values.shape[1:], dtype=np.int64))
+        return int(self.lengths.sum()) * row + 16 * len(self.starts)
+
+    def slice(self, start: int, stop: int) -> VarColumn:
+        return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)
+
+    def take(self, rows: NDArray[np.int64]) -> VarColumn:
+        """Return these rows; the values are shared, not copied."""
+        return VarColumn(self.values, self.starts[rows], self.lengths[rows], self.kind)
+
+    def compact(self) -> VarColumn:
+        """Return the same rows over values of their own, one after another."""
+        values, starts = _native.compact(self.values, self.starts, self.lengths)
+        return VarColumn(values, starts, self.lengths, self.kind)
+
+    def element(self, row: int) -> Any:
+        start = int(self.starts[row])
+        part = self.values[start : start + int(self.lengths[row])]
+        if self.kind == "array":
+            return part
+        data = part.tobytes()
+        return data if self.kind == "bytes" else data.decode()
+
+    def elements(self) -> list[Any]:
+        starts = self.starts.tolist()
+        stops = (self.starts + self.lengths).tolist()
+        if self.kind == "array":
+            return [self.values[a:b] for a, b in zip(starts, stops, strict=True)]
+        view = memoryview(np.ascontiguousarray(self.values))
+        if self.kind == "bytes":
+            return [bytes(view[a:b]) for a, b in zip(starts, stops, strict=True)]
+        return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
+
+
+Column: TypeAlias = NDArray[Any] | VarColumn
+
+_PYTHON_SCALARS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_), np.dtype(object))
+
+
+def column_elements(column: Column) -> list[Any]:
+    """Return the rows of a column as user functions see them.
+
+    Scalars of int64, float64 and bool come as Python int, float and bool (they go back into an array
+    of the same dtype); other dtypes as NumPy scalars; anything with a shape as a view of the row.
+    """
+    if isinstance(column, VarColumn):
+        return column.elements()
+    return column.tolist() if column.ndim == 1 and column.dtype in _PYTHON_SCALARS else list(column)
+
+
+def _column_element(column: Column, row: int) -> Any:
+    if isinstance(column, VarColumn):
+        return column.element(row)
+    value = column[row]
+    return value.item() if column.ndim == 1 and column.dtype in _PYTHON_SCALARS[:3] else value
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows as one column per leaf of the element's structure."""
+
+    structure: Structure
+    leaves: tuple[Column, ...]
+    ids: Ids
+    lease: object = field(default=None, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(leaf.nbytes for leaf in self.leaves) + self.ids.nbytes
+
+    def slice(self, start: int, stop: int) -> Columns:
+        leaves = tuple(
+            leaf.slice(start, stop) if isinstance(leaf, VarColumn) else leaf[start:stop] for leaf in self.leaves
+        )
+        return replace(self, leaves=leaves, ids=self.ids[start:stop])
+
+    def take(self, rows: NDArray[np.int64]) -> Columns:
+        """Return these rows, in this order. Dense columns are copied; variable ones share values."""
+        leaves = tuple(
+            leaf.take(rows) if isinstance(leaf, VarColumn) else _native.take_rows(leaf, rows) for leaf in self.leaves
+        )
+        return replace(self, leaves=leaves, ids=_native.take_rows(self.ids, rows))
+
+    def element(self, row: int) -> Any:
+        return self.structure.unflatten([_column_element(leaf, row) for leaf in self.leaves])
+
+    def elements(self) -> list[Any]:
+        return self.structure.rows([column_elements(leaf) for leaf in self.leaves])
+
+    def with_ids(self, ids: Ids) -> Columns:
+        return replace(self, ids=ids)
+
+    def with_lease(self, lease: object) -> Columns:
+        return replace(self, lease=lease)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Rows as a list of Python objects."""
+
+    values: list[Any]
+    ids: Ids
+    lease: object = field(default=None, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(object_nbytes, self.values)) + self.ids.nbytes
+
+    def slice(self, start: int, stop: int) -> Items:
+        return replace(self, values=self.values[start:stop], ids=self.ids[start:stop])
+
+    def take(self, rows: NDArray[np.int64]) -> Items:
+        return replace(self, values=[self.values[row] for row in rows.tolist()], ids=self.ids[rows])
+
+    def element(self, row: int) -> Any:
+        return self.values[row]
+
+    def elements(self) -> list[Any]:
+        return self.values
+
+    def with_ids(self, ids: Ids) -> Items:
+        return replace(self, ids=ids)
+
+    def with_lease(self, lease: object) -> Items:
+        return replace(self, lease=lease)
+
+
+Chunk: TypeAlias = Columns | Items
+
+
+def object_nbytes(value: Any) -> int:
+    """Estimate what an element holds, in bytes; exact for arrays and bytes, a guess for the rest."""
+    nbytes = getattr(value, "nbytes", None)
+    if isinstance(nbytes, int):
+        return nbytes
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(object_nbytes, value.values()))
+    if isinstance(value, (tuple, list)):
+        return sum(map(object_nbytes, value))
+    return ITEM_NBYTES_GUESS
+
+
+def run_of_ids(split: int, first: int, count: int) -> Ids:
+    """Return the ids of ``count`` consecutive rows of one split, the first being ``first``."""
+    ids = np.empty((count, 2), np.int64)
+    ids[:, 0] = split
+    ids[:, 1] = np.arange(first, first + count)
+    return ids
+
+
+def records_chunk(column: VarColumn, ids: Ids) -> Columns:
+    """Wrap framed records (one variable column) as a chunk whose elements are bytes or str."""
+    return Columns(LEAF, (column,), ids)
+
+
+def same_layout(chunks: Sequence[Chunk]) -> bool:
+    """True when all are Columns whose leaves could stand in one column each."""
+    first = chunks[0]
+    if not isinstance(first, Columns):
+        return False
+    layout = _layout(first)
+    return all(isinstance(chunk, Columns) and _layout(chunk) == layout for chunk in chunks[1:])
+
+
+def _layout(chunk: Columns) -> tuple[Any, ...]:
+    leaves = [
+        (leaf.kind, leaf.values.dtype, leaf.values.shape[1:])
+        if isinstance(leaf, VarColumn)
+        else (leaf.dtype, leaf.shape[1:])
+        for leaf in chunk.leaves
+    ]
+    return (chunk.structure, *leaves)
+
+
+def gather(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
+    """Return row ``rows[i]`` of ``chunks[which[i]]`` for every i, as one new chunk that shares nothing.
+
+    Chunks of one layout give Columns; a mixture gives Items. Releases the GIL for dense columns.
+    """
+    ids = _native.take_rows_many([chunk.ids for chunk in chunks], which, rows)
+    if not same_layout(chunks):
+        lists = [chunk.elements() for chunk in chunks]
+        return Items([lists[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)], ids)
+    sources: list[Columns] = [chunk for chunk in chunks if isinstance(chunk, Columns)]
+    columns = zip(*(chunk.leaves for chunk in sources), strict=True)
+    leaves = tuple(_gather_column(column, which, rows) for column in columns)
+    return Columns(sources[0].structure, leaves, ids)
+
+
+def _gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Column:
+    variable = [column for column in columns if isinstance(column, VarColumn)]
+    if not variable:
+        return _native.take_rows_many([column for column in columns if not isinstance(column, VarColumn)], which, rows)
+    starts = _native.take_rows_many([column.starts for column in variable], which, rows)
+    lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
+    values, new_starts = _native.compact_many([column.values for column in variable], which, starts, lengths)
+    return VarColumn(values, new_starts, lengths, variable[0].kind)
+
+
+def concat(chunks: Sequence[Chunk]) -> Chunk:
+    """Return the rows of all chunks, one after another, as one chunk."""
+    if len(chunks) == 1:
+        return chunks[0]
+    ids = np.concatenate([chunk.ids for chunk in chunks])
+    if not same_layout(chunks):
+        return Items([element for chunk in chunks for element in chunk.elements()], ids)
+    sources = [chunk for chunk in chunks if isinstance(chunk, Columns)]
+    leaves = tuple(_concat_column(column) for column in zip(*(chunk.leaves for chunk in sources), strict=True))
+    return Columns(sources[0].structure, leaves, ids)
+
+
+def _concat_column(columns: Sequence[Column]) -> Column:
+    variable = [column.compact() for column in columns if isinstance(column, VarColumn)]
+    if not variable:
+        return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])
+    shifts = np.cumsum([0] + [len(column.values) for column in variable[:-1]])
+    return VarColumn(
+        np.concatenate([column.values for column in variable]),
+        np.concatenate([column.starts + shift for column, shift in zip(variable, shifts, strict=True)]),
+        np.concatenate([column.lengths for column in variable]),
+        variable[0].kind,
+    )

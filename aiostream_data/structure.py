@@ -1,0 +1,162 @@
+"""Take nested elements apart into leaves, and put them together again.
+
+An element is any nesting of dicts, tuples, NamedTuples and dataclasses; whatever else stands in it
+(arrays, numbers, bytes, str, lists) is a leaf. Lists are data, not structure, as in tf.data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+Kind = Literal["leaf", "dict", "tuple", "namedtuple", "dataclass"]
+
+
+class StructureError(ValueError):
+    """An element has another structure than the one expected."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Structure:
+    """Shape of an element without its leaves: hashable, comparable, picklable.
+
+    Attributes:
+        kind: What this level is.
+        names: Keys or field names; empty for a leaf or a tuple.
+        children: One structure per key, field or position.
+        cls: The NamedTuple or dataclass to rebuild.
+    """
+
+    kind: Kind
+    names: tuple[Any, ...] = ()
+    children: tuple[Structure, ...] = ()
+    cls: type[Any] | None = None
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.kind == "leaf"
+
+    @property
+    def leaf_count(self) -> int:
+        return 1 if self.is_leaf else sum(child.leaf_count for child in self.children)
+
+    def paths(self, prefix: str = "") -> list[str]:
+        """Return a readable name per leaf, in leaf order: ``image``, ``box.x``, ``[0]``."""
+        if self.is_leaf:
+            return [prefix or "element"]
+        keys = self.names or range(len(self.children))
+        found: list[str] = []
+        for key, child in zip(keys, self.children, strict=True):
+            step = f"[{key}]" if not self.names else (f".{key}" if prefix else str(key))
+            found += child.paths(prefix + step)
+        return found
+
+    def flatten(self, element: Any) -> list[Any]:
+        """Return the leaves of ``element``, which must have this structure.
+
+        Raises:
+            StructureError: It has another.
+        """
+        if self.is_leaf:
+            return [element]
+        parts = self._parts(element)
+        if all(child.is_leaf for child in self.children):
+            return parts
+        return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """Return the element of this structure with these leaves, in leaf order."""
+        return self._build(iter(leaves))
+
+    def rows(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
+        """Turn one sequence per leaf (all of one length) into a list of elements."""
+        if self.is_leaf:
+            return list(columns[0])
+        if all(child.is_leaf for child in self.children):
+            maker = self._maker()
+            return [maker(row) for row in zip(*columns, strict=True)]
+        return [self.unflatten(row) for row in zip(*columns, strict=True)]
+
+    def columns(self, elements: Sequence[Any]) -> list[list[Any]]:
+        """Turn a list of elements into one list per leaf; the inverse of :meth:`rows`.
+
+        Raises:
+            StructureError: An element has another structure.
+        """
+        if self.is_leaf:
+            return [list(elements)]
+        flat = [self.flatten(element) for element in elements]
+        return [list(column) for column in zip(*flat, strict=True)] if flat else [[] for _ in range(self.leaf_count)]
+
+    def map(self, function: Callable[[Any], Any], element: Any) -> Any:
+        """Return ``element`` with every leaf replaced by ``function(leaf)``."""
+        return self.unflatten([function(leaf) for leaf in self.flatten(element)])
+
+    def _parts(self, element: Any) -> list[Any]:
+        if self.kind == "dict":
+            if not isinstance(element, Mapping) or len(element) != len(self.names):
+                raise self._mismatch(element)
+            try:
+                return [element[name] for name in self.names]
+            except KeyError:
+                raise self._mismatch(element) from None
+        if self.kind == "tuple":
+            if type(element) is not tuple or len(element) != len(self.children):
+                raise self._mismatch(element)
+            return list(element)
+        assert self.cls is not None
+        if not isinstance(element, self.cls):
+            raise self._mismatch(element)
+        return list(element) if self.kind == "namedtuple" else [getattr(element, name) for name in self.names]
+
+    def _mismatch(self, element: Any) -> StructureError:
+        return StructureError(f"expected structure {self}, found {structure_of(element)}")
+
+    def _maker(self) -> Callable[[Sequence[Any]], Any]:
+        if self.kind == "dict":
+            names = self.names
+            return lambda row: dict(zip(names, row, strict=True))
+        if self.kind == "tuple":
+            return tuple
+        cls = self.cls
+        assert cls is not None
+        return lambda row: cls(*row) if self.kind == "namedtuple" else cls(**dict(zip(self.names, row, strict=True)))
+
+    def _build(self, leaves: Iterator[Any]) -> Any:
+        if self.is_leaf:
+            return next(leaves)
+        return self._maker()([child._build(leaves) for child in self.children])
+
+    def __str__(self) -> str:
+        if self.is_leaf:
+            return "*"
+        if self.kind == "tuple":
+            return "(" + ", ".join(map(str, self.children)) + ("," if len(self.children) == 1 else "") + ")"
+        inner = ", ".join(f"{name}: {child}" for name, child in zip(self.names, self.children, strict=True))
+        return "{" + inner + "}" if self.cls is None else f"{self.cls.__name__}({inner})"
+
+
+LEAF = Structure("leaf")
+
+
+def structure_of(element: Any) -> Structure:
+    """Return the structure of ``element``. Dict keys keep their order; equality ignores nothing."""
+    if isinstance(element, Mapping):
+        return Structure("dict", tuple(element), tuple(structure_of(value) for value in element.values()))
+    if isinstance(element, tuple):
+        children = tuple(structure_of(value) for value in element)
+        if hasattr(element, "_fields"):
+            return Structure("namedtuple", tuple(element._fields), children, type(element))
+        return Structure("tuple", (), children)
+    if dataclasses.is_dataclass(element) and not isinstance(element, type) and not hasattr(element, "__array__"):
+        names = tuple(field.name for field in dataclasses.fields(element) if field.init)
+        children = tuple(structure_of(getattr(element, name)) for name in names)
+        return Structure("dataclass", names, children, type(element))
+    return LEAF
+
+
+def flatten(element: Any) -> tuple[Structure, list[Any]]:
+    """Return the structure of ``element`` and its leaves in order."""
+    structure = structure_of(element)
+    return structure, structure.flatten(element)
