@@ -1,0 +1,97 @@
+"""What every plan node is: a frozen description of one source or operator, and the nodes it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from aiostream_data.errors import PlanError
+from aiostream_data.records import Chunk, Columns
+
+INFINITE: Final = -1
+"""Cardinality of a data set that never ends, as in tf.data."""
+
+UNKNOWN: Final = -2
+"""Cardinality of a data set whose length only reading it would tell, as in tf.data."""
+
+
+class Auto(Enum):
+    """The type of :data:`AUTO`."""
+
+    AUTO = "auto"
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+AUTO: Final = Auto.AUTO
+"""Let the engine choose, from what it measures."""
+
+ExecutorName: TypeAlias = Literal["auto", "thread", "process", "inline"]
+Concurrency: TypeAlias = int | Auto
+Describe: TypeAlias = Callable[[int], tuple[str, int]]
+"""Given a row of a chunk, return (url, record index) for messages."""
+
+
+class Decoder(Protocol):
+    """A row-wise, GIL-free step that turns framed records into columns."""
+
+    def parse(self, chunk: Columns, describe: Describe) -> Chunk: ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """One source or operator. Compared by identity; :mod:`.fingerprint` compares by meaning."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes this one reads, in order."""
+        return ()
+
+    @property
+    def label(self) -> str:
+        """Name of the stage in reports, notes and explain()."""
+        return type(self).__name__.lower()
+
+    def detail(self) -> str:
+        """Arguments worth showing in explain()."""
+        return ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Operator(Node):
+    """A node with one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield ``node`` and everything it reads, inputs first."""
+    for child in node.inputs:
+        yield from walk(child)
+    yield node
+
+
+def at_least(name: str, value: Any, minimum: int) -> int:
+    """Return ``value`` when it is an integer of at least ``minimum``.
+
+    Raises:
+        PlanError: It is not; the message states rule and value.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise PlanError(f"{name} must be an integer, got {value!r}")
+    number = int(value.__index__())
+    if number < minimum:
+        raise PlanError(f"{name} must be at least {minimum}, got {number}")
+    return number
+
+
+def concurrency_of(value: Any) -> Concurrency:
+    """Check a ``concurrency`` argument: AUTO or at least 1."""
+    return AUTO if value is AUTO else at_least("concurrency", value, 1)

@@ -1,0 +1,217 @@
+"""Nodes that transform: one frozen dataclass per operator of tf.data's vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiostream_data.plan.base import Concurrency, Decoder, ExecutorName, Node, Operator
+from aiostream_data.structure import Structure
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name users know a function by, with its source line where there is one."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    code = getattr(function, "__code__", None)
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Map(Operator):
+    """``function`` on every element, or on runs of rows as arrays when ``batched``."""
+
+    function: Callable[..., Any]
+    executor: ExecutorName = "auto"
+    concurrency: Concurrency
+    ordered: bool = True
+    batched: bool = False
+    is_coroutine: bool = False
+    wants_rng: bool = False
+    seed: int | None = None
+
+    def detail(self) -> str:
+        how = "coroutine" if self.is_coroutine else self.executor
+        order = "" if self.ordered else ", unordered"
+        return f"{function_name(self.function)}, executor={how}, concurrency={self.concurrency}{order}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Filter(Operator):
+    """The elements for which ``predicate`` is true."""
+
+    predicate: Callable[..., Any]
+
+    def detail(self) -> str:
+        return function_name(self.predicate)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Interleave(Operator):
+    """Elements of the data sets (or iterables) that ``function`` makes, several at a time."""
+
+    function: Callable[..., Any]
+    cycle_length: int
+    block_length: int
+    ordered: bool = True
+    name: str = "interleave"
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    def detail(self) -> str:
+        return f"{function_name(self.function)}, cycle_length={self.cycle_length}, block_length={self.block_length}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ParseExample(Operator):
+    """Serialized ``tf.train.Example`` records to columns."""
+
+    decoder: Decoder
+    features: Any
+
+    @property
+    def label(self) -> str:
+        return "parse_example"
+
+    def detail(self) -> str:
+        return ", ".join(map(str, self.features))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Shuffle(Operator):
+    """A uniformly chosen row of a buffer of ``buffer_size`` rows, again and again."""
+
+    buffer_size: int
+    seed: int | None
+    reshuffle_each_iteration: bool = True
+
+    def detail(self) -> str:
+        return f"{self.buffer_size}, seed={self.seed}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Batch(Operator):
+    """``batch_size`` consecutive elements stacked into one."""
+
+    batch_size: int
+    drop_remainder: bool = False
+
+    def detail(self) -> str:
+        return f"{self.batch_size}" + (", drop_remainder" if self.drop_remainder else "")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Unbatch(Operator):
+    """The rows of every element's first axis."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Repeat(Operator):
+    """The input ``count`` times, epoch by epoch; None for ever."""
+
+    count: int | None
+
+    def detail(self) -> str:
+        return "for ever" if self.count is None else f"{self.count}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Take(Operator):
+    """The first ``count`` elements; -1 for all."""
+
+    count: int
+
+    def detail(self) -> str:
+        return f"{self.count}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Skip(Operator):
+    """All but the first ``count`` elements; -1 skips everything."""
+
+    count: int
+
+    def detail(self) -> str:
+        return f"{self.count}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Shard(Operator):
+    """Every ``num_shards``-th element, beginning with number ``index``."""
+
+    num_shards: int
+    index: int
+
+    def detail(self) -> str:
+        return f"{self.num_shards}, {self.index}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Enumerate(Operator):
+    """(index, element) pairs, counted from ``start``."""
+
+    start: int = 0
+
+
+class CacheToken:
+    """Names one ``cache()`` call: iterators of the same process that hold it share what was cached."""
+
+    def __reduce__(self) -> tuple[type[CacheToken], tuple[()]]:
+        return CacheToken, ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cache(Operator):
+    """The input, kept in memory once a pass over it was completed."""
+
+    token: CacheToken = field(default_factory=CacheToken)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prefetch(Operator):
+    """A buffer of ``buffer_size`` elements, so that the input runs ahead."""
+
+    buffer_size: Concurrency
+
+    def detail(self) -> str:
+        return f"{self.buffer_size}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ToDevice(Operator):
+    """Batches in device memory, written through a ring of slots; always the last operator."""
+
+    device: str
+    depth: int = 3
+
+    @property
+    def label(self) -> str:
+        return "to_device"
+
+    def detail(self) -> str:
+        return f"{self.device}, depth={self.depth}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Zip(Node):
+    """One element of every input at a time, in ``structure``; ends with the shortest."""
+
+    structure: Structure
+    nodes: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.nodes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Concatenate(Node):
+    """All of the first input, then all of the next."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.nodes

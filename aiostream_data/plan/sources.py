@@ -1,0 +1,168 @@
+"""Nodes that begin a plan: data in memory, Python iterables, and files in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.plan.base import Concurrency, Decoder, Node
+from aiostream_data.structure import Structure
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TensorSlices(Node):
+    """Rows of arrays in memory: the first axis of every leaf is cut into elements.
+
+    ``times`` is how often the rows are given (None: for ever), which is how a rewrite folds
+    ``repeat`` into the source.
+    """
+
+    structure: Structure
+    leaves: tuple[NDArray[Any], ...]
+    rows: int
+    times: int | None = 1
+    name: str = "from_tensor_slices"
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    def detail(self) -> str:
+        return f"{self.rows} rows" + ("" if self.times == 1 else f" × {self.times or 'inf'}")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tensors(Node):
+    """One element, given ``times`` times."""
+
+    element: Any
+    times: int | None = 1
+
+    @property
+    def label(self) -> str:
+        return "from_tensors"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Range(Node):
+    """The integers of a Python range, as int64 or ``dtype``."""
+
+    start: int
+    stop: int
+    step: int
+    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.int64))
+
+    @property
+    def numbers(self) -> range:
+        return range(self.start, self.stop, self.step)
+
+    def detail(self) -> str:
+        return f"{self.start}, {self.stop}, {self.step}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Generator(Node):
+    """What ``factory(*args)`` yields; called anew for every epoch."""
+
+    factory: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    signature: Any = None
+
+    @property
+    def label(self) -> str:
+        return "from_generator"
+
+    def detail(self) -> str:
+        return getattr(self.factory, "__qualname__", repr(self.factory))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PythonIterable(Node):
+    """A sync or async iterable; ``one_shot`` when it is its own iterator and cannot be read twice."""
+
+    iterable: Any
+    one_shot: bool
+
+    @property
+    def label(self) -> str:
+        return "from_iterable"
+
+
+class FormatLike(Protocol):
+    """What the plan needs to know of a format; see :class:`aiostream_data.formats.base.Format`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def whole(self) -> bool: ...
+    def framer(self, url: str) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ListFiles(Node):
+    """URLs that match patterns, sorted; shuffled per epoch when ``seed`` is given."""
+
+    patterns: tuple[str, ...]
+    storage_options: Mapping[str, Any]
+    seed: int | None = None
+
+    @property
+    def label(self) -> str:
+        return "list_files"
+
+    def detail(self) -> str:
+        return ", ".join(self.patterns)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReadFiles(Node):
+    """Records of every file that matches, interleaved.
+
+    Attributes:
+        patterns: URLs and glob patterns; or None with ``files`` a node of URLs.
+        format: How a file is cut into records.
+        compression: "auto", "", "gzip", "zlib" or "zstd".
+        cycle_length, block_length: As in tf.data's interleave, over the files.
+        ordered: False lets whichever file is ready go next.
+        shuffle_shards: Permute the files per epoch, with ``seed``.
+        decoders: Row-wise steps fused into the reading hop by a rewrite.
+        with_url: Elements are {"url", "data"} instead of the record alone.
+    """
+
+    patterns: tuple[str, ...]
+    files: Node | None
+    format: FormatLike
+    compression: str
+    cycle_length: int
+    block_length: int
+    ordered: bool
+    shuffle_shards: bool
+    seed: int | None
+    storage_options: Mapping[str, Any]
+    read_ahead: Concurrency
+    decoders: tuple[Decoder, ...] = ()
+    with_url: bool = False
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.files,) if self.files is not None else ()
+
+    @property
+    def label(self) -> str:
+        return f"read_{self.format.name}"
+
+    def detail(self) -> str:
+        what = ", ".join(self.patterns) or "files of the input"
+        parse = "".join(f" + {getattr(decoder, 'label', 'decode')}" for decoder in self.decoders)
+        return f"{what}, cycle_length={self.cycle_length}, block_length={self.block_length}{parse}"
+
+
+def is_one_shot(iterable: Iterable[Any] | Any) -> bool:
+    """True for an object that is its own (async) iterator, such as a generator or an open file."""
+    if isinstance(iterable, Iterator):
+        return True
+    return hasattr(iterable, "__anext__")

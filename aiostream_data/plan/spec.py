@@ -1,0 +1,169 @@
+"""What an element looks like before any is made: shapes and dtypes per leaf (tf.data's ``element_spec``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from aiostream_data.plan import operators as op
+from aiostream_data.plan import sources as src
+from aiostream_data.plan.base import Node
+from aiostream_data.structure import LEAF, Structure, flatten
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """Shape and dtype of one leaf.
+
+    Attributes:
+        shape: One entry per axis, None where elements differ; None as a whole when unknown.
+        dtype: NumPy dtype; ``object`` for bytes and str; None when unknown.
+        ragged: True where rows of a batch keep their own lengths (a RaggedArray).
+    """
+
+    shape: tuple[int | None, ...] | None
+    dtype: np.dtype[Any] | None
+    ragged: bool = False
+
+
+UNKNOWN_SPEC = ArraySpec(None, None)
+
+Spec: TypeAlias = tuple[Structure, tuple[ArraySpec, ...]]
+
+
+@singledispatch
+def spec_of(node: Node) -> Spec:
+    """Return structure and leaf specs of the node's elements; one unknown leaf when nothing is known."""
+    return LEAF, (UNKNOWN_SPEC,)
+
+
+def element_spec(node: Node) -> Any:
+    """Return the node's spec in the structure of its elements."""
+    structure, leaves = spec_of(node)
+    return structure.unflatten(leaves)
+
+
+def leaf_spec(value: Any) -> ArraySpec:
+    """Return the spec of one leaf of an example element."""
+    if isinstance(value, (bytes, str)):
+        return ArraySpec((), np.dtype(object))
+    array = np.asarray(value)
+    return ArraySpec(array.shape, array.dtype)
+
+
+@spec_of.register
+def _(node: src.TensorSlices) -> Spec:
+    return node.structure, tuple(ArraySpec(leaf.shape[1:], leaf.dtype) for leaf in node.leaves)
+
+
+@spec_of.register
+def _(node: src.Tensors) -> Spec:
+    structure, leaves = flatten(node.element)
+    return structure, tuple(leaf_spec(leaf) for leaf in leaves)
+
+
+@spec_of.register
+def _(node: src.Range) -> Spec:
+    return LEAF, (ArraySpec((), node.dtype),)
+
+
+@spec_of.register
+def _(node: src.Generator) -> Spec:
+    if node.signature is None:
+        return LEAF, (UNKNOWN_SPEC,)
+    structure, leaves = flatten(node.signature)
+    return structure, tuple(leaves)
+
+
+@spec_of.register
+def _(node: src.ListFiles) -> Spec:
+    return LEAF, (ArraySpec((), np.dtype(object)),)
+
+
+@spec_of.register
+def _(node: src.ReadFiles) -> Spec:
+    text = ArraySpec((), np.dtype(object))
+    spec: Spec = (Structure("dict", ("url", "data"), (LEAF, LEAF)), (text, text)) if node.with_url else (LEAF, (text,))
+    for decoder in node.decoders:
+        spec = _decoded(decoder)
+    return spec
+
+
+@spec_of.register
+def _(node: op.ParseExample) -> Spec:
+    return _decoded(node.decoder)
+
+
+def _decoded(decoder: Any) -> Spec:
+    specs = getattr(decoder, "element_specs", None)
+    if specs is None:
+        return LEAF, (UNKNOWN_SPEC,)
+    leaves = tuple(ArraySpec(tuple(shape), np.dtype(dtype), ragged) for shape, dtype, ragged in specs)
+    return decoder.structure, leaves
+
+
+@spec_of.register(op.Filter)
+@spec_of.register(op.Shuffle)
+@spec_of.register(op.Repeat)
+@spec_of.register(op.Take)
+@spec_of.register(op.Skip)
+@spec_of.register(op.Shard)
+@spec_of.register(op.Cache)
+@spec_of.register(op.Prefetch)
+@spec_of.register(op.ToDevice)
+def _(node: op.Operator) -> Spec:
+    return spec_of(node.input)
+
+
+def _per_leaf(node: op.Operator, change: Callable[[ArraySpec], ArraySpec]) -> Spec:
+    structure, leaves = spec_of(node.input)
+    return structure, tuple(change(leaf) for leaf in leaves)
+
+
+@spec_of.register
+def _(node: op.Batch) -> Spec:
+    rows = node.batch_size if node.drop_remainder else None
+    return _per_leaf(node, lambda leaf: leaf if leaf.shape is None else _with_shape(leaf, (rows, *leaf.shape)))
+
+
+@spec_of.register
+def _(node: op.Unbatch) -> Spec:
+    return _per_leaf(node, lambda leaf: leaf if not leaf.shape else _with_shape(leaf, leaf.shape[1:]))
+
+
+def _with_shape(leaf: ArraySpec, shape: tuple[int | None, ...]) -> ArraySpec:
+    return ArraySpec(shape, leaf.dtype, leaf.ragged)
+
+
+@spec_of.register
+def _(node: op.Enumerate) -> Spec:
+    structure, leaves = spec_of(node.input)
+    return Structure("tuple", (), (LEAF, structure)), (ArraySpec((), np.dtype(np.int64)), *leaves)
+
+
+@spec_of.register
+def _(node: op.Zip) -> Spec:
+    parts = [spec_of(child) for child in node.nodes]
+    structure = graft(node.structure, [part[0] for part in parts])
+    return structure, tuple(leaf for part in parts for leaf in part[1])
+
+
+@spec_of.register
+def _(node: op.Concatenate) -> Spec:
+    return spec_of(node.nodes[0])
+
+
+def graft(outer: Structure, inner: list[Structure]) -> Structure:
+    """Return ``outer`` with its leaves replaced, in order, by the ``inner`` structures."""
+    parts = iter(inner)
+
+    def put(level: Structure) -> Structure:
+        if level.is_leaf:
+            return next(parts)
+        return Structure(level.kind, level.names, tuple(put(child) for child in level.children), level.cls)
+
+    return put(outer)
