@@ -85,6 +85,24 @@ class CardinalityError(DataError):
     """The rows of an epoch do not add up; rows were lost or invented."""
 
 
+class DeviceLeafError(DataError, TypeError):
+    """A leaf of a batch has a dtype that device memory cannot hold (bytes, str, objects, dates ...).
+
+    Attributes:
+        leaf: Path of the leaf in the batch.
+    """
+
+    def __init__(self, leaf: str, found: str, device: str) -> None:
+        super().__init__(f"leaf {leaf!r} is {found}, which cannot go to {device}: drop it or make it numbers first")
+        self.leaf = leaf
+        self.found = found
+        self.device = device
+
+
+class SlotTooSmallError(DataError, ValueError):
+    """A batch is larger than the declared size of a device slot; nothing of it was copied."""
+
+
 # -- whoever wrote the function ----------------------------------------------------------------
 
 
@@ -150,6 +168,10 @@ class StoreTimeoutError(StorageError, TimeoutError):
     """The store did not answer within the time-outs."""
 
 
+class StoreBusyError(StorageError):
+    """The store answered that it cannot serve the request now (429, 500, 503 and the like)."""
+
+
 class ShortReadError(StorageError):
     """The store delivered another number of bytes than was asked for."""
 
@@ -171,6 +193,14 @@ class DeviceUnavailableError(AiostreamError, RuntimeError):
 
 class DeviceMemoryError(AiostreamError, MemoryError):
     """The device slots do not fit into device memory."""
+
+
+class DeviceError(AiostreamError, RuntimeError):
+    """The device reported a failure; what is on it can no longer be trusted."""
+
+
+class BatchReleasedError(AiostreamError, RuntimeError):
+    """A device batch was used after it was taken out or given back."""
 
 
 class MemoryBudgetError(AiostreamError, MemoryError):
