@@ -1,0 +1,165 @@
+"""One budget of bytes for everything a loader holds.
+
+How this works. Bytes enter a pipeline at its sources, so sources *ask* (:meth:`Budget.admit`) before
+they request anything, and wait while the limit is reached. What later stages make of those bytes is
+only *noted* (:meth:`Budget.charge`): moving forward must never wait for memory, because moving
+forward is what frees it. Two things pass over the limit: a first admission into an empty budget (a
+record larger than the limit passes alone), and an *urgent* one, from the reader that the order is
+waiting for while the readers behind it hold everything.
+
+A :class:`Charge` ends with the last chunk that holds it as ``lease``. Ending in ``__del__`` is
+deliberate: chunks are dropped by any thread, on success, failure and cancellation alike, and the
+last reference is exactly the moment when the memory is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+DEFAULT_FRACTION = 0.25
+FALLBACK_LIMIT = 1 << 30
+
+
+class Charge:
+    """Bytes noted against a budget until this object is dropped or :meth:`end` is called."""
+
+    __slots__ = ("_budget", "nbytes")
+
+    def __init__(self, budget: Budget, nbytes: int) -> None:
+        self._budget = budget
+        self.nbytes = nbytes
+
+    def resize(self, nbytes: int) -> None:
+        """Note another number of bytes from now on."""
+        change, self.nbytes = nbytes - self.nbytes, nbytes
+        self._budget._note(change)
+
+    def end(self) -> None:
+        """Give the bytes back now. Idempotent; callable from any thread."""
+        self.resize(0)
+
+    def __del__(self) -> None:
+        if self.nbytes:
+            self.end()
+
+
+class Budget:
+    """Counts bytes from any thread; lets coroutines of one loop wait for room.
+
+    Attributes:
+        limit: Bytes that admissions keep to.
+        used, peak: Bytes noted now, and the most at any time.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.peak = 0
+        self.wait_s = 0.0
+        # Re-entrant: a garbage collection inside the locked region may end another charge.
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._warned = False
+
+    def charge(self, nbytes: int) -> Charge:
+        """Note ``nbytes`` without waiting."""
+        self._note(nbytes)
+        return Charge(self, nbytes)
+
+    async def admit(self, nbytes: int, is_urgent: Callable[[], bool] = lambda: False) -> Charge:
+        """Wait until ``nbytes`` fit, then note them.
+
+        Args:
+            is_urgent: Asked again at each :meth:`poke`; when true the bytes pass over the limit.
+        """
+        self._loop = loop = asyncio.get_running_loop()
+        if nbytes > self.limit and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{nbytes} bytes have to be read at once, more than the memory limit of {self.limit}; "
+                "they pass alone, and memory goes over the limit meanwhile",
+                ResourceWarning,
+                stacklevel=2,
+            )
+        started = loop.time()
+        while not self._fits(nbytes) and not is_urgent():
+            waiter = loop.create_future()
+            self._waiters.append(waiter)
+            if self._fits(nbytes):  # room may have been made by another thread just before
+                break
+            await waiter
+        self.wait_s += loop.time() - started
+        return self.charge(nbytes)
+
+    def poke(self) -> None:
+        """Let every waiting admission look again. Call from the loop."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _fits(self, nbytes: int) -> bool:
+        return self.used == 0 or self.used + nbytes <= self.limit
+
+    def _note(self, change: int) -> None:
+        with self._lock:
+            self.used += change
+            self.peak = max(self.peak, self.used)
+        if change < 0 and self._waiters and self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self.poke)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits any more
+
+
+def parse_nbytes(value: int | str) -> int:
+    """Return a number of bytes from an int or a text such as ``"256MB"`` or ``"1.5 GiB"``.
+
+    Raises:
+        ValueError: It is not a positive number with a known unit.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        text = str(value).strip().upper().removesuffix("B").removesuffix("I")
+        scale = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:], 0)
+        try:
+            number = float(text[:-1] if scale else text) * (1 << scale)
+        except ValueError:
+            raise ValueError(f"memory limit must be bytes or a text like '256MB', got {value!r}") from None
+    if not number >= 1:
+        raise ValueError(f"memory limit must be at least 1 byte, got {value!r}")
+    return int(number)
+
+
+def default_limit() -> int:
+    """Return the default budget: a quarter of the cgroup's limit, or of the machine's memory."""
+    return max(64 << 20, int(_memory_of_this_process() * DEFAULT_FRACTION))
+
+
+def _memory_of_this_process() -> int:
+    limits = [_number_in("/sys/fs/cgroup/memory.max"), _number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
+    limits.append(_physical_memory())
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else FALLBACK_LIMIT
+
+
+def _number_in(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return None  # no cgroup of this version, or "max"
+
+
+def _physical_memory() -> int | None:
+    import os
+
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None

@@ -1,0 +1,218 @@
+"""Hand chunks from one stage to the next, holding back the sender when the buffer is full.
+
+A channel has two ends. Closing the sending end says "no more chunks"; aborting it says "the chunks
+stopped, but not because the data ended". A receiver can always tell the two apart, so a truncated
+stream is never mistaken for a complete one. Only the event-loop thread touches a channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from time import perf_counter
+from types import TracebackType
+from typing import Generic, NamedTuple, Self, TypeVar
+
+from aiostream_data.metrics.counters import StageCounters
+
+T = TypeVar("T")
+
+
+class EndOfStream(Exception):
+    """The sending end was closed and every item has been received."""
+
+
+class StreamAborted(Exception):
+    """The sending end stopped early; the items received so far are not the whole stream."""
+
+
+class ReceiverClosed(Exception):
+    """The receiving end is gone, so nobody wants the item."""
+
+
+class ChannelSnapshot(NamedTuple):
+    """What a channel holds at one instant."""
+
+    items: int
+    nbytes: int
+    peak_nbytes: int
+
+
+class _SenderState(Enum):
+    OPEN = auto()
+    CLOSED = auto()
+    ABORTED = auto()
+
+
+class _Shared(Generic[T]):
+    """State seen by both ends."""
+
+    def __init__(self, max_items: int, max_nbytes: int) -> None:
+        self.max_items = max_items
+        self.max_nbytes = max_nbytes
+        self.buffer: deque[tuple[T, int]] = deque()
+        self.nbytes = 0
+        self.peak_nbytes = 0
+        self.sender = _SenderState.OPEN
+        self.receiver_open = True
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def has_room_for(self, nbytes: int) -> bool:
+        # An item larger than the whole limit is admitted alone, or it could never pass.
+        if not self.buffer:
+            return True
+        return len(self.buffer) < self.max_items and self.nbytes + nbytes <= self.max_nbytes
+
+    async def changed(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def notify(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class Sender(Generic[T]):
+    """Sending end. Leaving its ``with`` block cleanly closes it; leaving by exception aborts it."""
+
+    def __init__(self, shared: _Shared[T]) -> None:
+        self._shared = shared
+        self.counters: StageCounters | None = None
+
+    async def send(self, item: T, nbytes: int = 0) -> None:
+        """Wait for room, then append ``item``, counted as ``nbytes`` bytes.
+
+        Raises:
+            ReceiverClosed: The receiver closed, before or during the wait.
+        """
+        shared = self._shared
+        if shared.receiver_open and not shared.has_room_for(nbytes):
+            started = perf_counter()
+            try:
+                while shared.receiver_open and not shared.has_room_for(nbytes):
+                    await shared.changed()
+            finally:
+                if self.counters is not None:
+                    self.counters.output_wait_s += perf_counter() - started
+        if not shared.receiver_open:
+            raise ReceiverClosed
+        shared.buffer.append((item, nbytes))
+        shared.nbytes += nbytes
+        shared.peak_nbytes = max(shared.peak_nbytes, shared.nbytes)
+        shared.notify()
+
+    def close(self) -> None:
+        """Declare the stream complete. Does nothing when already closed or aborted."""
+        self._finish(_SenderState.CLOSED)
+
+    def abort(self) -> None:
+        """Declare the stream cut short. Does nothing when already closed or aborted."""
+        self._finish(_SenderState.ABORTED)
+
+    def _finish(self, state: _SenderState) -> None:
+        if self._shared.sender is _SenderState.OPEN:
+            self._shared.sender = state
+            self._shared.notify()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class Receiver(Generic[T]):
+    """Receiving end. Iterate it, or call :meth:`receive`."""
+
+    def __init__(self, shared: _Shared[T]) -> None:
+        self._shared = shared
+        self.counters: StageCounters | None = None
+        self.on_wait: Callable[[bool], None] | None = None
+
+    async def receive(self) -> T:
+        """Return the oldest item.
+
+        Raises:
+            EndOfStream: The sender closed and the buffer is empty.
+            StreamAborted: The sender aborted. Items still buffered are not delivered.
+        """
+        shared = self._shared
+        if not shared.buffer and shared.sender is _SenderState.OPEN:
+            await self._wait_for_item()
+        if shared.sender is _SenderState.ABORTED:
+            raise StreamAborted
+        if shared.buffer:
+            item, nbytes = shared.buffer.popleft()
+            shared.nbytes -= nbytes
+            shared.notify()
+            return item
+        raise EndOfStream
+
+    async def _wait_for_item(self) -> None:
+        shared = self._shared
+        started = perf_counter()
+        if self.on_wait is not None:
+            self.on_wait(True)
+        try:
+            while not shared.buffer and shared.sender is _SenderState.OPEN:
+                await shared.changed()
+        finally:
+            if self.on_wait is not None:
+                self.on_wait(False)
+            if self.counters is not None:
+                self.counters.input_wait_s += perf_counter() - started
+
+    def snapshot(self) -> ChannelSnapshot:
+        """Return how much is buffered now."""
+        shared = self._shared
+        return ChannelSnapshot(len(shared.buffer), shared.nbytes, shared.peak_nbytes)
+
+    def close(self) -> None:
+        """Drop what is buffered and refuse further items."""
+        shared = self._shared
+        shared.receiver_open = False
+        shared.buffer.clear()
+        shared.nbytes = 0
+        shared.notify()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[T], Receiver[T]]:
+    """Return the two ends of a new channel.
+
+    Args:
+        max_items: Most items buffered at once; at least 1.
+        max_nbytes: Most bytes buffered at once, as declared by the sender; at least 1.
+
+    Raises:
+        ValueError: Either limit is below 1.
+    """
+    for name, value in (("max_items", max_items), ("max_nbytes", max_nbytes)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    shared: _Shared[T] = _Shared(max_items, max_nbytes)
+    return Sender(shared), Receiver(shared)

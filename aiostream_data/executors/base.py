@@ -1,0 +1,47 @@
+"""Where work runs: the interface of every executor, and the outcome of one hop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter, thread_time
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of one hop, kept as a value so that an error is raised once, in its chunk's turn.
+
+    Attributes:
+        value: What the function returned.
+        error: What it raised instead; any BaseException.
+        busy_s, cpu_s: Wall and CPU seconds it took on its thread.
+    """
+
+    value: Any = None
+    error: BaseException | None = None
+    busy_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
+    """Call ``function`` and return how it ended."""
+    wall, cpu = perf_counter(), thread_time()
+    try:
+        value = function(*args)
+    except BaseException as error:  # noqa: BLE001 - delivered to the caller as a value
+        return Outcome(None, error, perf_counter() - wall, thread_time() - cpu)
+    return Outcome(value, None, perf_counter() - wall, thread_time() - cpu)
+
+
+class Executor(Protocol):
+    """Runs blocking functions off the event loop."""
+
+    async def run(self, function: Callable[..., Any], *args: Any) -> Outcome:
+        """Run ``function(*args)`` on a worker and return its outcome; never raises what it raised.
+
+        Cancelling the call abandons the result; a function that has begun runs to its end.
+        """
+
+    def close(self, timeout_s: float) -> bool:
+        """Stop taking work and wait for the workers; False when some are still in a function."""
