@@ -1,0 +1,180 @@
+"""Decide where each array of a batch stands in one packed slot.
+
+One slot, one copy: all arrays of a batch lie in one block, each on a 256-byte boundary, in leaf
+order. A ragged leaf is two arrays (values, row splits). Leaves that are no numbers (bytes, str,
+objects, dates) have no place in device memory: they are kept beside the slot where the device is the
+host, and refused elsewhere. Pure arithmetic; no device is touched here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.device.backend import ALIGNMENT, DeviceArray
+from aiostream_data.errors import DeviceLeafError
+from aiostream_data.structure import Structure, flatten
+
+LeafKind = Literal["dense", "ragged", "object"]
+
+
+class _Ragged(Protocol):
+    """A :class:`~aiostream_data.ragged.RaggedArray`, or anything built the same way."""
+
+    values: Any
+    row_splits: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SlotArray:
+    """One array in a slot.
+
+    Attributes:
+        path: Name of the leaf, for messages.
+        shape, dtype: Of the array, C-ordered.
+        offset: First byte in the slot; a multiple of :data:`~.backend.ALIGNMENT`.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """Where the arrays of a batch stand, and how to put the batch together again.
+
+    Attributes:
+        structure: Of the batch.
+        kinds: One per leaf.
+        arrays: One per dense leaf, two per ragged leaf (values, row splits), in leaf order.
+        nbytes: What a slot must hold; at least 1, so that every batch has a block.
+    """
+
+    structure: Structure
+    kinds: tuple[LeafKind, ...]
+    arrays: tuple[SlotArray, ...]
+    nbytes: int
+
+    def rebuild(self, arrays: Iterable[DeviceArray], kept: Iterable[Any]) -> Any:
+        """Return the batch made of ``arrays`` (in layout order) and of what :func:`take_apart` kept."""
+        arrays, kept = iter(arrays), iter(kept)
+        leaves: list[Any] = []
+        for kind in self.kinds:
+            if kind == "dense":
+                leaves.append(next(arrays))
+            elif kind == "ragged":
+                make: Callable[..., Any] = next(kept)
+                leaves.append(make(values=next(arrays), row_splits=next(arrays)))
+            else:
+                leaves.append(next(kept))
+        return self.structure.unflatten(leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenApart:
+    """A batch as its layout, the arrays to write into a slot, and what stays beside it.
+
+    Attributes:
+        sources: The batch's own arrays, one per ``layout.arrays``; not copied.
+        kept: In leaf order, the object of each object leaf and the class of each ragged one.
+    """
+
+    layout: BatchLayout
+    sources: list[NDArray[Any]]
+    kept: list[Any]
+
+
+def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
+    """Split ``batch`` into arrays for a slot and the rest.
+
+    Python numbers and NumPy scalars become arrays without dimensions.
+
+    Args:
+        batch: Any structure of arrays, ragged arrays, numbers and (with ``keeps_objects``) objects.
+        device: Where it goes, for messages.
+        keeps_objects: Keep leaves that are no numbers beside the slot instead of refusing them.
+
+    Raises:
+        DeviceLeafError: A leaf is no number and ``keeps_objects`` is False.
+    """
+    structure, leaves = flatten(batch)
+    kinds: list[LeafKind] = []
+    named: list[tuple[str, NDArray[Any]]] = []
+    kept: list[Any] = []
+    for path, leaf in zip(structure.paths(), leaves, strict=True):
+        parts = _numeric_parts(path, leaf)
+        if parts is None:
+            if not keeps_objects:
+                raise DeviceLeafError(path, _describe(leaf), device)
+            kinds.append("object")
+            kept.append(leaf)
+            continue
+        named += parts
+        kinds.append("dense" if len(parts) == 1 else "ragged")
+        if len(parts) == 2:
+            kept.append(type(leaf))
+    arrays, nbytes = place((path, array.shape, array.dtype) for path, array in named)
+    layout = BatchLayout(structure, tuple(kinds), arrays, nbytes)
+    return TakenApart(layout, [array for _, array in named], kept)
+
+
+def place(specs: Iterable[tuple[str, tuple[int, ...], np.dtype[Any]]]) -> tuple[tuple[SlotArray, ...], int]:
+    """Return where arrays of these (path, shape, dtype) stand in a slot, and the bytes it must hold."""
+    placed: list[SlotArray] = []
+    end = 0
+    for path, shape, dtype in specs:
+        array = SlotArray(path, shape, dtype, -(-end // ALIGNMENT) * ALIGNMENT)
+        end = array.offset + array.nbytes
+        placed.append(array)
+    return tuple(placed), max(end, 1)
+
+
+def views(block: NDArray[np.uint8], layout: BatchLayout) -> list[NDArray[Any]]:
+    """Return the arrays of ``layout`` as writable views of ``block``, which must hold its ``nbytes``."""
+    return [np.ndarray(array.shape, array.dtype, buffer=block, offset=array.offset) for array in layout.arrays]
+
+
+def fill(slot_arrays: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any]]) -> None:
+    """Write ``sources`` into the arrays of a slot, without a temporary and with the GIL released.
+
+    ``np.copyto`` and not assignment to a memoryview, which would hold the GIL for the whole copy.
+    """
+    for target, source in zip(slot_arrays, sources, strict=True):
+        np.copyto(target, source, casting="no")
+
+
+def _numeric_parts(path: str, leaf: Any) -> list[tuple[str, NDArray[Any]]] | None:
+    if _is_ragged(leaf):
+        values, splits = leaf.values, leaf.row_splits
+        both = isinstance(values, np.ndarray) and isinstance(splits, np.ndarray) and is_numeric(values.dtype)
+        return [(f"{path}.values", values), (f"{path}.row_splits", splits)] if both else None
+    if isinstance(leaf, (bool, int, float, complex, np.generic)):
+        leaf = np.asarray(leaf)
+    return [(path, leaf)] if isinstance(leaf, np.ndarray) and is_numeric(leaf.dtype) else None
+
+
+def is_numeric(dtype: np.dtype[Any]) -> bool:
+    """True for the dtypes that a GPU array library can hold: native bool, int, float64 and less, complex."""
+    widest = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
+    return dtype.isnative and dtype.itemsize <= widest.get(dtype.kind, 0)
+
+
+def _is_ragged(leaf: Any) -> TypeGuard[_Ragged]:
+    return hasattr(leaf, "values") and hasattr(leaf, "row_splits")
+
+
+def _describe(leaf: Any) -> str:
+    if _is_ragged(leaf):
+        return f"ragged {getattr(leaf.values, 'dtype', type(leaf.values).__name__)}"
+    return f"an array of {leaf.dtype}" if isinstance(leaf, np.ndarray) else f"a {type(leaf).__name__}"

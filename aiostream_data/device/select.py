@@ -1,0 +1,64 @@
+"""Turn a device name into a backend: ``cpu``, ``cuda``, ``cuda:N`` or ``auto``."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from aiostream_data.device import cuda
+from aiostream_data.device.backend import DeviceBackend
+from aiostream_data.device.host import HostBackend
+from aiostream_data.errors import DeviceUnavailableError, MissingExtraError, PlanError
+
+_NAME = re.compile(r"cpu|auto|cuda(:(?P<index>0|[1-9][0-9]{0,3}))?")
+
+RANK_VARIABLE = "LOCAL_RANK"
+"""Set by torchrun and other launchers to the number of the process on its machine."""
+
+
+def check_device(name: str) -> str:
+    """Return ``name`` when it is a device name; touches no device, so a plan may call it when built.
+
+    Raises:
+        PlanError: It is none.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise PlanError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}")
+    return name
+
+
+def open_backend(name: str) -> DeviceBackend:
+    """Open the device called ``name``.
+
+    ``cuda`` is the GPU of this process's ``LOCAL_RANK`` where a launcher set it, else CUDA's current
+    device. ``auto`` is ``cuda`` where CuPy and a driver with a GPU are found, else ``cpu``. For GPUs
+    this initialises CUDA, which can take hundreds of milliseconds and must not precede a fork.
+
+    Raises:
+        PlanError: ``name`` is no device name.
+        MissingExtraError: A GPU was asked for and CuPy is not installed.
+        DeviceUnavailableError: A GPU was asked for and there is no driver, or no such GPU.
+    """
+    check_device(name)
+    if name == "cpu" or (name == "auto" and not _gpu_usable()):
+        return HostBackend()
+    _, _, index = name.partition(":")
+    return cuda.open_cuda(int(index) if index else _local_rank())
+
+
+def _gpu_usable() -> bool:
+    try:
+        return cuda.device_count("auto") > 0
+    except (MissingExtraError, DeviceUnavailableError):
+        return False
+
+
+def _local_rank() -> int | None:
+    rank = os.environ.get(RANK_VARIABLE)
+    if rank is None:
+        return None
+    if not rank.isascii() or not rank.isdigit():
+        raise DeviceUnavailableError(
+            f"{RANK_VARIABLE}={rank!r} is not the number of a GPU; unset it, or name the device, as in 'cuda:0'"
+        )
+    return int(rank)
