@@ -5,8 +5,26 @@
 
 from __future__ import annotations
 
-from aiostream_data._native.gather_py import compact, compact_many, exchange_rows, take_rows, take_rows_many
+HAVE_NATIVE = True
 
-HAVE_NATIVE = False
+try:
+    from aiostream_data._native.gather import compact, compact_many, exchange_rows, take_rows, take_rows_many
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.gather_py import compact, compact_many, exchange_rows, take_rows, take_rows_many
 
-__all__ = ["HAVE_NATIVE", "compact", "compact_many", "exchange_rows", "take_rows", "take_rows_many"]
+try:
+    from aiostream_data._native.ordering import interleave_rows
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.ordering_py import interleave_rows
+
+__all__ = [
+    "HAVE_NATIVE",
+    "compact",
+    "compact_many",
+    "exchange_rows",
+    "interleave_rows",
+    "take_rows",
+    "take_rows_many",
+]

@@ -1,6 +1,7 @@
 """Copy rows from where they are to where the order wants them: the clear twin of ``gather.pyx``.
 
-Every index is checked before use; an index outside its array raises ``IndexError``.
+Every index is checked before use; an index outside its array raises ``IndexError``, and arrays that
+do not belong together raise ``ValueError``, before anything is copied.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ Rows = NDArray[np.int64]
 
 def take_rows(source: NDArray[Any], rows: Rows) -> NDArray[Any]:
     """Return a new array with ``source[rows[i]]`` at i. Negative rows are out of range."""
-    _check(rows, len(source))
+    _check_inside(rows, len(source))
     return source[rows]
 
 
 def take_rows_many(sources: Sequence[NDArray[Any]], which: NDArray[np.int32], rows: Rows) -> NDArray[Any]:
     """Return a new array with ``sources[which[i]][rows[i]]`` at i. All sources share dtype and row shape."""
+    check_alike(sources)
+    check_lengths(which, rows)
     first = sources[0]
+    _check_inside(which, len(sources))
     out = np.empty((len(rows), *first.shape[1:]), first.dtype)
-    _check(which, len(sources))
     for k, source in enumerate(sources):
         mine = np.flatnonzero(which == k)
         if len(mine):
-            _check(rows[mine], len(source))
+            _check_inside(rows[mine], len(source))
             out[mine] = source[rows[mine]]
     return out
 
@@ -42,34 +45,50 @@ def compact_many(
     sources: Sequence[NDArray[Any]], which: NDArray[np.int32], starts: Rows, lengths: Rows
 ) -> tuple[NDArray[Any], Rows]:
     """Copy ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` one after another."""
-    _check(which, len(sources))
-    new_starts = np.zeros(len(starts), np.int64)
-    if len(starts) > 1:
-        np.cumsum(lengths[:-1], out=new_starts[1:])
-    first = sources[0]
-    total = int(lengths.sum()) if len(lengths) else 0
-    out = np.empty((total, *first.shape[1:]), first.dtype)
-    for k, start, length, at in zip(
-        which.tolist(), starts.tolist(), lengths.tolist(), new_starts.tolist(), strict=True
-    ):
+    check_alike(sources)
+    check_lengths(which, starts, lengths)
+    _check_inside(which, len(sources))
+    spans = list(zip(which.tolist(), starts.tolist(), lengths.tolist(), strict=True))
+    for k, start, length in spans:
         if start < 0 or length < 0 or start + length > len(sources[k]):
             raise IndexError(f"row {start}+{length} is outside an array of {len(sources[k])}")
-        out[at : at + length] = sources[k][start : start + length]
-    return out, new_starts
+    stops = np.cumsum(lengths)
+    first = sources[0]
+    out = np.empty((int(stops[-1]) if len(stops) else 0, *first.shape[1:]), first.dtype)
+    for (k, start, length), stop in zip(spans, stops.tolist(), strict=True):
+        out[stop - length : stop] = sources[k][start : start + length]
+    return out, stops - lengths
 
 
 def exchange_rows(buffer: NDArray[Any], slots: Rows, incoming: NDArray[Any]) -> NDArray[Any]:
     """For each i in order: give out ``buffer[slots[i]]`` and put ``incoming[i]`` in its place."""
-    _check(slots, len(buffer))
-    if len(slots) != len(incoming):
-        raise IndexError(f"{len(slots)} slots for {len(incoming)} rows")
-    out = np.empty_like(incoming)
+    check_alike([buffer, incoming])
+    check_lengths(slots, incoming)
+    _check_inside(slots, len(buffer))
+    incoming = incoming.copy() if np.may_share_memory(buffer, incoming) else incoming
+    out = np.empty(incoming.shape, incoming.dtype)
     for i, slot in enumerate(slots.tolist()):
         out[i] = buffer[slot]
         buffer[slot] = incoming[i]
     return out
 
 
-def _check(indices: NDArray[Any], size: int) -> None:
+def check_alike(arrays: Sequence[NDArray[Any]]) -> None:
+    """Raise ``ValueError`` unless there is an array and all share dtype and row shape."""
+    if not arrays:
+        raise ValueError("expected at least one array")
+    first = arrays[0]
+    for array in arrays:
+        if array.ndim == 0 or array.dtype != first.dtype or array.shape[1:] != first.shape[1:]:
+            raise ValueError(f"rows {array.dtype}{array.shape[1:]} beside rows {first.dtype}{first.shape[1:]}")
+
+
+def check_lengths(*arrays: NDArray[Any]) -> None:
+    """Raise ``ValueError`` unless all arrays have the same number of rows."""
+    if len({len(array) for array in arrays}) > 1:
+        raise ValueError(f"arrays of {[len(array) for array in arrays]} rows go together")
+
+
+def _check_inside(indices: NDArray[Any], size: int) -> None:
     if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= size):
         raise IndexError(f"an index from {indices.min()} to {indices.max()} is outside 0 to {size - 1}")

@@ -1,0 +1,308 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False
+"""Copy rows from where they are to where the order wants them; ``gather_py`` says it clearly.
+
+How this works. Every kernel has two passes. The first checks every index in C and copies nothing, so
+that a bad index raises with all arrays untouched; the second copies, with the GIL released. Rows of
+1, 2, 4, 8 and 16 bytes are copied by the same inline loop, called with a constant width, which the
+compiler turns into one load and one store. Arrays that hold references (object, StringDType) go to
+the twin, because copying their bytes would not count the references.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+import numpy as np
+
+from aiostream_data._native import gather_py as twin
+
+
+cdef struct Source:
+    const char* data
+    int64_t rows
+
+
+def take_rows(source, rows):
+    """Return a new array with ``source[rows[i]]`` at i. Negative rows are out of range."""
+    if not source.flags.c_contiguous or _holds_references(source):
+        return twin.take_rows(source, rows)
+    rows = _indices(rows, np.int64)
+    cdef Py_ssize_t count = len(rows), size = len(source)
+    cdef const int64_t* at = <const int64_t*>_address(rows)
+    cdef Py_ssize_t bad
+    with nogil:
+        bad = _first_outside(at, count, size)
+    if bad >= 0:
+        raise IndexError(f"index {at[bad]} is outside 0 to {size - 1}")
+    out = np.empty((count, *source.shape[1:]), source.dtype)
+    cdef size_t width = _row_width(source)
+    cdef char* target = _address(out)
+    cdef const char* data = _address(source)
+    with nogil:
+        if width == 8:
+            _copy_taken(target, data, at, count, 8)
+        elif width == 4:
+            _copy_taken(target, data, at, count, 4)
+        elif width == 16:
+            _copy_taken(target, data, at, count, 16)
+        elif width == 1:
+            _copy_taken(target, data, at, count, 1)
+        elif width == 2:
+            _copy_taken(target, data, at, count, 2)
+        else:
+            _copy_taken(target, data, at, count, width)
+    return out
+
+
+def take_rows_many(sources, which, rows):
+    """Return a new array with ``sources[which[i]][rows[i]]`` at i. All sources share dtype and row shape."""
+    twin.check_alike(sources)
+    if _holds_references(sources[0]):
+        return twin.take_rows_many(sources, which, rows)
+    which, rows = _indices(which, np.int32), _indices(rows, np.int64)
+    twin.check_lengths(which, rows)
+    sources = [np.ascontiguousarray(source) for source in sources]
+    cdef Py_ssize_t count = len(rows), kinds = len(sources), bad
+    cdef const int32_t* source_of = <const int32_t*>_address(which)
+    cdef const int64_t* at = <const int64_t*>_address(rows)
+    cdef size_t width = _row_width(sources[0])
+    cdef char* target
+    cdef Source* table = _table(sources)
+    try:
+        with nogil:
+            bad = _first_outside_many(table, kinds, source_of, at, count)
+        if bad >= 0:
+            raise IndexError(f"row {at[bad]} of array {source_of[bad]} does not exist")
+        out = np.empty((count, *sources[0].shape[1:]), sources[0].dtype)
+        target = _address(out)
+        with nogil:
+            if width == 8:
+                _copy_taken_many(target, table, source_of, at, count, 8)
+            elif width == 4:
+                _copy_taken_many(target, table, source_of, at, count, 4)
+            elif width == 16:
+                _copy_taken_many(target, table, source_of, at, count, 16)
+            elif width == 1:
+                _copy_taken_many(target, table, source_of, at, count, 1)
+            elif width == 2:
+                _copy_taken_many(target, table, source_of, at, count, 2)
+            else:
+                _copy_taken_many(target, table, source_of, at, count, width)
+        return out
+    finally:
+        free(table)
+
+
+def compact(values, starts, lengths):
+    """Copy variable rows one after another; return the new values and the new starts."""
+    return compact_many([values], np.zeros(len(starts), np.int32), starts, lengths)
+
+
+def compact_many(sources, which, starts, lengths):
+    """Copy ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` one after another."""
+    twin.check_alike(sources)
+    if _holds_references(sources[0]):
+        return twin.compact_many(sources, which, starts, lengths)
+    which, starts, lengths = _indices(which, np.int32), _indices(starts, np.int64), _indices(lengths, np.int64)
+    twin.check_lengths(which, starts, lengths)
+    sources = [np.ascontiguousarray(source) for source in sources]
+    cdef Py_ssize_t count = len(starts), kinds = len(sources), bad
+    cdef const int32_t* source_of = <const int32_t*>_address(which)
+    cdef const int64_t* begin = <const int64_t*>_address(starts)
+    cdef const int64_t* size = <const int64_t*>_address(lengths)
+    new_starts = np.empty(count, np.int64)
+    cdef int64_t* new_begin = <int64_t*>_address(new_starts)
+    cdef size_t width = _row_width(sources[0])
+    cdef int64_t total = 0
+    cdef char* target
+    cdef Source* table = _table(sources)
+    try:
+        with nogil:
+            bad = _first_bad_span(table, kinds, source_of, begin, size, count, new_begin, &total)
+        if bad >= 0:
+            raise IndexError(f"row {begin[bad]}+{size[bad]} of array {source_of[bad]} does not exist")
+        out = np.empty((total, *sources[0].shape[1:]), sources[0].dtype)
+        target = _address(out)
+        with nogil:
+            _copy_spans(target, total, table, source_of, begin, size, new_begin, count, width)
+        return out, new_starts
+    finally:
+        free(table)
+
+
+def exchange_rows(buffer, slots, incoming):
+    """For each i in order: give out ``buffer[slots[i]]`` and put ``incoming[i]`` in its place."""
+    twin.check_alike([buffer, incoming])
+    if not buffer.flags.c_contiguous or _holds_references(buffer):
+        return twin.exchange_rows(buffer, slots, incoming)
+    if not buffer.flags.writeable:
+        raise ValueError("the buffer is read-only")
+    slots = _indices(slots, np.int64)
+    twin.check_lengths(slots, incoming)
+    if np.may_share_memory(buffer, incoming):
+        incoming = incoming.copy()
+    incoming = np.ascontiguousarray(incoming)
+    cdef Py_ssize_t count = len(slots), size = len(buffer), bad
+    cdef const int64_t* at = <const int64_t*>_address(slots)
+    with nogil:
+        bad = _first_outside(at, count, size)
+    if bad >= 0:
+        raise IndexError(f"slot {at[bad]} is outside 0 to {size - 1}")
+    out = np.empty(incoming.shape, incoming.dtype)
+    cdef size_t width = _row_width(buffer)
+    cdef char* target = _address(out)
+    cdef char* held = _address(buffer)
+    cdef const char* data = _address(incoming)
+    with nogil:
+        if width == 8:
+            _exchange(target, held, at, data, count, 8)
+        elif width == 4:
+            _exchange(target, held, at, data, count, 4)
+        elif width == 16:
+            _exchange(target, held, at, data, count, 16)
+        elif width == 1:
+            _exchange(target, held, at, data, count, 1)
+        elif width == 2:
+            _exchange(target, held, at, data, count, 2)
+        else:
+            _exchange(target, held, at, data, count, width)
+    return out
+
+
+# -- memory of arrays --------------------------------------------------------------------------
+
+
+cdef bint _holds_references(array):
+    dtype = array.dtype
+    return dtype.hasobject or dtype.kind == "T"
+
+
+cdef size_t _row_width(array):
+    """Return the bytes of one row of a C-contiguous array."""
+    cdef size_t width = array.dtype.itemsize
+    for extent in array.shape[1:]:
+        width *= <size_t>extent
+    return width
+
+
+cdef object _indices(array, dtype):
+    """Return a contiguous vector of exactly ``dtype``: a cast could turn a bad index into a good one."""
+    if array.ndim != 1 or array.dtype != dtype:
+        raise TypeError(f"expected a vector of {np.dtype(dtype)}, got {array.ndim} axes of {array.dtype}")
+    return np.ascontiguousarray(array)
+
+
+cdef char* _address(array) except? NULL:
+    """Return where the bytes of a C-contiguous array begin; the caller keeps the array alive.
+
+    The bytes are viewed as uint8, because the buffer protocol knows no datetime64.
+    """
+    cdef Py_buffer view
+    if array.nbytes == 0:
+        return <char*>1  # never followed, and not NULL
+    PyObject_GetBuffer(array.reshape(-1).view(np.uint8), &view, PyBUF_SIMPLE)
+    cdef char* address = <char*>view.buf
+    PyBuffer_Release(&view)
+    return address
+
+
+cdef Source* _table(sources) except NULL:
+    """Return a table of the sources' memory, to be freed by the caller."""
+    cdef Source* table = <Source*>malloc(len(sources) * sizeof(Source))
+    if table == NULL:
+        raise MemoryError
+    try:
+        for k, source in enumerate(sources):
+            table[<Py_ssize_t>k].data = _address(source)
+            table[<Py_ssize_t>k].rows = len(source)
+    except BaseException:
+        free(table)
+        raise
+    return table
+
+
+# -- checks: return the first bad position, or -1 ----------------------------------------------
+
+
+cdef Py_ssize_t _first_outside(const int64_t* at, Py_ssize_t count, int64_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        if <uint64_t>at[i] >= <uint64_t>size:  # as unsigned, a negative index is huge
+            return i
+    return -1
+
+
+cdef Py_ssize_t _first_outside_many(
+    const Source* table, Py_ssize_t kinds, const int32_t* which, const int64_t* at, Py_ssize_t count
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        if which[i] < 0 or which[i] >= kinds or <uint64_t>at[i] >= <uint64_t>table[which[i]].rows:
+            return i
+    return -1
+
+
+cdef Py_ssize_t _first_bad_span(
+    const Source* table, Py_ssize_t kinds, const int32_t* which, const int64_t* begin, const int64_t* size,
+    Py_ssize_t count, int64_t* new_begin, int64_t* total,
+) noexcept nogil:
+    """Also fill ``new_begin`` and ``total`` with where the spans go."""
+    cdef Py_ssize_t i
+    for i in range(count):
+        if which[i] < 0 or which[i] >= kinds or begin[i] < 0 or size[i] < 0:
+            return i
+        # begin + size could overflow, rows - size cannot; nor may the sum of all sizes.
+        if begin[i] > table[which[i]].rows - size[i] or size[i] > INT64_MAX - total[0]:
+            return i
+        new_begin[i] = total[0]
+        total[0] += size[i]
+    return -1
+
+
+# -- copies ------------------------------------------------------------------------------------
+
+
+cdef inline void _copy_taken(
+    char* out, const char* source, const int64_t* rows, Py_ssize_t count, size_t width
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        memcpy(out + <size_t>i * width, source + <size_t>rows[i] * width, width)
+
+
+cdef inline void _copy_taken_many(
+    char* out, const Source* table, const int32_t* which, const int64_t* rows, Py_ssize_t count, size_t width
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        memcpy(out + <size_t>i * width, table[which[i]].data + <size_t>rows[i] * width, width)
+
+
+cdef void _copy_spans(
+    char* out, int64_t out_rows, const Source* table, const int32_t* which, const int64_t* begin, const int64_t* size,
+    const int64_t* new_begin, Py_ssize_t count, size_t width,
+) noexcept nogil:
+    """Copy a short span as 32 bytes where both ends have room: the next spans overwrite the excess."""
+    cdef Py_ssize_t i
+    cdef Source source
+    cdef size_t nbytes, start, target
+    cdef size_t out_nbytes = <size_t>out_rows * width
+    for i in range(count):
+        source = table[which[i]]
+        nbytes, start, target = <size_t>size[i] * width, <size_t>begin[i] * width, <size_t>new_begin[i] * width
+        if nbytes <= 32 and out_nbytes - target >= 32 and <size_t>source.rows * width - start >= 32:
+            memcpy(out + target, source.data + start, 32)
+        else:
+            memcpy(out + target, source.data + start, nbytes)
+
+
+cdef inline void _exchange(
+    char* out, char* held, const int64_t* slots, const char* incoming, Py_ssize_t count, size_t width
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef char* slot
+    for i in range(count):
+        slot = held + <size_t>slots[i] * width
+        memcpy(out + <size_t>i * width, slot, width)
+        memcpy(slot, incoming + <size_t>i * width, width)

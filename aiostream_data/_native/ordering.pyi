@@ -1,0 +1,1 @@
+from aiostream_data._native.ordering_py import interleave_rows as interleave_rows

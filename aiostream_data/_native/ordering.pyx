@@ -1,0 +1,87 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False
+"""Take rows from a cycle of streams, block by block; ``ordering_py`` says it clearly."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+import numpy as np
+
+cdef enum:
+    EMPTY = 0
+    OPEN = 1
+    ENDED = 2
+
+cdef enum:
+    WAIT_NOTHING = 0
+    WAIT_STREAM = 1
+    WAIT_ROWS = 2
+    WAIT_FINISHED = 3
+
+
+def interleave_rows(
+    int64_t[::1] position,
+    uint8_t[::1] status,
+    int64_t[::1] next_row,
+    int64_t[::1] stop_row,
+    int64_t block_length,
+    bint deterministic,
+    bint more_streams,
+    int64_t max_rows,
+):
+    """Return the longest order that can be given now, and why it stopped."""
+    cdef Py_ssize_t slots = status.shape[0], k
+    if position.shape[0] != 2 or next_row.shape[0] != slots or stop_row.shape[0] != slots:
+        raise ValueError("the arrays of the slots differ in length")
+    cdef int64_t slot = position[0], taken = position[1], at, run, i
+    if slot < 0 or slot >= slots or block_length < 1:
+        raise ValueError(f"slot {slot} of {slots}, block length {block_length}")
+    cdef int64_t room = 0, unfinished = 0
+    max_rows = max(max_rows, 0)
+    for k in range(slots):
+        if next_row[k] < 0:
+            raise ValueError(f"the next row of slot {k} is {next_row[k]}")
+        if status[k] != EMPTY:
+            unfinished += 1
+        if stop_row[k] > next_row[k]:
+            room += min(stop_row[k] - next_row[k], max_rows - room)
+    which_out = np.empty(room, np.int32)
+    rows_out = np.empty(room, np.int64)
+    cdef int32_t[::1] which = which_out
+    cdef int64_t[::1] rows = rows_out
+    cdef int64_t given = 0, passed = 0
+    cdef int waiting = WAIT_NOTHING
+    cdef int64_t waited_slot = -1
+    with nogil:
+        while given < max_rows:
+            at = next_row[slot]
+            if at < stop_row[slot]:
+                run = min(min(block_length - taken, stop_row[slot] - at), max_rows - given)
+                run = max(run, 1)
+                for i in range(run):
+                    which[given + i] = <int32_t>slot
+                    rows[given + i] = at + i
+                next_row[slot] = at + run
+                given += run
+                taken += run
+                passed = 0
+                if taken < block_length:
+                    continue
+            elif status[slot] == ENDED:
+                status[slot] = EMPTY
+                unfinished -= 1
+                passed = 0
+            elif status[slot] == EMPTY and more_streams:
+                waiting, waited_slot = WAIT_STREAM, slot
+                break
+            elif unfinished == 0:
+                waiting = WAIT_FINISHED
+                break
+            elif status[slot] == OPEN and (deterministic or passed == slots):
+                waiting, waited_slot = WAIT_ROWS, slot
+                break
+            else:
+                passed = min(passed + 1, slots)
+            slot = slot + 1 if slot + 1 < slots else 0
+            taken = 0
+    position[0] = slot
+    position[1] = taken
+    return which_out[:given], rows_out[:given], waiting, waited_slot
