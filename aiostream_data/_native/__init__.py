@@ -8,6 +8,12 @@ from __future__ import annotations
 HAVE_NATIVE = True
 
 try:
+    from aiostream_data._native.framing import crc32c, find_lines, frame_tfrecords, hardware_crc, masked_crc32c
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.framing_py import crc32c, find_lines, frame_tfrecords, hardware_crc, masked_crc32c
+
+try:
     from aiostream_data._native.gather import compact, compact_many, exchange_rows, take_rows, take_rows_many
 except ImportError:
     HAVE_NATIVE = False
@@ -23,8 +29,13 @@ __all__ = [
     "HAVE_NATIVE",
     "compact",
     "compact_many",
+    "crc32c",
     "exchange_rows",
+    "find_lines",
+    "frame_tfrecords",
+    "hardware_crc",
     "interleave_rows",
+    "masked_crc32c",
     "take_rows",
     "take_rows_many",
 ]

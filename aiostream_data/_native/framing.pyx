@@ -1,0 +1,172 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""Cut a buffer into records without holding the GIL, and sum CRC-32C; ``framing_py`` is the clear twin.
+
+Every position is checked against the end of the buffer before it is read. Index arrays grow with the
+records found, so what is allocated is in proportion to the bytes given, whatever the bytes say.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memchr
+
+import numpy as np
+
+cdef extern from "crc32c.h" nogil:
+    int crc32c_use_hardware
+    void crc32c_init()
+    uint32_t crc32c_extend(uint32_t value, const unsigned char *p, size_t nbytes)
+    uint32_t crc32c_mask(uint32_t value)
+    uint32_t crc32c_masked(const unsigned char *p, size_t nbytes)
+    uint32_t crc32c_little32(const unsigned char *p)
+    uint64_t crc32c_little64(const unsigned char *p)
+
+    # For the tests: the table must agree with the instructions on a machine that has both.
+    uint32_t crc32c_by_table(uint32_t state, const unsigned char *p, size_t nbytes)
+
+crc32c_init()
+
+cdef enum Verdict:
+    INCOMPLETE, FULL, BAD_LENGTH_CRC, TOO_LONG, BAD_PAYLOAD_CRC
+
+cdef Py_ssize_t HEADER_NBYTES = 12
+cdef Py_ssize_t FOOTER_NBYTES = 4
+cdef Py_ssize_t FIRST_CAPACITY = 512
+
+
+def hardware_crc() -> bool:
+    """Return whether checksums use CPU instructions here."""
+    return bool(crc32c_use_hardware)
+
+
+def crc32c(data, uint32_t value=0) -> int:
+    """Return the CRC-32C of ``data`` (any contiguous buffer), continuing from the checksum ``value``."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    with nogil:
+        value = crc32c_extend(value, <const unsigned char *> view.buf, view.len)
+    PyBuffer_Release(&view)
+    return value
+
+
+def crc32c_table(data) -> int:
+    """Return the CRC-32C of ``data`` by look-up tables, whatever the CPU can do."""
+    cdef Py_buffer view
+    cdef uint32_t state
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    state = crc32c_by_table(0xffffffffU, <const unsigned char *> view.buf, view.len)
+    PyBuffer_Release(&view)
+    return ~state & 0xffffffffU
+
+
+def masked_crc32c(data) -> int:
+    """Return the CRC-32C of ``data`` masked as TFRecord stores it."""
+    return crc32c_mask(crc32c(data))
+
+
+cdef Verdict cut_tfrecords(
+    const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop, bint verify, uint64_t max_nbytes,
+    int64_t[::1] starts, int64_t[::1] lengths, Py_ssize_t *count,
+) noexcept nogil:
+    """Cut records from ``at[0]`` on until something stops it; ``at[0]`` is then where."""
+    cdef uint64_t length
+    cdef const unsigned char *record
+    while stop - at[0] >= HEADER_NBYTES:
+        record = data + at[0]
+        if crc32c_masked(record, 8) != crc32c_little32(record + 8):
+            return BAD_LENGTH_CRC
+        length = crc32c_little64(record)
+        if length > max_nbytes:
+            return TOO_LONG
+        # max_nbytes is at most 2**62, so the sum cannot overflow.
+        if length + HEADER_NBYTES + FOOTER_NBYTES > <uint64_t> (stop - at[0]):
+            return INCOMPLETE
+        record += HEADER_NBYTES
+        if verify and crc32c_masked(record, length) != crc32c_little32(record + length):
+            return BAD_PAYLOAD_CRC
+        if count[0] == starts.shape[0]:
+            return FULL
+        starts[count[0]] = at[0] + HEADER_NBYTES
+        lengths[count[0]] = length
+        count[0] += 1
+        at[0] += HEADER_NBYTES + <Py_ssize_t> length + FOOTER_NBYTES
+    return INCOMPLETE
+
+
+def frame_tfrecords(
+    const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, bint verify, int64_t max_nbytes
+):
+    """Cut the complete TFRecords out of ``buffer[start:stop]``. See ``framing_py.frame_tfrecords``."""
+    _check(buffer.shape[0], start, stop)
+    cdef Py_ssize_t at = start, count = 0
+    cdef uint64_t limit = min(max(max_nbytes, 0), <int64_t> 1 << 62)
+    cdef Verdict verdict = INCOMPLETE
+    cdef const unsigned char *data = &buffer[0] if buffer.shape[0] else NULL
+    starts = np.empty(FIRST_CAPACITY, np.int64)
+    lengths = np.empty(FIRST_CAPACITY, np.int64)
+    cdef int64_t[::1] starts_view = starts, lengths_view = lengths
+    while True:
+        with nogil:
+            verdict = cut_tfrecords(data, &at, stop, verify, limit, starts_view, lengths_view, &count)
+        if verdict != FULL:
+            break
+        starts = starts_view = _doubled(starts)
+        lengths = lengths_view = _doubled(lengths)
+    problem = None
+    if verdict == BAD_LENGTH_CRC:
+        problem = "length checksum mismatch"
+    elif verdict == TOO_LONG:
+        problem = f"record of {crc32c_little64(data + at)} bytes is longer than the limit of {limit}"
+    elif verdict == BAD_PAYLOAD_CRC:
+        problem = "payload checksum mismatch"
+    return starts[:count].copy(), lengths[:count].copy(), at, problem
+
+
+cdef bint cut_lines(
+    const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop,
+    int64_t[::1] starts, int64_t[::1] lengths, Py_ssize_t *count,
+) noexcept nogil:
+    """Cut lines from ``at[0]`` on; return False when the index arrays are full before the buffer is done."""
+    cdef const unsigned char *found
+    cdef Py_ssize_t end
+    while at[0] < stop:
+        found = <const unsigned char *> memchr(data + at[0], 10, stop - at[0])
+        if found == NULL:
+            return True
+        if count[0] == starts.shape[0]:
+            return False
+        end = found - data
+        starts[count[0]] = at[0]
+        lengths[count[0]] = end - at[0] - (1 if end > at[0] and data[end - 1] == 13 else 0)
+        count[0] += 1
+        at[0] = end + 1
+    return True
+
+
+def find_lines(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop):
+    """Cut the complete lines out of ``buffer[start:stop]``. See ``framing_py.find_lines``."""
+    _check(buffer.shape[0], start, stop)
+    cdef Py_ssize_t at = start, count = 0
+    cdef const unsigned char *data = &buffer[0] if buffer.shape[0] else NULL
+    cdef bint done = False
+    starts = np.empty(FIRST_CAPACITY, np.int64)
+    lengths = np.empty(FIRST_CAPACITY, np.int64)
+    cdef int64_t[::1] starts_view = starts, lengths_view = lengths
+    while True:
+        with nogil:
+            done = cut_lines(data, &at, stop, starts_view, lengths_view, &count)
+        if done:
+            break
+        starts = starts_view = _doubled(starts)
+        lengths = lengths_view = _doubled(lengths)
+    return starts[:count].copy(), lengths[:count].copy(), at
+
+
+cdef _doubled(array):
+    larger = np.empty(2 * len(array), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+cdef _check(Py_ssize_t size, Py_ssize_t start, Py_ssize_t stop):
+    if not 0 <= start <= stop <= size:
+        raise IndexError(f"bytes {start} to {stop} are outside a buffer of {size}")

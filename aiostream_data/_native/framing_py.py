@@ -1,0 +1,121 @@
+"""Cut a buffer into records and sum CRC-32C: the clear twin of ``framing.pyx``."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_HEADER = struct.Struct("<QI")
+_FOOTER = struct.Struct("<I")
+
+
+def _table_row(state: int) -> int:
+    for _ in range(8):
+        state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
+    return state
+
+
+_TABLE = [_table_row(byte) for byte in range(256)]
+
+
+def hardware_crc() -> bool:
+    """Return whether checksums use CPU instructions here."""
+    return False
+
+
+def crc32c(data: Buffer, value: int = 0) -> int:
+    """Return the CRC-32C of ``data`` (any contiguous buffer), continuing from the checksum ``value``."""
+    state = value ^ 0xFFFFFFFF
+    for byte in memoryview(data).cast("B"):
+        state = (state >> 8) ^ _TABLE[(state ^ byte) & 0xFF]
+    return state ^ 0xFFFFFFFF
+
+
+def masked_crc32c(data: Buffer) -> int:
+    """Return the CRC-32C of ``data`` masked as TFRecord stores it."""
+    value = crc32c(data)
+    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def frame_tfrecords(
+    buffer: NDArray[np.uint8], start: int, stop: int, verify: bool, max_nbytes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int, str | None]:
+    """Cut the complete TFRecords out of ``buffer[start:stop]``.
+
+    A frame is a little-endian u64 length, its masked CRC-32C, the payload, and the payload's masked
+    CRC-32C. A length is believed only after its checksum was compared, whatever ``verify`` says.
+
+    Args:
+        buffer: uint8, contiguous.
+        verify: Compare the checksum of every payload, too.
+        max_nbytes: Longest payload accepted.
+
+    Returns:
+        Starts and lengths (int64) of the payloads as indices into ``buffer``; the index of the first
+        byte that belongs to none of the records; and what is wrong with the record there, or None
+        when it is only incomplete.
+
+    Raises:
+        IndexError: ``start`` and ``stop`` are not inside the buffer.
+    """
+    _check(len(buffer), start, stop)
+    data = memoryview(buffer)
+    starts: list[int] = []
+    lengths: list[int] = []
+    problem: str | None = None
+    at = start
+    while stop - at >= _HEADER.size:
+        length, checksum = _HEADER.unpack_from(data, at)
+        payload = at + _HEADER.size
+        end = payload + length
+        if masked_crc32c(data[at : at + 8]) != checksum:
+            problem = "length checksum mismatch"
+        elif length > max_nbytes:
+            problem = f"record of {length} bytes is longer than the limit of {max_nbytes}"
+        elif end + _FOOTER.size <= stop and verify:
+            problem = _payload_problem(data[payload:end], data[end : end + _FOOTER.size])
+        if problem or end + _FOOTER.size > stop:
+            break
+        starts.append(payload)
+        lengths.append(length)
+        at = end + _FOOTER.size
+    return np.array(starts, np.int64), np.array(lengths, np.int64), at, problem
+
+
+def _payload_problem(payload: memoryview, footer: memoryview) -> str | None:
+    return None if masked_crc32c(payload) == _FOOTER.unpack(footer)[0] else "payload checksum mismatch"
+
+
+def find_lines(buffer: NDArray[np.uint8], start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    r"""Cut the complete lines out of ``buffer[start:stop]``.
+
+    A line ends with ``\n``, which does not belong to it, nor does one ``\r`` right before it.
+
+    Returns:
+        Starts and lengths (int64) of the lines as indices into ``buffer``, and the index of the first
+        byte behind the last ``\n``.
+
+    Raises:
+        IndexError: ``start`` and ``stop`` are not inside the buffer.
+    """
+    _check(len(buffer), start, stop)
+    data = buffer[start:stop].tobytes()
+    starts: list[int] = []
+    lengths: list[int] = []
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        starts.append(start + at)
+        lengths.append(end - at - (data[at:end].endswith(b"\r")))
+        at = end + 1
+    return np.array(starts, np.int64), np.array(lengths, np.int64), start + at
+
+
+def _check(size: int, start: int, stop: int) -> None:
+    if not 0 <= start <= stop <= size:
+        raise IndexError(f"bytes {start} to {stop} are outside a buffer of {size}")
