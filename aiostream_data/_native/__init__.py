@@ -8,6 +8,12 @@ from __future__ import annotations
 HAVE_NATIVE = True
 
 try:
+    from aiostream_data._native.example import parse_examples
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.example_py import parse_examples
+
+try:
     from aiostream_data._native.framing import crc32c, find_lines, frame_tfrecords, hardware_crc, masked_crc32c
 except ImportError:
     HAVE_NATIVE = False
@@ -36,6 +42,7 @@ __all__ = [
     "hardware_crc",
     "interleave_rows",
     "masked_crc32c",
+    "parse_examples",
     "take_rows",
     "take_rows_many",
 ]

@@ -1,0 +1,530 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Parse ``tf.train.Example`` messages straight into columns, without the GIL.
+
+The rules are those of ``example_py.py``, function by function; only the bookkeeping differs. A reader
+returns the position after what it read, or ``-1 - at`` for damage at ``at``, or ``OUT_OF_MEMORY``.
+Every read is checked against the end of the message that it belongs to.
+
+Keys are looked up by remembering which key stood at the same place in the record before: writers
+repeat themselves, so a lookup is usually one comparison of length and bytes, also for features that
+nobody asked for.
+"""
+
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from aiostream_data._native.wire cimport read_length, read_tag, read_varint, skip_field
+
+import numpy as np
+
+from aiostream_data._native.example_py import (
+    ANY_NUMBER,
+    BYTES,
+    FLOAT,
+    INT64,
+    Fault,
+    ParsedFeature,
+    MALFORMED,
+    MISSING,
+    WRONG_COUNT,
+    WRONG_KIND,
+)
+
+cdef enum:
+    KIND_BYTES = 1
+    KIND_FLOAT = 2
+    KIND_INT64 = 3
+    CODE_MALFORMED = 1
+    CODE_WRONG_KIND = 2
+    CODE_WRONG_COUNT = 3
+    CODE_MISSING = 4
+    CODE_OUTSIDE = 5
+    CODE_NO_MEMORY = 6
+    REMEMBERED = 256  # keys per record that are looked up by place
+
+cdef int64_t OUT_OF_MEMORY = INT64_MIN
+
+assert (BYTES, FLOAT, INT64) == (KIND_BYTES, KIND_FLOAT, KIND_INT64)
+assert (MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING) == (
+    CODE_MALFORMED, CODE_WRONG_KIND, CODE_WRONG_COUNT, CODE_MISSING
+)
+
+
+cdef struct Column:
+    const uint8_t* name
+    int64_t name_nbytes
+    int kind
+    int64_t size      # values per row; negative: any number
+    bint required
+    int64_t* counts   # one per row, owned by NumPy
+    int64_t* longs    # INT64: values; BYTES: offsets. malloc'd, as are the next two
+    int64_t* nbytes   # BYTES: length of each value
+    uint8_t* floats   # FLOAT: raw bits
+    int64_t capacity  # values that fit
+    int64_t first     # index of this row's first value
+    int64_t count     # values seen in this row
+    int found         # kind seen in this row, 0 for none
+
+
+cdef struct Place:
+    const uint8_t* key
+    int64_t key_nbytes
+    int32_t column    # -1: nobody asked for it
+
+
+cdef struct Parse:
+    const uint8_t* base
+    Column* columns
+    int32_t column_count
+    Place* places
+    int32_t place     # entries seen in this record
+
+
+cdef struct Outcome:
+    int64_t record
+    int32_t feature
+    int code
+    int64_t found
+
+
+cdef bint grow(void** memory, int64_t item_nbytes, int64_t capacity) noexcept nogil:
+    cdef void* grown = realloc(memory[0], <size_t>(item_nbytes * capacity))
+    if grown == NULL:
+        return False
+    memory[0] = grown
+    return True
+
+
+cdef bint make_room(Column* column, int64_t more) noexcept nogil:
+    """Make room for ``more`` values of this row. ``more`` never exceeds the bytes they came in."""
+    cdef int64_t needed = column.first + column.count + more
+    cdef int64_t capacity
+    if needed <= column.capacity:
+        return True
+    capacity = max(needed, column.capacity + column.capacity // 2, 64)
+    if column.kind == KIND_FLOAT:
+        if not grow(<void**>&column.floats, 4, capacity):
+            return False
+    elif not grow(<void**>&column.longs, 8, capacity):
+        return False
+    if column.kind == KIND_BYTES and not grow(<void**>&column.nbytes, 8, capacity):
+        return False
+    column.capacity = capacity
+    return True
+
+
+cdef inline bint may_write(Column* column, int64_t count) noexcept nogil:
+    """A sized feature keeps no more values than it has places for; the rest is only counted."""
+    return column.size < 0 or column.count + count <= column.size
+
+
+cdef int64_t read_bytes_list(const uint8_t* base, int64_t at, int64_t stop, Column* column) noexcept nogil:
+    cdef uint64_t tag = 0
+    cdef int64_t length = 0
+    while at < stop:
+        at = read_tag(base, at, stop, &tag)
+        if at < 0:
+            return at
+        if tag != 0x0A:
+            at = skip_field(base, at, stop, tag)
+            if at < 0:
+                return at
+            continue
+        at = read_length(base, at, stop, &length)
+        if at < 0:
+            return at
+        if may_write(column, 1):
+            if not make_room(column, 1):
+                return OUT_OF_MEMORY
+            column.longs[column.first + column.count] = at
+            column.nbytes[column.first + column.count] = length
+        column.count += 1
+        at += length
+    return at
+
+
+cdef int64_t read_float_list(const uint8_t* base, int64_t at, int64_t stop, Column* column) noexcept nogil:
+    cdef uint64_t tag = 0
+    cdef int64_t length = 0
+    while at < stop:
+        at = read_tag(base, at, stop, &tag)
+        if at < 0:
+            return at
+        if tag == 0x0A:
+            at = read_length(base, at, stop, &length)
+            if at < 0:
+                return at
+        elif tag == 0x0D:
+            length = 4
+        else:
+            at = skip_field(base, at, stop, tag)
+            if at < 0:
+                return at
+            continue
+        if length % 4 != 0 or length > stop - at:
+            return -1 - at
+        if may_write(column, length // 4):
+            if not make_room(column, length // 4):
+                return OUT_OF_MEMORY
+            if length:
+                memcpy(column.floats + 4 * (column.first + column.count), base + at, <size_t>length)
+        column.count += length // 4
+        at += length
+    return at
+
+
+cdef inline int64_t read_packed(const uint8_t* base, int64_t at, int64_t stop, Column* column) noexcept nogil:
+    """Read varints up to ``stop``; room for one value per byte was made, or the row's places are all there is."""
+    cdef uint64_t value = 0
+    cdef int64_t* out = column.longs + column.first
+    cdef int64_t count = column.count
+    cdef int64_t places = column.size if column.size >= 0 else column.capacity - column.first
+    while at < stop:
+        if base[at] < 0x80:
+            value = base[at]
+            at += 1
+        else:
+            at = read_varint(base, at, stop, &value)
+            if at < 0:
+                return at
+        if count < places:
+            out[count] = <int64_t>value
+        count += 1
+    column.count = count
+    return at
+
+
+cdef int64_t read_int64_list(const uint8_t* base, int64_t at, int64_t stop, Column* column) noexcept nogil:
+    cdef uint64_t tag = 0
+    cdef uint64_t value = 0
+    cdef int64_t length = 0
+    while at < stop:
+        at = read_tag(base, at, stop, &tag)
+        if at < 0:
+            return at
+        if tag == 0x0A:
+            at = read_length(base, at, stop, &length)
+            if at < 0:
+                return at
+            if column.size < 0 and not make_room(column, length):
+                return OUT_OF_MEMORY
+            at = read_packed(base, at, at + length, column)
+        elif tag == 0x08:
+            at = read_varint(base, at, stop, &value)
+            if at >= 0 and may_write(column, 1):
+                if not make_room(column, 1):
+                    return OUT_OF_MEMORY
+                column.longs[column.first + column.count] = <int64_t>value
+            column.count += 1
+        else:
+            at = skip_field(base, at, stop, tag)
+        if at < 0:
+            return at
+    return at
+
+
+cdef int64_t read_feature(const uint8_t* base, int64_t at, int64_t stop, Column* column) noexcept nogil:
+    cdef uint64_t tag = 0
+    cdef int64_t length = 0
+    cdef int64_t end
+    cdef int kind
+    column.found = 0
+    column.count = 0
+    while at < stop:
+        at = read_tag(base, at, stop, &tag)
+        if at < 0:
+            return at
+        if tag != 0x0A and tag != 0x12 and tag != 0x1A:
+            at = skip_field(base, at, stop, tag)
+            if at < 0:
+                return at
+            continue
+        at = read_length(base, at, stop, &length)
+        if at < 0:
+            return at
+        kind = <int>(tag >> 3)
+        if kind != column.found:
+            column.found = kind
+            column.count = 0
+        end = at + length
+        if kind == column.kind:
+            if kind == KIND_INT64:
+                at = read_int64_list(base, at, end, column)
+            elif kind == KIND_FLOAT:
+                at = read_float_list(base, at, end, column)
+            else:
+                at = read_bytes_list(base, at, end, column)
+            if at < 0:
+                return at
+        at = end
+    return at
+
+
+cdef inline bint same_bytes(const uint8_t* a, int64_t a_nbytes, const uint8_t* b, int64_t b_nbytes) noexcept nogil:
+    return a_nbytes == b_nbytes and memcmp(a, b, <size_t>a_nbytes) == 0
+
+
+cdef int32_t search(Parse* parse, const uint8_t* key, int64_t key_nbytes) noexcept nogil:
+    cdef int32_t i
+    for i in range(parse.column_count):
+        if same_bytes(key, key_nbytes, parse.columns[i].name, parse.columns[i].name_nbytes):
+            return i
+    return -1
+
+
+cdef inline int32_t look_up(Parse* parse, const uint8_t* key, int64_t key_nbytes) noexcept nogil:
+    """Return the column of a key, or -1."""
+    cdef Place* place
+    if parse.place >= REMEMBERED:
+        return search(parse, key, key_nbytes)
+    place = &parse.places[parse.place]
+    parse.place += 1
+    if place.key == NULL or not same_bytes(key, key_nbytes, place.key, place.key_nbytes):
+        place.column = search(parse, key, key_nbytes)
+        place.key = key
+        place.key_nbytes = key_nbytes
+    return place.column
+
+
+cdef int64_t read_entry(Parse* parse, int64_t at, int64_t stop) noexcept nogil:
+    """Read a map entry: key and value, in any order, the last of each."""
+    cdef const uint8_t* base = parse.base
+    cdef uint64_t tag = 0
+    cdef int64_t length = 0
+    cdef int64_t key = stop
+    cdef int64_t key_nbytes = 0
+    cdef int64_t value = stop
+    cdef int64_t value_nbytes = 0
+    cdef int32_t column
+    while at < stop:
+        at = read_tag(base, at, stop, &tag)
+        if at < 0:
+            return at
+        if tag != 0x0A and tag != 0x12:
+            at = skip_field(base, at, stop, tag)
+            if at < 0:
+                return at
+            continue
+        at = read_length(base, at, stop, &length)
+        if at < 0:
+            return at
+        if tag == 0x0A:
+            key = at
+            key_nbytes = length
+        else:
+            value = at
+            value_nbytes = length
+        at += length
+    column = look_up(parse, base + key, key_nbytes)
+    if column >= 0:
+        value = read_feature(base, value, value + value_nbytes, &parse.columns[column])
+        if value < 0:
+            return value
+    return at
+
+
+cdef int64_t read_features(Parse* parse, int64_t at, int64_t stop) noexcept nogil:
+    cdef uint64_t tag = 0
+    cdef int64_t length = 0
+    while at < stop:
+        at = read_tag(parse.base, at, stop, &tag)
+        if at < 0:
+            return at
+        if tag == 0x0A:
+            at = read_length(parse.base, at, stop, &length)
+            if at >= 0:
+                at = read_entry(parse, at, at + length)
+        else:
+            at = skip_field(parse.base, at, stop, tag)
+        if at < 0:
+            return at
+    return at
+
+
+cdef int64_t read_example(Parse* parse, int64_t at, int64_t stop) noexcept nogil:
+    cdef uint64_t tag = 0
+    cdef int64_t length = 0
+    parse.place = 0
+    while at < stop:
+        at = read_tag(parse.base, at, stop, &tag)
+        if at < 0:
+            return at
+        if tag == 0x0A:
+            at = read_length(parse.base, at, stop, &length)
+            if at >= 0:
+                at = read_features(parse, at, at + length)
+        else:
+            at = skip_field(parse.base, at, stop, tag)
+        if at < 0:
+            return at
+    return at
+
+
+cdef int settle_row(Column* column, int64_t row, int64_t* found) noexcept nogil:
+    """Accept what the row holds for this column; return a fault code, or 0."""
+    cdef int64_t width = column.size if column.size >= 0 else column.count
+    if column.found == 0:
+        if column.required:
+            found[0] = 0
+            return CODE_MISSING
+        column.counts[row] = -1
+        if column.size >= 0:
+            clear_places(column)
+            column.first += column.size
+        return 0
+    if column.found != column.kind:
+        found[0] = column.found
+        return CODE_WRONG_KIND
+    if column.count != width:
+        found[0] = column.count
+        return CODE_WRONG_COUNT
+    column.counts[row] = width
+    column.first += width
+    return 0
+
+
+cdef void clear_places(Column* column) noexcept nogil:
+    """Zero the row's places: an entry that was replaced by an empty one may have written there."""
+    if column.kind == KIND_FLOAT:
+        memset(column.floats + 4 * column.first, 0, <size_t>(4 * column.size))
+    else:
+        memset(column.longs + column.first, 0, <size_t>(8 * column.size))
+    if column.kind == KIND_BYTES:
+        memset(column.nbytes + column.first, 0, <size_t>(8 * column.size))
+
+
+cdef void parse_rows(
+    Parse* parse, const int64_t* starts, const int64_t* lengths, int64_t rows, int64_t total, Outcome* outcome
+) noexcept nogil:
+    cdef int64_t row, at
+    cdef int32_t i
+    for row in range(rows):
+        outcome.record = row
+        if starts[row] < 0 or starts[row] > total or lengths[row] < 0 or lengths[row] > total - starts[row]:
+            outcome.code = CODE_OUTSIDE
+            return
+        for i in range(parse.column_count):
+            parse.columns[i].found = 0
+            parse.columns[i].count = 0
+        at = read_example(parse, starts[row], starts[row] + lengths[row])
+        if at < 0:
+            outcome.code = CODE_NO_MEMORY if at == OUT_OF_MEMORY else CODE_MALFORMED
+            outcome.found = -1 - at - starts[row] if at != OUT_OF_MEMORY else 0
+            return
+        for i in range(parse.column_count):
+            outcome.code = settle_row(&parse.columns[i], row, &outcome.found)
+            if outcome.code:
+                outcome.feature = i
+                return
+
+
+cdef class Columns:
+    """The columns under construction: C memory where rows vary in length, NumPy's where they do not."""
+
+    cdef Column* columns
+    cdef Place* places
+    cdef int32_t count
+    cdef list names   # own the bytes that Column.name points to
+    cdef list arrays  # own the memory of sized columns, and of all counts
+
+    def __cinit__(self, wanted, rows):
+        cdef Column* column
+        self.names = [want.name for want in wanted]
+        self.arrays = []
+        self.columns = <Column*>calloc(max(len(wanted), 1), sizeof(Column))
+        self.places = <Place*>calloc(REMEMBERED, sizeof(Place))
+        if self.columns == NULL or self.places == NULL:
+            raise MemoryError
+        self.count = len(wanted)
+        for i, want in enumerate(wanted):
+            if want.kind not in (KIND_BYTES, KIND_FLOAT, KIND_INT64) or want.size == 0 or want.size < ANY_NUMBER:
+                raise ValueError(f"no such feature: {want}")
+            column = &self.columns[i]
+            column.name = <const uint8_t*><const char*>(<bytes>self.names[i])
+            column.name_nbytes = len(self.names[i])
+            column.kind = want.kind
+            column.size = want.size
+            column.required = want.required
+            places = rows * max(want.size, 0)  # in Python, where this cannot overflow
+            data = np.zeros(places, np.float32 if column.kind == KIND_FLOAT else np.int64)
+            nbytes = np.zeros(places if column.kind == KIND_BYTES else 0, np.int64)
+            counts = np.empty(rows, np.int64)
+            self.arrays.append((data, nbytes, counts))
+            column.counts = data_of_longs(counts)
+            if column.size < 0:
+                continue
+            column.capacity = places
+            if column.kind == KIND_FLOAT:
+                column.floats = data_of_floats(data)
+            else:
+                column.longs = data_of_longs(data)
+            column.nbytes = data_of_longs(nbytes)
+
+    def __dealloc__(self):
+        cdef int32_t i
+        for i in range(self.count):
+            if self.columns[i].size < 0:
+                free(self.columns[i].longs)
+                free(self.columns[i].nbytes)
+                free(self.columns[i].floats)
+        free(self.columns)
+        free(self.places)
+
+    cdef object finish(self, int32_t i):
+        """Return the finished column i; what varies in length is copied out of C memory."""
+        cdef Column* column = &self.columns[i]
+        data, nbytes, counts = self.arrays[i]
+        if column.size < 0 and column.first > 0:
+            if column.kind == KIND_FLOAT:
+                data = np.empty(column.first, np.float32)
+                memcpy(data_of_floats(data), column.floats, <size_t>(4 * column.first))
+            else:
+                data = np.empty(column.first, np.int64)
+                memcpy(data_of_longs(data), column.longs, <size_t>(8 * column.first))
+            if column.kind == KIND_BYTES:
+                nbytes = np.empty(column.first, np.int64)
+                memcpy(data_of_longs(nbytes), column.nbytes, <size_t>(8 * column.first))
+        return ParsedFeature(data, nbytes, counts)
+
+
+cdef int64_t* data_of_longs(array):
+    cdef int64_t[::1] view = array
+    return &view[0] if view.shape[0] else NULL
+
+
+cdef uint8_t* data_of_floats(array):
+    cdef float[::1] view = array
+    return <uint8_t*>&view[0] if view.shape[0] else NULL
+
+
+def parse_examples(values, starts, lengths, wanted):
+    """Parse records into columns; as :func:`aiostream_data._native.example_py.parse_examples`, GIL released."""
+    cdef const uint8_t[::1] buffer = np.ascontiguousarray(values)
+    cdef const int64_t[::1] first = np.ascontiguousarray(starts)
+    cdef const int64_t[::1] nbytes = np.ascontiguousarray(lengths)
+    cdef int64_t rows = first.shape[0]
+    cdef int64_t total = buffer.shape[0]
+    cdef uint8_t nothing = 0
+    cdef Parse parse
+    cdef Outcome outcome = Outcome(0, 0, 0, 0)
+    if nbytes.shape[0] != rows:
+        raise ValueError(f"{rows} starts and {nbytes.shape[0]} lengths")
+    columns = Columns(wanted, rows)
+    parse.base = &buffer[0] if total else &nothing
+    parse.columns = columns.columns
+    parse.column_count = columns.count
+    parse.places = columns.places
+    parse.place = 0
+    if rows:
+        with nogil:
+            parse_rows(&parse, &first[0], &nbytes[0], rows, total, &outcome)
+    if outcome.code == CODE_OUTSIDE:
+        start, length = starts[outcome.record], lengths[outcome.record]
+        raise IndexError(f"record {start}+{length} is outside a buffer of {total}")
+    if outcome.code == CODE_NO_MEMORY:
+        raise MemoryError
+    if outcome.code:
+        feature = -1 if outcome.code == CODE_MALFORMED else outcome.feature
+        return Fault(outcome.record, feature, outcome.code, outcome.found)
+    return [columns.finish(i) for i in range(columns.count)]

@@ -1,0 +1,286 @@
+"""Parse ``tf.train.Example`` messages straight into columns: the clear twin of ``example.pyx``.
+
+How this works. A record is the protobuf message::
+
+    Example    {Features features = 1}          BytesList {repeated bytes value = 1}
+    Features   {map<string, Feature> feature = 1}   FloatList {repeated float value = 1}  packed or not
+    Feature    {oneof kind {BytesList = 1, FloatList = 2, Int64List = 3}}
+    map entry  {string key = 1, Feature value = 2}  Int64List {repeated int64 value = 1}  packed or not
+
+One function per message reads its fields between two positions and skips what it does not know.
+Features that were not asked for are passed over by their length. What protobuf says about repetition
+holds: the last map entry of a key replaces the earlier ones, the last kind of a ``oneof`` clears the
+others, lists of one kind are joined, packed and single values may be mixed.
+
+Both twins report the same first fault: damage as soon as it is read, and what is wrong with a
+feature at the end of its record, since a later entry of the same key may still replace it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+BYTES, FLOAT, INT64 = 1, 2, 3
+"""Kinds of a feature: the field numbers in the ``oneof``."""
+
+ANY_NUMBER = -1
+"""Size of a feature whose rows may hold any number of values."""
+
+MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING = 1, 2, 3, 4
+"""Codes of a fault."""
+
+_KEY_TAG, _VALUE_TAG = 0x0A, 0x12
+_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
+_PACKED_TAG, _ONE_INT64_TAG, _ONE_FLOAT_TAG = 0x0A, 0x08, 0x0D
+
+_MAX_VARINT_NBYTES = 10
+_UINT64 = (1 << 64) - 1
+
+
+class Wanted(NamedTuple):
+    """One feature to look for.
+
+    Attributes:
+        name: Its key in the map, as UTF-8.
+        kind: ``BYTES``, ``FLOAT`` or ``INT64``.
+        size: Values that every row must have, at least 1, or ``ANY_NUMBER``.
+        required: Whether a row without it is a fault. A list without values is there, with 0 values.
+    """
+
+    name: bytes
+    kind: int
+    size: int
+    required: bool
+
+
+class ParsedFeature(NamedTuple):
+    """The values of one feature in all rows.
+
+    Attributes:
+        data: float32 or int64 values; for ``BYTES`` the int64 offset of each value in the buffer. One
+            row after another: a sized feature has ``size`` values in every row (0 where the row has
+            none of its own), any other as many as ``counts`` says.
+        nbytes: int64 length of each value for ``BYTES``, in step with ``data``; else empty.
+        counts: int64 number of values per row; -1 for a row without the feature.
+    """
+
+    data: NDArray[Any]
+    nbytes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+class Fault(NamedTuple):
+    """The first thing that does not fit.
+
+    Attributes:
+        record: Row index.
+        feature: Index of the wanted feature; -1 when the message itself is damaged.
+        code: ``MALFORMED``, ``WRONG_KIND``, ``WRONG_COUNT`` or ``MISSING``.
+        found: Byte offset of the damage in the record, the kind, the number of values, or 0.
+    """
+
+    record: int
+    feature: int
+    code: int
+    found: int
+
+
+Field: TypeAlias = tuple[int, int, int, int]
+"""Tag, varint value (0 for other wire types), start and stop of the payload."""
+
+
+class _Malformed(Exception):
+    """The bytes from ``at`` on are not protobuf."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+class _Cell:
+    """What one record says about one wanted feature."""
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+        self.clear(0)
+
+    def clear(self, found: int) -> None:
+        self.found = found
+        self.ints: list[int] = []  # INT64: values; BYTES: offsets
+        self.nbytes: list[int] = []
+        self.floats = bytearray()  # raw little-endian bits, so that every NaN stays what it is
+
+    @property
+    def count(self) -> int:
+        return len(self.floats) // 4 if self.kind == FLOAT else len(self.ints)
+
+
+def parse_examples(
+    values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], wanted: Sequence[Wanted]
+) -> list[ParsedFeature] | Fault:
+    """Parse record i at ``values[starts[i] : starts[i] + lengths[i]]`` for every i.
+
+    Args:
+        values: uint8, C-contiguous; only read. The result refers to it by offsets, not by pointers.
+        starts, lengths: int64, one per record.
+        wanted: The features to extract; names must differ.
+
+    Returns:
+        One ParsedFeature per wanted feature, owning its arrays; or the first Fault.
+
+    Raises:
+        IndexError: A record is outside ``values``.
+        MemoryError: The columns do not fit into memory.
+    """
+    buffer = memoryview(cast(Any, np.ascontiguousarray(values)))
+    index = {want.name: i for i, want in enumerate(wanted)}
+    columns = [_Growing(want) for want in wanted]
+    for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+        if start < 0 or length < 0 or start + length > len(buffer):
+            raise IndexError(f"record {start}+{length} is outside a buffer of {len(buffer)}")
+        cells = [_Cell(want.kind) for want in wanted]
+        try:
+            _read_example(buffer, start, start + length, index, cells)
+        except _Malformed as damage:
+            return Fault(row, -1, MALFORMED, damage.at - start)
+        for i, (column, cell) in enumerate(zip(columns, cells, strict=True)):
+            code, found = column.append(cell)
+            if code:
+                return Fault(row, i, code, found)
+    return [column.finish() for column in columns]
+
+
+class _Growing:
+    """A column under construction."""
+
+    def __init__(self, want: Wanted) -> None:
+        self.want = want
+        self.ints: list[int] = []
+        self.nbytes: list[int] = []
+        self.floats = bytearray()
+        self.counts: list[int] = []
+
+    def append(self, cell: _Cell) -> tuple[int, int]:
+        """Add one row; return the code of what is wrong with it (0: nothing) and what was found."""
+        want, count = self.want, cell.count
+        if cell.found not in (0, want.kind):
+            return WRONG_KIND, cell.found
+        if cell.found == 0:
+            if want.required:
+                return MISSING, 0
+            self.counts.append(-1)
+            self._pad(max(want.size, 0))
+            return 0, 0
+        if want.size not in (ANY_NUMBER, count):
+            return WRONG_COUNT, count
+        self.counts.append(count)
+        self.ints += cell.ints
+        self.nbytes += cell.nbytes
+        self.floats += cell.floats
+        return 0, 0
+
+    def _pad(self, count: int) -> None:
+        if self.want.kind == FLOAT:
+            self.floats += bytes(4 * count)
+        else:
+            self.ints += [0] * count
+            self.nbytes += [0] * (count if self.want.kind == BYTES else 0)
+
+    def finish(self) -> ParsedFeature:
+        floats = self.want.kind == FLOAT
+        data = np.frombuffer(self.floats, "<f4").astype(np.float32) if floats else np.array(self.ints, np.int64)
+        return ParsedFeature(data, np.array(self.nbytes, np.int64), np.array(self.counts, np.int64))
+
+
+def _read_example(buffer: memoryview, start: int, stop: int, index: dict[bytes, int], cells: list[_Cell]) -> None:
+    for tag, _, features_start, features_stop in fields(buffer, start, stop):
+        if tag != _KEY_TAG:
+            continue
+        for entry_tag, _, entry_start, entry_stop in fields(buffer, features_start, features_stop):
+            if entry_tag == _KEY_TAG:
+                key, value_start, value_stop = map_entry(buffer, entry_start, entry_stop)
+                i = index.get(key)
+                if i is not None:
+                    _read_feature(buffer, value_start, value_stop, cells[i])
+
+
+def map_entry(buffer: memoryview, start: int, stop: int) -> tuple[bytes, int, int]:
+    """Return key, and start and stop of the value, of a map entry; the fields come in any order."""
+    key, value_start, value_stop = b"", stop, stop
+    for tag, _, field_start, field_stop in fields(buffer, start, stop):
+        if tag == _KEY_TAG:
+            key = bytes(buffer[field_start:field_stop])
+        elif tag == _VALUE_TAG:
+            value_start, value_stop = field_start, field_stop
+    return key, value_start, value_stop
+
+
+def _read_feature(buffer: memoryview, start: int, stop: int, cell: _Cell) -> None:
+    cell.clear(0)
+    for tag, _, list_start, list_stop in fields(buffer, start, stop):
+        kind = tag >> 3
+        if tag & 7 != _DELIMITED or kind not in (BYTES, FLOAT, INT64):
+            continue
+        if kind != cell.found:
+            cell.clear(kind)
+        if kind == cell.kind:
+            _read_list(buffer, list_start, list_stop, cell)
+
+
+def _read_list(buffer: memoryview, start: int, stop: int, cell: _Cell) -> None:
+    for tag, value, field_start, field_stop in fields(buffer, start, stop):
+        if cell.kind == BYTES and tag == _PACKED_TAG:
+            cell.ints.append(field_start)
+            cell.nbytes.append(field_stop - field_start)
+        elif cell.kind == FLOAT and tag in (_PACKED_TAG, _ONE_FLOAT_TAG):
+            if (field_stop - field_start) % 4:
+                raise _Malformed(field_start)
+            cell.floats += buffer[field_start:field_stop]
+        elif cell.kind == INT64 and tag == _ONE_INT64_TAG:
+            cell.ints.append(_signed(value))
+        elif cell.kind == INT64 and tag == _PACKED_TAG:
+            at = field_start
+            while at < field_stop:
+                value, at = _varint(buffer, at, field_stop)
+                cell.ints.append(_signed(value))
+
+
+def fields(buffer: memoryview, at: int, stop: int) -> Iterator[Field]:
+    """Yield the fields of the message between two positions; raise ``_Malformed`` at damage."""
+    while at < stop:
+        tag, after = _varint(buffer, at, stop)
+        if tag < 8 or tag > 0xFFFFFFFF:
+            raise _Malformed(at)
+        at, wire_type, value = after, tag & 7, 0
+        if wire_type == _VARINT:
+            value, end = _varint(buffer, at, stop)
+        elif wire_type == _DELIMITED:
+            length, end = _varint(buffer, at, stop)
+            if length > stop - end:
+                raise _Malformed(at)
+            at, end = end, end + length
+        elif wire_type in (_FIXED64, _FIXED32):
+            end = at + (8 if wire_type == _FIXED64 else 4)
+        else:
+            raise _Malformed(at)  # groups are long gone from protobuf; 6 and 7 never were
+        if end > stop:
+            raise _Malformed(at)
+        yield tag, value, at, end
+        at = end
+
+
+def _varint(buffer: memoryview, at: int, stop: int) -> tuple[int, int]:
+    value = 0
+    for i, byte in enumerate(buffer[at : min(stop, at + _MAX_VARINT_NBYTES)]):
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return value & _UINT64, at + i + 1
+    raise _Malformed(at)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
