@@ -1,0 +1,102 @@
+"""Draw random numbers that depend on a key and a position, and on nothing else.
+
+No generator state is carried along: draw ``i`` of a key is a hash of (key, i), so the same values come
+however the calls are cut, on any worker, and a resumed run needs only the position. The hash is the
+output function of SplitMix64 over a Weyl sequence; keys come from BLAKE2b over the seed and names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WEYL = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
+
+
+def key_of(seed: int, *names: str | int) -> np.uint64:
+    """Return the key for a seed and a path of names; the same on every platform and release.
+
+    Different paths give independent keys: ``("a", "b")``, ``("ab",)`` and ``("a", 1)`` all differ.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (seed, *names):
+        encoded = f"{type(part).__name__}:{part}".encode()
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return np.uint64(int.from_bytes(digest.digest(), "little"))
+
+
+def words(key: np.uint64, first: int, count: int) -> NDArray[np.uint64]:
+    """Return the 64-bit draws ``first`` to ``first + count`` (excluded) of ``key``."""
+    start = (int(key) + (first + 1) * int(_WEYL)) % 2**64
+    mixed = np.arange(count, dtype=np.uint64)
+    mixed *= _WEYL
+    mixed += np.uint64(start)
+    mixed ^= mixed >> _30
+    mixed *= _MIX_1
+    mixed ^= mixed >> _27
+    mixed *= _MIX_2
+    mixed ^= mixed >> _31
+    return mixed
+
+
+def draws_below(key: np.uint64, first: int, bounds: int | NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the draws ``first`` to ``first + count`` (excluded) of ``key``, each uniform below its bound.
+
+    Args:
+        bounds: One bound for all, or one per draw; from 1 to 2**63 - 1. The excess of the likeliest
+            value over the least likely one is a share of bound / 2**64.
+    """
+    drawn = words(key, first, count)
+    if isinstance(bounds, int) and bounds <= 1 << 32:
+        # The high 64 bits of a 64 x 32 bit product, in two halves.
+        bound = np.uint64(bounds)
+        low = drawn & _LOW_HALF
+        low *= bound
+        low >>= _32
+        drawn >>= _32
+        drawn *= bound
+        drawn += low
+        drawn >>= _32
+        return drawn.view(np.int64)
+    limits = np.broadcast_to(np.asarray(bounds, np.uint64), drawn.shape)
+    return _high_product(drawn, limits).view(np.int64)
+
+
+def permutation(key: np.uint64, n: int) -> NDArray[np.int64]:
+    """Return a uniformly random order of ``range(n)``, a function of ``key`` and ``n``."""
+    return np.argsort(words(key, 0, n), kind="stable").astype(np.int64, copy=False)
+
+
+class RecordGenerator:
+    """A NumPy Generator that can be set, cheaply, to the stream that belongs to one row.
+
+    Each row has 2**128 blocks of Philox to itself, so a user function draws the same numbers for a
+    row whichever worker runs it and whatever ran before. One instance per thread.
+    """
+
+    def __init__(self, key: np.uint64) -> None:
+        self._philox = np.random.Philox(key=int(key))
+        self._generator = np.random.Generator(self._philox)
+        self._fresh: Any = self._philox.state
+
+    def at(self, split: int, ordinal: int) -> np.random.Generator:
+        """Return the generator at the start of the row's stream; it is valid until the next call."""
+        counter = self._fresh["state"]["counter"]
+        counter[2], counter[3] = split % 2**64, ordinal % 2**64
+        self._philox.state = self._fresh
+        return self._generator
+
+
+def _high_product(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the high 64 bits of the 128-bit products, by halves."""
+    a_low, a_high, b_low, b_high = a & _LOW_HALF, a >> _32, b & _LOW_HALF, b >> _32
+    middle = a_high * b_low + (a_low * b_low >> _32)
+    high: NDArray[np.uint64] = a_high * b_high + (middle >> _32)
+    return high + ((a_low * b_high + (middle & _LOW_HALF)) >> _32)

@@ -1,0 +1,219 @@
+"""Hold rows in numbered slots, copied in and copied out.
+
+A store never keeps memory of the chunks it was given, nor gives out memory of its own. What it holds is
+in proportion to the rows that are in it: dense columns in an array that grows with the slots in use,
+rows of differing length one after another in an arena that is packed once more than half of it is
+garbage, Python objects in a list.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data.records import (
+    Chunk,
+    Column,
+    Columns,
+    Ids,
+    Items,
+    VarColumn,
+    column_elements,
+    gather,
+    same_layout,
+)
+
+Slots = NDArray[np.int64]
+Rows = TypeVar("Rows")
+
+
+class SlotStore(Protocol[Rows]):
+    """Rows in slots 0, 1, 2, ..."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held, room included."""
+
+    def fill(self, first: int, rows: Rows) -> None:
+        """Put rows into the next free slots, from ``first`` on."""
+
+    def exchange(self, slots: Slots, rows: Rows) -> Rows:
+        """For each i in order: give out what slot ``slots[i]`` holds and put row i in its place."""
+
+    def take(self, slots: Slots) -> Rows:
+        """Return copies of what these slots hold."""
+
+
+class DenseSlots:
+    """A dense column: ``max_slots`` rows at most, room for about twice the rows in use at most."""
+
+    def __init__(self, example: NDArray[Any], max_slots: int) -> None:
+        self._rows = np.empty((0, *example.shape[1:]), example.dtype)
+        self._max_slots = max_slots
+
+    @property
+    def nbytes(self) -> int:
+        return self._rows.nbytes
+
+    def fill(self, first: int, rows: NDArray[Any]) -> None:
+        stop = first + len(rows)
+        if stop > len(self._rows):
+            room = min(max(stop, 2 * len(self._rows)), self._max_slots)
+            grown = np.empty((room, *self._rows.shape[1:]), self._rows.dtype)
+            grown[:first] = self._rows[:first]
+            self._rows = grown
+        self._rows[first:stop] = rows
+
+    def exchange(self, slots: Slots, rows: NDArray[Any]) -> NDArray[Any]:
+        return _native.exchange_rows(self._rows, slots, rows)
+
+    def take(self, slots: Slots) -> NDArray[Any]:
+        return _native.take_rows(self._rows, slots)
+
+
+class VarSlots:
+    """A column whose rows differ in length, in an arena."""
+
+    def __init__(self, example: VarColumn, max_slots: int) -> None:
+        self._kind = example.kind
+        self._arena = np.empty((0, *example.values.shape[1:]), example.values.dtype)
+        self._used = 0
+        self._live = 0
+        self._slots_used = 0
+        self._starts = DenseSlots(example.starts, max_slots)
+        self._lengths = DenseSlots(example.lengths, max_slots)
+
+    @property
+    def nbytes(self) -> int:
+        return self._arena.nbytes + self._starts.nbytes + self._lengths.nbytes
+
+    def fill(self, first: int, rows: VarColumn) -> None:
+        self._starts.fill(first, self._append(rows))
+        self._lengths.fill(first, rows.lengths)
+        self._slots_used = first + len(rows)
+
+    def exchange(self, slots: Slots, rows: VarColumn) -> VarColumn:
+        starts = self._starts.exchange(slots, self._append(rows))
+        lengths = self._lengths.exchange(slots, rows.lengths)
+        given = VarColumn(self._arena, starts, lengths, self._kind).compact()
+        self._live -= len(given.values)
+        if self._used > 2 * self._live:
+            self._pack()
+        return given
+
+    def take(self, slots: Slots) -> VarColumn:
+        starts, lengths = self._starts.take(slots), self._lengths.take(slots)
+        return VarColumn(self._arena, starts, lengths, self._kind).compact()
+
+    def _append(self, rows: VarColumn) -> NDArray[np.int64]:
+        """Copy rows to the end of the arena; return their starts in it."""
+        packed = rows.compact()
+        stop = self._used + len(packed.values)
+        if stop > len(self._arena):
+            # Twice the live rows is where packing happens, so the arena grows once between two packings.
+            grown = np.empty((max(stop, 2 * self._live), *self._arena.shape[1:]), self._arena.dtype)
+            grown[: self._used] = self._arena[: self._used]
+            self._arena = grown
+        self._arena[self._used : stop] = packed.values
+        starts = packed.starts + self._used
+        self._used = stop
+        self._live += len(packed.values)
+        return starts
+
+    def _pack(self) -> None:
+        everything = np.arange(self._slots_used)
+        packed = self.take(everything)
+        self._arena = packed.values
+        self._used = len(packed.values)
+        self._starts.fill(0, packed.starts)
+
+
+class ColumnSlots:
+    """Chunks of one layout, a store per column."""
+
+    def __init__(self, example: Columns, max_slots: int) -> None:
+        nothing = np.empty(0, np.int64)
+        self._layout = gather([example], nothing.astype(np.int32), nothing)  # shares no memory with the example
+        self._structure = example.structure
+        self._ids = DenseSlots(example.ids, max_slots)
+        self._stores: list[SlotStore[Any]] = [_store_for(leaf, max_slots) for leaf in example.leaves]
+
+    @property
+    def nbytes(self) -> int:
+        return self._ids.nbytes + sum(store.nbytes for store in self._stores)
+
+    def accepts(self, chunk: Chunk) -> bool:
+        return same_layout([self._layout, chunk])
+
+    def fill(self, first: int, rows: Chunk) -> None:
+        assert isinstance(rows, Columns)
+        self._ids.fill(first, rows.ids)
+        for store, leaf in zip(self._stores, rows.leaves, strict=True):
+            store.fill(first, leaf)
+
+    def exchange(self, slots: Slots, rows: Chunk) -> Chunk:
+        assert isinstance(rows, Columns)
+        leaves = tuple(store.exchange(slots, leaf) for store, leaf in zip(self._stores, rows.leaves, strict=True))
+        return Columns(self._structure, leaves, self._ids.exchange(slots, rows.ids))
+
+    def take(self, slots: Slots) -> Chunk:
+        return Columns(self._structure, tuple(store.take(slots) for store in self._stores), self._ids.take(slots))
+
+    def take_ids(self, slots: Slots) -> Ids:
+        return self._ids.take(slots)
+
+
+class ListSlots:
+    """Chunks of any layout, as a list of elements."""
+
+    def __init__(self, max_slots: int) -> None:
+        self._values: list[Any] = []
+        self._ids = DenseSlots(np.empty((0, 2), np.int64), max_slots)
+        self._values_nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._ids.nbytes + self._values_nbytes
+
+    def accepts(self, chunk: Chunk) -> bool:
+        return True
+
+    def fill(self, first: int, rows: Chunk) -> None:
+        self._values[first:] = owned_elements(rows)
+        self._ids.fill(first, rows.ids)
+        self._values_nbytes += rows.nbytes - rows.ids.nbytes
+
+    def exchange(self, slots: Slots, rows: Chunk) -> Chunk:
+        given = []
+        for slot, value in zip(slots.tolist(), owned_elements(rows), strict=True):
+            given.append(self._values[slot])
+            self._values[slot] = value
+        out = Items(given, self._ids.exchange(slots, rows.ids))
+        self._values_nbytes += rows.nbytes - out.nbytes
+        return out
+
+    def take(self, slots: Slots) -> Chunk:
+        return Items([self._values[slot] for slot in slots.tolist()], self._ids.take(slots))
+
+    def take_ids(self, slots: Slots) -> Ids:
+        return self._ids.take(slots)
+
+
+def owned_elements(chunk: Chunk) -> list[Any]:
+    """Return the elements of a chunk such that none keeps the chunk's arrays alive."""
+    if isinstance(chunk, Items):
+        return chunk.values
+    return chunk.structure.rows([_owned_column_elements(leaf) for leaf in chunk.leaves])
+
+
+def _owned_column_elements(column: Column) -> list[Any]:
+    elements = column_elements(column)
+    is_view = column.kind == "array" if isinstance(column, VarColumn) else column.ndim > 1
+    return [element.copy() for element in elements] if is_view else elements
+
+
+def _store_for(column: Column, max_slots: int) -> SlotStore[Any]:
+    return VarSlots(column, max_slots) if isinstance(column, VarColumn) else DenseSlots(column, max_slots)
