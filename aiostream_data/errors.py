@@ -77,8 +77,25 @@ class ExampleParseError(DataError, ValueError):
         self.found = found
 
 
+class ExampleEncodeError(DataError, ValueError):
+    """A value cannot be written as a feature of a ``tf.train.Example``.
+
+    Attributes:
+        feature: Name of the feature.
+    """
+
+    def __init__(self, feature: str, reason: str) -> None:
+        super().__init__(f"feature {feature!r}: {reason}")
+        self.feature = feature
+        self.reason = reason
+
+
 class BatchShapeError(DataError, ValueError):
     """Elements of different shapes, dtypes or structures were to be stacked into one batch."""
+
+
+class SignatureError(DataError, TypeError):
+    """An item of a generator does not fit the signature it was declared with."""
 
 
 class CardinalityError(DataError):

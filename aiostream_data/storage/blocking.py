@@ -1,0 +1,29 @@
+"""Wait for blocking calls to their end, even when cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiostream_data.storage.base import RunBlocking
+
+
+async def run_to_end(run_blocking: RunBlocking, function: Callable[..., Any], *args: Any) -> Any:
+    """Run ``function(*args)`` on a worker thread and return its result.
+
+    A thread cannot be interrupted. When this call is cancelled, it still waits until the function has
+    returned, so that nothing writes into the caller's buffer afterwards; then it re-raises.
+    """
+    running = asyncio.ensure_future(run_blocking(function, *args))
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as request:
+            cancelled = request
+    if cancelled is not None:
+        if not running.cancelled():
+            running.exception()  # mark it as seen: the cancellation is what the caller gets
+        raise cancelled
+    return running.result()

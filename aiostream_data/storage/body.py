@@ -1,0 +1,122 @@
+"""Check the answer to a range request, and stream its body into the caller's buffer.
+
+How this works: :func:`check_range_answer` decides from status and headers alone how many bytes of the
+body stand before the asked-for ones; :func:`fill_buffer` then copies each network chunk once, to its
+place, and never keeps the body in memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from aiostream_data.errors import ObjectChangedError, ShortReadError, StorageError, StoreUnreachableError
+from aiostream_data.storage.urls import safe_url
+
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(?:(\d{1,19})|\*)")
+
+_TOTAL = re.compile(r"/(\d{1,19})\s*\Z")
+
+
+class ContentRange(NamedTuple):
+    """Bytes ``start`` to ``stop`` (excluded) of an object of ``total`` bytes, None when not told."""
+
+    start: int
+    stop: int
+    total: int | None
+
+
+class ChunkReader(Protocol):
+    """The part of aiohttp's StreamReader that is needed here."""
+
+    async def readany(self) -> bytes:
+        """Return what has arrived, at least one byte; ``b""`` at the end of the body."""
+
+
+def parse_content_range(header: str) -> ContentRange | None:
+    """Parse a Content-Range header; None when it is missing or malformed."""
+    found = _CONTENT_RANGE.fullmatch(header.strip())
+    if found is None:
+        return None
+    first, last = int(found[1]), int(found[2])
+    total = int(found[3]) if found[3] is not None else None
+    if last < first or (total is not None and last >= total):
+        return None
+    return ContentRange(first, last + 1, total)
+
+
+def range_header(start: int, nbytes: int) -> str:
+    """Return the value of a Range header; ``nbytes`` must be at least 1."""
+    return f"bytes={start}-{start + nbytes - 1}"
+
+
+def check_range_answer(url: str, status: int, headers: Mapping[str, str], start: int, nbytes: int) -> int:
+    """Return how many bytes of a 200 or 206 body stand before byte ``start`` of the object.
+
+    Args:
+        headers: Must look names up without regard to case, or hold them in lower case.
+
+    Raises:
+        ShortReadError: The object ends before ``start + nbytes``.
+        StorageError: The server sent another range than was asked for.
+    """
+    if status == 200:  # the server ignores ranges, and sends everything
+        length = headers.get("content-length", "")
+        if length.isdecimal() and len(length) < 20 and int(length) < start + nbytes:
+            raise short_object(url, start, nbytes, int(length))
+        return start
+    told = headers.get("content-range", "")
+    total = _TOTAL.search(told)
+    if status == 206 and total is not None and int(total[1]) < start + nbytes:
+        raise short_object(url, start, nbytes, int(total[1]))
+    given = parse_content_range(told)
+    if status != 206 or given is None:
+        raise StorageError(safe_url(url), f"a range was asked for; HTTP {status} came with Content-Range {told[:80]!r}")
+    if (given.start, given.stop) != (start, start + nbytes):
+        raise StorageError(
+            safe_url(url), f"bytes {start} to {start + nbytes} were asked for, {given.start} to {given.stop} came"
+        )
+    return 0
+
+
+def check_version(url: str, known: str, found: str) -> None:
+    """Compare the version of the shard with the one in the answer; an unknown one ("") matches any.
+
+    Raises:
+        ObjectChangedError: They differ.
+    """
+    if known and found and known != found:
+        raise ObjectChangedError(safe_url(url), f"the object was replaced: version {known!r} is now {found!r}")
+
+
+def short_object(url: str, start: int, nbytes: int, total: int) -> ShortReadError:
+    return ShortReadError(
+        safe_url(url), f"bytes {start} to {start + nbytes} were asked for, the object has {total} bytes"
+    )
+
+
+async def fill_buffer(url: str, body: ChunkReader, buffer: memoryview, *, skip: int = 0, exact: bool = True) -> None:
+    """Copy the body into ``buffer``, leaving out its first ``skip`` bytes.
+
+    Args:
+        exact: The body must end where the buffer does. Reading its end also lets the connection go
+            back to its pool.
+
+    Raises:
+        StoreUnreachableError: The body broke off; worth another attempt.
+        StorageError: More bytes came than were asked for.
+    """
+    position = -skip
+    while position < len(buffer):
+        chunk = await body.readany()
+        if not chunk:
+            raise StoreUnreachableError(
+                safe_url(url), f"the connection broke off after {max(position, 0)} of {len(buffer)} bytes"
+            )
+        place = max(position, 0)
+        fresh = memoryview(chunk)[place - position : place - position + len(buffer) - place]
+        buffer[place : place + len(fresh)] = fresh
+        position += len(chunk)
+    if exact and (position > len(buffer) or await body.readany()):
+        raise StorageError(safe_url(url), f"more than the {len(buffer)} bytes asked for came")

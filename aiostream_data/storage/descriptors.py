@@ -1,0 +1,86 @@
+"""Keep a bounded number of files open, so that reading a shard in many ranges opens it once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    descriptor: int
+    borrowers: int = 0
+    evicted: bool = False
+
+
+class DescriptorCache:
+    """Least-recently-used open files. Thread-safe; the lock is never held during a system call.
+
+    A file that is evicted while borrowed is closed by its last borrower.
+    """
+
+    def __init__(self, max_open: int) -> None:
+        self._max_open = max_open
+        self._lock = threading.Lock()
+        self._files: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._closed = False
+
+    @contextmanager
+    def borrow(self, path: str) -> Iterator[int]:
+        """Lend a read-only descriptor of ``path`` to the block.
+
+        Raises:
+            OSError: The file cannot be opened.
+        """
+        file = self._take(path) or self._add(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            yield file.descriptor
+        finally:
+            with self._lock:
+                file.borrowers -= 1
+                is_last = file.evicted and file.borrowers == 0
+            if is_last:
+                os.close(file.descriptor)
+
+    def close(self) -> None:
+        """Close every file that is not borrowed, and the others when they come back. Idempotent."""
+        with self._lock:
+            self._closed = True
+            idle = self._evict_down_to(0)
+        for descriptor in idle:
+            os.close(descriptor)
+
+    def _take(self, path: str) -> _OpenFile | None:
+        with self._lock:
+            file = self._files.get(path)
+            if file is not None:
+                self._files.move_to_end(path)
+                file.borrowers += 1
+            return file
+
+    def _add(self, path: str, descriptor: int) -> _OpenFile:
+        file = _OpenFile(descriptor, borrowers=1)
+        with self._lock:
+            if self._closed or path in self._files:
+                # Opened by two threads at once, or after closing: this one is its borrower's alone.
+                file.evicted = True
+                return file
+            self._files[path] = file
+            idle = self._evict_down_to(self._max_open)
+        for surplus in idle:
+            os.close(surplus)
+        return file
+
+    def _evict_down_to(self, count: int) -> list[int]:
+        """Forget the oldest files and return the descriptors that nobody borrows. Needs the lock."""
+        idle: list[int] = []
+        while len(self._files) > count:
+            _, file = self._files.popitem(last=False)
+            file.evicted = True
+            if file.borrowers == 0:
+                idle.append(file.descriptor)
+        return idle

@@ -1,0 +1,124 @@
+"""Any other file system that fsspec knows, behind the store interface."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from aiostream_data.errors import MissingExtraError, NoMatchError, PlanError, ShortReadError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import RunBlocking, StoreOptions
+from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.translate import translate_error, translating
+from aiostream_data.storage.urls import has_magic, safe_url, split_url
+
+
+class FsspecStore:
+    """One fsspec file system, made on first use and owned by this store.
+
+    Asynchronous file systems run on the caller's event loop, never on fsspec's global one; the others
+    run on worker threads. Their own retries stay as they are.
+
+    Args:
+        scheme: fsspec's name of the protocol.
+        options: Passed to the file system's constructor.
+    """
+
+    def __init__(self, scheme: str, options: StoreOptions, run_blocking: RunBlocking) -> None:
+        self._scheme = scheme
+        self._options = options
+        self._run_blocking = run_blocking
+        self._opened: Any = None
+        self._opening = asyncio.Lock()
+
+    async def info(self, url: str) -> ShardRef:
+        with translating(url, translate_error):
+            found = await self._call("info", split_url(url).path)
+            if found.get("type") == "directory":
+                raise IsADirectoryError
+            return _shard(url, found)
+
+    async def glob(self, pattern: str) -> list[ShardRef]:
+        if not has_magic(pattern):
+            return [await self.info(pattern)]
+        path = split_url(pattern).path
+        with translating(pattern, translate_error):
+            found: Mapping[str, Mapping[str, Any]] = await self._call("glob", path, detail=True)
+        # fsspec names objects in its own way (with or without a leading slash, say); keep the user's.
+        slash = "/" if path.startswith("/") else ""
+        shards = [
+            _shard(f"{self._scheme}://{slash}{name.lstrip('/')}", entry)
+            for name, entry in found.items()
+            if entry.get("type") != "directory"
+        ]
+        if not shards:
+            raise NoMatchError(safe_url(pattern), "no object matches")
+        return sorted(shards, key=lambda shard: shard.url)
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        if not buffer:
+            return
+        stop = start + len(buffer)
+        with translating(shard.url, translate_error):
+            data = await self._call("cat_file", split_url(shard.url).path, start=start, end=stop)
+        if len(data) != len(buffer):
+            raise ShortReadError(
+                safe_url(shard.url), f"bytes {start} to {stop} were asked for, {len(data)} of {len(buffer)} bytes came"
+            )
+        buffer[:] = data
+
+    async def aclose(self) -> None:
+        opened, self._opened = self._opened, None
+        # The aiohttp session of fsspec's asynchronous file systems; they close it themselves only
+        # from a finalizer, which comes too late for a loop that has ended.
+        session = getattr(opened, "_session", None)
+        if session is not None and asyncio.iscoroutinefunction(getattr(session, "close", None)):
+            await session.close()
+
+    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        async with self._opening:
+            if self._opened is None:
+                self._opened = await run_to_end(self._run_blocking, open_file_system, self._scheme, self._options)
+        file_system = self._opened
+        if file_system.async_impl and file_system.asynchronous:
+            return await getattr(file_system, f"_{method}")(*args, **kwargs)
+        return await run_to_end(self._run_blocking, lambda: getattr(file_system, method)(*args, **kwargs))
+
+
+def open_file_system(scheme: str, options: StoreOptions) -> Any:
+    """Return a new fsspec file system without listing cache. Blocking: it imports, and may connect.
+
+    Raises:
+        MissingExtraError: fsspec, or the package it needs for this scheme, is not installed.
+        PlanError: No such scheme.
+    """
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtraError(f"{scheme}:// needs fsspec: pip install 'aiostream-data[fsspec]'") from error
+    try:
+        kind = fsspec.get_filesystem_class(scheme)
+    except ImportError as error:
+        raise MissingExtraError(f"{scheme}:// needs a package that is not installed: {error}") from error
+    except ValueError as error:
+        raise PlanError(f"no store is known for URLs that start with {scheme}://") from error
+    settings = {"skip_instance_cache": True, "use_listings_cache": False, **options}
+    if kind.async_impl:
+        settings["asynchronous"] = True
+    return kind(**settings)
+
+
+def _shard(url: str, entry: Mapping[str, Any]) -> ShardRef:
+    size = entry.get("size")
+    return ShardRef(url, int(size) if size is not None else None, _version(entry))
+
+
+def _version(entry: Mapping[str, Any]) -> str:
+    """Return what changes with the object, under whichever of its usual names the file system gives it."""
+    for name in ("ETag", "etag", "generation", "LastModified", "last_modified", "mtime", "created"):
+        value = entry.get(name)
+        if value:
+            return value.isoformat() if isinstance(value, datetime) else str(value)
+    return ""

@@ -1,0 +1,223 @@
+"""Google Cloud Storage: credentials and endpoint are gcsfs's, requests and checks are ours.
+
+gcsfs is asked for its session, its headers and its URLs only. Its own calls would retry for half a
+minute inside our retries, and lose the HTTP status of most refusals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from aiostream_data.errors import CredentialsError, MissingExtraError, NoMatchError, ObjectNotFoundError, StorageError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import RunBlocking, StoreOptions
+from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.body import check_range_answer, fill_buffer, range_header
+from aiostream_data.storage.patterns import compile_pattern, plan_listing
+from aiostream_data.storage.translate import translate_error, translate_status, translating
+from aiostream_data.storage.urls import has_magic, split_bucket, split_url
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_PAGE_LIMIT_NBYTES = 64 << 20
+_DETAIL_NBYTES = 16 << 10
+_FIELDS = "name,size,generation"
+
+
+class GcsStore:
+    """Objects under ``gs://bucket/name``. Names are taken byte for byte, never unquoted.
+
+    Options are those of ``gcsfs.GCSFileSystem``: ``token`` (``"anon"`` for public buckets), ``project``,
+    ``endpoint_url``, ``requester_pays``, ``session_kwargs`` ...; without a token, Google's default
+    credentials are used. ``STORAGE_EMULATOR_HOST`` is respected.
+    """
+
+    def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
+        self._options = options
+        self._run_blocking = run_blocking
+        self._file_system: Any = None
+        self._opening = asyncio.Lock()
+
+    async def info(self, url: str) -> ShardRef:
+        bucket, key = split_bucket(split_url(url).path)
+        with translating(url, translate_error):
+            entry = await self._get_json(url, _object_path(bucket, key), {"fields": _FIELDS})
+        return _shard(url, entry)
+
+    async def glob(self, pattern: str) -> list[ShardRef]:
+        if not has_magic(pattern):
+            return [await self.info(pattern)]
+        bucket, key_pattern = split_bucket(split_url(pattern).path)
+        matches = compile_pattern(key_pattern).fullmatch
+        with translating(pattern, translate_error):
+            found = [
+                _shard(f"gs://{bucket}/{entry['name']}", entry)
+                async for entry in self._list(pattern, bucket, key_pattern)
+                if matches(entry["name"]) and not entry["name"].endswith("/")
+            ]
+        if not found:
+            raise NoMatchError(pattern, f"no object in bucket {bucket!r} matches")
+        return sorted(found, key=lambda shard: shard.url)
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        if not buffer:
+            return
+        bucket, key = split_bucket(split_url(shard.url).path)
+        params = {"alt": "media"}
+        if shard.version:
+            params["ifGenerationMatch"] = shard.version
+        path = _object_path(bucket, key)
+        with translating(shard.url, translate_error):
+            headers = {"Range": range_header(start, len(buffer))}
+            async with self._get(shard.url, f"download/storage/v1/{path}", params, headers) as answer:
+                skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer))
+                await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
+
+    async def aclose(self) -> None:
+        file_system, self._file_system = self._file_system, None
+        if file_system is not None:
+            await file_system.session.close()
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if self._file_system is None:
+                file_system = await run_to_end(self._run_blocking, make_file_system, self._options)
+                await file_system._set_session()
+                self._file_system = file_system
+        return self._file_system
+
+    async def _sign(self, file_system: Any, headers: Mapping[str, str]) -> dict[str, str]:
+        if file_system.credentials.credentials is None:  # anonymous: nothing to sign with
+            return dict(headers)
+        # Signing may refresh a token with a blocking request, which must not stop the loop.
+        signed: dict[str, str] = await run_to_end(self._run_blocking, file_system._get_headers, headers)
+        return signed
+
+    async def _list(self, pattern: str, bucket: str, key_pattern: str) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield the entries under the pattern's literal prefix, page by page."""
+        prefix, one_level = plan_listing(key_pattern)
+        params = {"prefix": prefix, "fields": f"nextPageToken,items({_FIELDS})", "maxResults": "1000"}
+        if one_level:
+            params["delimiter"] = "/"
+        while True:
+            page = await self._get_json(pattern, f"b/{quote(bucket, safe='')}/o", params)
+            for entry in page.get("items", ()):
+                yield entry
+            if not page.get("nextPageToken"):
+                return
+            params["pageToken"] = page["nextPageToken"]
+
+    async def _get_json(self, url: str, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+        async with self._get(url, f"storage/v1/{path}", params, {}) as answer:
+            text = await _read_at_most(answer, _PAGE_LIMIT_NBYTES)
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise StorageError(url, "the server answered with JSON that is not an object")
+        return found
+
+    @asynccontextmanager
+    async def _get(
+        self, url: str, path: str, params: Mapping[str, str], headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a GET and lend its answer, which is a success.
+
+        Raises:
+            StorageError: The server refused.
+        """
+        import yarl
+
+        file_system = await self._open()
+        signed = await self._sign(file_system, headers)
+        target = yarl.URL(f"{file_system._location}/{path}", encoded=True)
+        request = file_system.session.get(
+            target, params=file_system._get_params(params), headers={**signed, "Accept-Encoding": "identity"}
+        )
+        async with request as answer:
+            try:
+                if answer.status >= 300:
+                    detail = _message_of(await _read_at_most(answer, _DETAIL_NBYTES))
+                    is_anonymous = file_system.credentials.credentials is None
+                    raise _refusal(
+                        url, answer.status, detail, is_anonymous=is_anonymous, is_listing=path.endswith("/o")
+                    )
+                yield answer
+            finally:
+                if not answer.content.at_eof():
+                    answer.close()
+
+
+def make_file_system(options: StoreOptions) -> Any:
+    """Return a ``gcsfs.GCSFileSystem`` for the caller's loop. Blocking: it may ask for credentials.
+
+    Raises:
+        MissingExtraError: gcsfs is not installed.
+    """
+    settings: dict[str, Any] = dict(options)
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    if emulator and "endpoint_url" not in settings:
+        settings["endpoint_url"] = emulator if "://" in emulator else f"http://{emulator}"
+    if settings.get("endpoint_url"):
+        settings.setdefault("token", "anon")
+        # Otherwise gcsfs asks emulators for a bucket layout over gRPC, and waits a minute for it.
+        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    try:
+        import aiohttp
+        from gcsfs.core import GCSFileSystem
+    except ImportError as error:
+        raise MissingExtraError("gs:// needs gcsfs: pip install 'aiostream-data[gcs]'") from error
+    session = {
+        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=30),
+        "read_bufsize": 1 << 20,
+        "auto_decompress": False,
+        "trust_env": True,
+        **settings.pop("session_kwargs", {}),
+    }
+    settings = {"access": "read_only", **settings, "session_kwargs": session}
+    return GCSFileSystem(**settings, asynchronous=True, skip_instance_cache=True)
+
+
+def _object_path(bucket: str, key: str) -> str:
+    return f"b/{quote(bucket, safe='')}/o/{quote(key, safe='')}"
+
+
+def _shard(url: str, entry: Mapping[str, Any]) -> ShardRef:
+    return ShardRef(url, int(entry["size"]), str(entry.get("generation", "")))
+
+
+async def _read_at_most(answer: aiohttp.ClientResponse, limit_nbytes: int) -> bytes:
+    """Return the body, cut after ``limit_nbytes``."""
+    parts: list[bytes] = []
+    room = limit_nbytes
+    while room > 0:
+        chunk = await answer.content.read(room)
+        if not chunk:
+            break
+        parts.append(chunk)
+        room -= len(chunk)
+    return b"".join(parts)
+
+
+def _refusal(url: str, status: int, detail: str, *, is_anonymous: bool, is_listing: bool) -> StorageError:
+    """Return the error for an answer of Google's JSON API."""
+    bucket = split_bucket(split_url(url).path)[0]
+    if status == 404 and (is_listing or "bucket does not exist" in detail):
+        return ObjectNotFoundError(url, f"there is no bucket {bucket!r} (HTTP 404)")
+    if status in (401, 403) and is_anonymous:
+        how = "set GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default login', or pass a token"
+        return CredentialsError(url, f"the bucket is not public, and no Google credentials were found: {how}")
+    return translate_status(url, status, detail=detail)
+
+
+def _message_of(body: bytes) -> str:
+    try:
+        error = json.loads(body)["error"]
+        return str(error["message"] if isinstance(error, dict) else error)
+    except (ValueError, KeyError, TypeError):
+        return body.decode("utf-8", "replace")

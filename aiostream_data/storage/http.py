@@ -1,0 +1,150 @@
+"""Objects behind plain HTTP servers, read with range requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from aiostream_data.errors import MissingExtraError, StorageError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import StoreOptions
+from aiostream_data.storage.body import (
+    check_range_answer,
+    check_version,
+    fill_buffer,
+    parse_content_range,
+    range_header,
+)
+from aiostream_data.storage.translate import translate_error, translate_status, translating
+from aiostream_data.storage.urls import safe_url
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_KEEPALIVE_S = 60.0
+_NO_HEAD_STATUSES = frozenset({400, 403, 405, 501})
+"""Answers to HEAD after which a GET may still succeed; URLs signed for GET give 403."""
+
+
+class HttpStore:
+    """Plain HTTP and HTTPS. Names are literal URLs: there is no listing, hence no wildcard.
+
+    Options: ``headers`` (a dict), ``auth`` (an ``aiohttp.BasicAuth``, or a pair of user and password),
+    ``connect_timeout`` and ``read_timeout`` (seconds; the latter between two arriving chunks),
+    ``max_connections``, and ``client_kwargs``, passed on to ``aiohttp.ClientSession``. Proxies and
+    ``~/.netrc`` are taken from the environment.
+    """
+
+    def __init__(self, options: StoreOptions) -> None:
+        self._options = options
+        self._session: aiohttp.ClientSession | None = None
+
+    async def info(self, url: str) -> ShardRef:
+        with translating(url, translate_error):
+            async with self._request("HEAD", url, {}) as answer:
+                length = answer.headers.get("Content-Length", "")
+                if answer.status == 200 and length.isdecimal():
+                    return ShardRef(url, int(length), version_of(answer.headers))
+                if answer.status != 200 and answer.status not in _NO_HEAD_STATUSES:
+                    raise _refusal(url, answer)
+            return await self._info_by_range(url)
+
+    async def glob(self, pattern: str) -> list[ShardRef]:
+        return [await self.info(pattern)]
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        if not buffer:
+            return
+        headers = {"Range": range_header(start, len(buffer))}
+        if shard.version.startswith('"'):  # a strong ETag; weak ones and dates cannot be used here
+            headers["If-Match"] = shard.version
+        with translating(shard.url, translate_error):
+            async with self._request("GET", shard.url, headers) as answer:
+                if answer.status >= 300:
+                    raise _refusal(shard.url, answer)
+                check_version(shard.url, shard.version, version_of(answer.headers))
+                skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer))
+                await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
+
+    async def aclose(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _info_by_range(self, url: str) -> ShardRef:
+        """Learn the size from the answer to a request for the first byte."""
+        async with self._request("GET", url, {"Range": "bytes=0-0"}) as answer:
+            version = version_of(answer.headers)
+            told = answer.headers.get("Content-Range", "")
+            if answer.status == 416 and told.strip() == "bytes */0":
+                return ShardRef(url, 0, version)
+            if answer.status not in (200, 206):
+                raise _refusal(url, answer)
+            if answer.status == 200:
+                length = answer.headers.get("Content-Length", "")
+                return ShardRef(url, int(length) if length.isdecimal() else None, version)
+            given = parse_content_range(told)
+            if given is None:
+                raise StorageError(safe_url(url), f"HTTP 206 came with Content-Range {told[:80]!r}")
+            return ShardRef(url, given.total, version)
+
+    @asynccontextmanager
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request and lend its answer; a body that was not read to its end closes the connection."""
+        import yarl
+
+        session = self._open_session()
+        # URLs that are quoted already, presigned ones above all, must be sent as they are.
+        target = yarl.URL(url, encoded=url.isascii() and " " not in url)
+        async with session.request(method, target, headers=headers) as answer:
+            try:
+                yield answer
+            finally:
+                if not answer.content.at_eof():
+                    answer.close()
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = open_session(self._options)
+        return self._session
+
+
+def open_session(options: StoreOptions) -> aiohttp.ClientSession:
+    """Return an aiohttp session with settings for large bodies; the caller closes it.
+
+    Raises:
+        MissingExtraError: aiohttp is not installed.
+    """
+    try:
+        import aiohttp
+    except ImportError as error:
+        raise MissingExtraError("reading over HTTP needs aiohttp: pip install 'aiostream-data[http]'") from error
+    auth = options.get("auth")
+    settings: dict[str, Any] = {
+        "headers": {"Accept-Encoding": "identity", **options.get("headers", {})},
+        "auth": aiohttp.BasicAuth(*auth) if isinstance(auth, (tuple, list)) else auth,
+        "timeout": aiohttp.ClientTimeout(
+            total=None,  # a total would end long bodies that arrive steadily
+            sock_connect=options.get("connect_timeout", 10.0),
+            sock_read=options.get("read_timeout", 30.0),
+        ),
+        "connector": aiohttp.TCPConnector(limit=options.get("max_connections", 64), keepalive_timeout=_KEEPALIVE_S),
+        "read_bufsize": 1 << 20,
+        "auto_decompress": False,  # ranges are counted in the bytes as they are stored
+        "trust_env": True,
+    }
+    return aiohttp.ClientSession(**{**settings, **options.get("client_kwargs", {})})
+
+
+def version_of(headers: Mapping[str, str]) -> str:
+    """Return the ETag, or else the modification time, or "" when the server tells neither."""
+    return headers.get("ETag", "") or headers.get("Last-Modified", "")
+
+
+def _refusal(url: str, answer: aiohttp.ClientResponse) -> StorageError:
+    return translate_status(
+        url, answer.status, detail=answer.reason or "", request_id=answer.headers.get("X-Request-Id", "")
+    )

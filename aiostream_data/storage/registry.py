@@ -1,0 +1,80 @@
+"""Which store serves which URL scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from aiostream_data.errors import PlanError
+from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
+
+StoreFactory: TypeAlias = Callable[[StoreOptions, RunBlocking], Store]
+"""Makes a store from ``storage_options``. Called on the event loop that will use it; must not block."""
+
+
+def _local(options: StoreOptions, run_blocking: RunBlocking) -> Store:
+    from aiostream_data.storage.local import LocalStore
+
+    return LocalStore(run_blocking)
+
+
+def _memory(options: StoreOptions, run_blocking: RunBlocking) -> Store:
+    from aiostream_data.storage.memory import MemoryStore
+
+    return MemoryStore()
+
+
+def _http(options: StoreOptions, run_blocking: RunBlocking) -> Store:
+    from aiostream_data.storage.http import HttpStore
+
+    return HttpStore(options)
+
+
+def _s3(options: StoreOptions, run_blocking: RunBlocking) -> Store:
+    from aiostream_data.storage.s3 import S3Store
+
+    return S3Store(options, run_blocking)
+
+
+def _gcs(options: StoreOptions, run_blocking: RunBlocking) -> Store:
+    from aiostream_data.storage.gcs import GcsStore
+
+    return GcsStore(options, run_blocking)
+
+
+_factories: dict[str, StoreFactory] = {
+    "file": _local,
+    "memory": _memory,
+    "http": _http,
+    "https": _http,
+    "s3": _s3,
+    "gs": _gcs,
+}
+
+
+def register_store(scheme: str, factory: StoreFactory | None) -> None:
+    """Let ``factory`` serve ``scheme`` in this process, replacing what did; None takes it out again.
+
+    Raises:
+        PlanError: ``scheme`` is not a URL scheme in lower case.
+    """
+    if not scheme.isascii() or scheme != scheme.lower() or not scheme[:1].isalpha():
+        raise PlanError(f"a scheme starts with a letter and is in lower case, got {scheme!r}")
+    if factory is None:
+        _factories.pop(scheme, None)
+    else:
+        _factories[scheme] = factory
+
+
+def open_store(scheme: str, options: StoreOptions, run_blocking: RunBlocking) -> Store:
+    """Return a new store for ``scheme``, which the caller closes. Does no I/O.
+
+    Schemes without a store of their own go to fsspec, which is imported with the first request; only
+    that says whether the scheme exists. A package that is missing is a MissingExtraError then.
+    """
+    factory = _factories.get(scheme)
+    if factory is not None:
+        return factory(options, run_blocking)
+    from aiostream_data.storage.fsspec_store import FsspecStore
+
+    return FsspecStore(scheme, options, run_blocking)

@@ -1,0 +1,169 @@
+"""Retry what may succeed next time: a pure policy, and the coroutines that carry it out.
+
+The unit of retry is one byte range, its body included: a range whose body broke off is asked for
+again as a whole. Errors that will not go away by themselves (not found, denied, credentials, short
+objects) are raised at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import Store, StoreOptions
+
+T = TypeVar("T")
+
+_TRANSIENT = (StoreUnreachableError, StoreTimeoutError, StoreBusyError)
+_SILENT = (StoreUnreachableError, StoreTimeoutError)
+
+
+def is_transient(error: BaseException) -> bool:
+    """True when the same request may succeed later."""
+    return isinstance(error, _TRANSIENT)
+
+
+def shows_life(error: BaseException) -> bool:
+    """True when ``error`` is an answer of the store, as opposed to silence or a refused connection."""
+    return isinstance(error, StorageError) and not isinstance(error, _SILENT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryPolicy:
+    """How often and how long to try: exponential back-off with full jitter.
+
+    Attributes:
+        total_s: Give up when a request has been failing for this long.
+        connect_total_s: The same while the store has never answered anything: it is short, so that a
+            wrong endpoint is reported soon.
+        base_s: Upper end of the first pause; it doubles from one pause to the next.
+        cap_s: No pause is longer.
+        attempts: Give up after this many attempts, however quick.
+    """
+
+    total_s: float = 300.0
+    connect_total_s: float = 10.0
+    base_s: float = 0.1
+    cap_s: float = 20.0
+    attempts: int = 60
+
+    def __post_init__(self) -> None:
+        for name in ("total_s", "connect_total_s", "base_s", "cap_s"):
+            if not getattr(self, name) >= 0:
+                raise PlanError(f"{name} must be at least 0 seconds, got {getattr(self, name)!r}")
+        if self.attempts < 1:
+            raise PlanError(f"attempts must be at least 1, got {self.attempts}")
+
+    def pause_s(self, attempt: int, elapsed_s: float, draw: float, *, reached: bool) -> float | None:
+        """Return the pause before the next attempt, or None to give up.
+
+        Args:
+            attempt: Number of attempts made so far, at least 1.
+            elapsed_s: Time since the first of them began.
+            draw: A uniform draw from [0, 1).
+            reached: Whether the store has answered any request so far.
+        """
+        budget_s = self.total_s if reached else min(self.total_s, self.connect_total_s)
+        # The exponent is bounded so that a long outage cannot overflow the float.
+        pause_s = draw * min(self.cap_s, self.base_s * 2.0 ** min(attempt - 1, 60))
+        if attempt >= self.attempts or elapsed_s + pause_s > budget_s:
+            return None
+        return pause_s
+
+
+_OPTION_NAMES = {
+    "retry_total_s": "total_s",
+    "retry_connect_total_s": "connect_total_s",
+    "retry_attempts": "attempts",
+}
+
+
+def take_retry_options(options: StoreOptions) -> tuple[RetryPolicy, dict[str, object]]:
+    """Split ``storage_options`` into a policy and what is left for the store.
+
+    The keys ``retry_total_s``, ``retry_connect_total_s`` (seconds) and ``retry_attempts`` are ours.
+    """
+    rest = dict(options)
+    chosen = {field_name: rest.pop(key) for key, field_name in _OPTION_NAMES.items() if key in rest}
+    return RetryPolicy(**chosen), rest
+
+
+@dataclass(slots=True)
+class StorageCounters:
+    """What a loader asked of its stores so far.
+
+    Attributes:
+        requests: Attempts of reads, listings and look-ups.
+        nbytes: Bytes delivered by reads.
+        retries: Attempts that followed a failed one.
+        failures: Errors that were passed on.
+    """
+
+    requests: int = 0
+    nbytes: int = 0
+    retries: int = 0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class RetryingStore:
+    """A store whose transient failures are retried. Owns ``inner`` and closes it.
+
+    Attributes:
+        clock: Monotonic seconds.
+        rng: Jitter only; it never touches the order of data.
+        reached: Whether the store has answered any request.
+    """
+
+    inner: Store
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    counters: StorageCounters = field(default_factory=StorageCounters)
+    clock: Callable[[], float] = time.monotonic
+    rng: random.Random = field(default_factory=random.Random)
+    reached: bool = False
+
+    async def info(self, url: str) -> ShardRef:
+        return await self._persist(lambda: self.inner.info(url))
+
+    async def glob(self, pattern: str) -> list[ShardRef]:
+        return await self._persist(lambda: self.inner.glob(pattern))
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        await self._persist(lambda: self.inner.read_into(shard, start, buffer))
+        self.counters.nbytes += len(buffer)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+    async def _persist(self, attempt_once: Callable[[], Awaitable[T]]) -> T:
+        started_s = self.clock()
+        attempt = 0
+        while True:
+            attempt += 1
+            self.counters.requests += 1
+            try:
+                result = await attempt_once()
+            except StorageError as error:
+                self.reached = self.reached or shows_life(error)
+                pause_s = self._pause_s(error, attempt, self.clock() - started_s)
+                if pause_s is None:
+                    self.counters.failures += 1
+                    if attempt > 1:
+                        error.add_note(f"gave up after {attempt} attempts in {self.clock() - started_s:.1f} s")
+                    raise
+            else:
+                self.reached = True
+                return result
+            await asyncio.sleep(pause_s)
+            self.counters.retries += 1
+
+    def _pause_s(self, error: StorageError, attempt: int, elapsed_s: float) -> float | None:
+        if not is_transient(error):
+            return None
+        return self.policy.pause_s(attempt, elapsed_s, self.rng.random(), reached=self.reached)

@@ -1,0 +1,155 @@
+"""S3 and its relatives: credentials, endpoint and signing are s3fs's, requests and checks are ours.
+
+s3fs is asked for its client only. Its own reads would hide error codes, send a HEAD request before
+each whole object, retry inside our retries, and hand out a copy of every body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from aiostream_data.errors import MissingExtraError, NoMatchError, ObjectNotFoundError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import RunBlocking, StoreOptions
+from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
+from aiostream_data.storage.patterns import compile_pattern, plan_listing
+from aiostream_data.storage.s3_errors import response_status, translate_s3_error
+from aiostream_data.storage.translate import translating
+from aiostream_data.storage.urls import has_magic, split_bucket, split_url
+
+_CONFIG = {
+    "max_pool_connections": 64,  # the default of 10 caps the throughput
+    "connect_timeout": 10,
+    "read_timeout": 30,
+    "retries": {"total_max_attempts": 1},  # RetryingStore retries, bodies included
+    "response_checksum_validation": "when_required",  # of no use for ranges, and it hides the raw body
+}
+
+_PIECE_NBYTES = 256 << 10
+
+
+class _S3Body:
+    """A botocore body, read in pieces as they arrive."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    async def readany(self) -> bytes:
+        chunk: bytes = await self._body.read(_PIECE_NBYTES)
+        return chunk
+
+
+class S3Store:
+    """Objects under ``s3://bucket/key``. Keys are taken byte for byte, never unquoted.
+
+    Options are those of ``s3fs.S3FileSystem``: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
+    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays`` ... The environment is
+    respected as boto does.
+    """
+
+    def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
+        self._options = options
+        self._run_blocking = run_blocking
+        self._client: Any = None
+        self._request_options: dict[str, Any] = {}
+        self._opening = asyncio.Lock()
+
+    async def info(self, url: str) -> ShardRef:
+        bucket, key = split_bucket(split_url(url).path)
+        with translating(url, translate_s3_error):
+            client = await self._open()
+            try:
+                answer = await client.head_object(Bucket=bucket, Key=key, **self._request_options)
+            except client.exceptions.ClientError as error:
+                # The answer to HEAD has no body that could say which of the two is missing.
+                if response_status(error) == 404 and await self._bucket_is_missing(client, bucket):
+                    raise ObjectNotFoundError(url, f"there is no bucket {bucket!r} (HTTP 404)") from error
+                raise
+        return ShardRef(url, int(answer["ContentLength"]), str(answer.get("ETag", "")))
+
+    async def glob(self, pattern: str) -> list[ShardRef]:
+        if not has_magic(pattern):
+            return [await self.info(pattern)]
+        bucket, key_pattern = split_bucket(split_url(pattern).path)
+        matches = compile_pattern(key_pattern).fullmatch
+        with translating(pattern, translate_s3_error):
+            found = [
+                ShardRef(f"s3://{bucket}/{entry['Key']}", int(entry["Size"]), str(entry.get("ETag", "")))
+                async for entry in self._list(bucket, key_pattern)
+                if matches(entry["Key"]) and not entry["Key"].endswith("/")
+            ]
+        if not found:
+            raise NoMatchError(pattern, f"no object in bucket {bucket!r} matches")
+        return sorted(found, key=lambda shard: shard.url)
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        if not buffer:
+            return
+        bucket, key = split_bucket(split_url(shard.url).path)
+        condition = {"IfMatch": shard.version} if shard.version else {}
+        with translating(shard.url, translate_s3_error):
+            client = await self._open()
+            answer = await client.get_object(
+                Bucket=bucket, Key=key, Range=range_header(start, len(buffer)), **condition, **self._request_options
+            )
+            body = answer["Body"]
+            try:
+                metadata = answer["ResponseMetadata"]
+                status: int = metadata["HTTPStatusCode"]
+                headers: Mapping[str, str] = metadata["HTTPHeaders"]
+                check_version(shard.url, shard.version, str(answer.get("ETag", "")))
+                skip = check_range_answer(shard.url, status, headers, start, len(buffer))
+                await fill_buffer(shard.url, _S3Body(body), buffer, skip=skip, exact=status == 206)
+            finally:
+                body.close()  # after a body that was read to its end, its connection is in the pool already
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if self._client is None:
+                file_system = await run_to_end(self._run_blocking, make_file_system, self._options)
+                self._request_options = dict(file_system.req_kw)
+                self._client = await file_system.set_session()
+        return self._client
+
+    async def _bucket_is_missing(self, client: Any, bucket: str) -> bool:
+        try:
+            await client.head_bucket(Bucket=bucket)
+        except client.exceptions.ClientError as error:
+            return response_status(error) == 404
+        return False
+
+    async def _list(self, bucket: str, key_pattern: str) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield the entries under the pattern's literal prefix, page by page."""
+        prefix, one_level = plan_listing(key_pattern)
+        request = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/" if one_level else "", **self._request_options}
+        client = await self._open()
+        while True:
+            page = await client.list_objects_v2(**request)
+            for entry in page.get("Contents", ()):
+                yield entry
+            if not page.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+
+def make_file_system(options: StoreOptions) -> Any:
+    """Return an ``s3fs.S3FileSystem`` for the caller's loop. Blocking: it imports the AWS client.
+
+    Raises:
+        MissingExtraError: s3fs is not installed.
+    """
+    try:
+        import s3fs
+    except ImportError as error:
+        raise MissingExtraError("s3:// needs s3fs: pip install 'aiostream-data[s3]'") from error
+    config = {**_CONFIG, **options.get("config_kwargs", {})}
+    settings = {**options, "config_kwargs": config, "asynchronous": True, "skip_instance_cache": True}
+    return s3fs.S3FileSystem(**settings)

@@ -1,0 +1,103 @@
+"""Turn botocore's errors, and those s3fs makes of them, into the errors of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiostream_data.errors import (
+    AccessDeniedError,
+    CredentialsError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    ShortReadError,
+    StorageError,
+    StoreBusyError,
+    StoreTimeoutError,
+    StoreUnreachableError,
+)
+from aiostream_data.storage.translate import (
+    describe_connection_failure,
+    shorten,
+    translate_error,
+    translate_status,
+)
+from aiostream_data.storage.urls import safe_url, split_bucket, split_url
+
+_HOW_TO_SIGN_IN = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile, "
+    "or pass storage_options={'anon': True} for a public bucket"
+)
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
+_WRONG_KEY = frozenset({"InvalidAccessKeyId", "InvalidToken", "InvalidClientTokenId", "UnrecognizedClientException"})
+_BUSY = frozenset(
+    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "RequestLimitExceeded"}
+)
+
+
+def translate_s3_error(url: str, error: Exception) -> StorageError:
+    """Translate an exception of aiobotocore, botocore or aiohttp. Loads none of them."""
+    answer = getattr(error, "response", None)
+    if isinstance(answer, Mapping) and isinstance(answer.get("Error"), Mapping):
+        return _translate_answer(url, answer)
+    names = {kind.__name__ for kind in type(error).__mro__}
+    where = safe_url(url)
+    if names & {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}:
+        return CredentialsError(where, f"no AWS credentials found: {_HOW_TO_SIGN_IN}")
+    if names & {"CredentialRetrievalError", "TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:
+        return CredentialsError(
+            where, f"the AWS credentials could not be refreshed, or have expired: {_HOW_TO_SIGN_IN}"
+        )
+    if names & {"ConnectTimeoutError", "ReadTimeoutError"}:
+        return StoreTimeoutError(where, "no answer within the time-outs; is the network slow, or the endpoint wrong?")
+    if names & {"HTTPClientError", "IncompleteReadError", "ResponseStreamingError", "ResponseParserError"}:
+        return StoreUnreachableError(where, describe_connection_failure(error))
+    if names & {"ParamValidationError", "InvalidEndpointURL", "InvalidRegionError", "EndpointResolutionError"}:
+        return StorageError(where, f"the URL or an option does not make sense to S3 ({shorten(str(error))})")
+    return translate_error(url, error)
+
+
+def response_status(error: Exception) -> int:
+    """Return the HTTP status that a botocore ClientError carries, or 0."""
+    answer = getattr(error, "response", None)
+    return _status(answer) if isinstance(answer, Mapping) else 0
+
+
+def _status(answer: Mapping[str, Any]) -> int:
+    status = _metadata(answer).get("HTTPStatusCode", 0)
+    return status if isinstance(status, int) else 0
+
+
+def _metadata(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = answer.get("ResponseMetadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _translate_answer(url: str, answer: Mapping[str, Any]) -> StorageError:
+    code = str(answer["Error"].get("Code", ""))
+    status = _status(answer)
+    request_id = str(_metadata(answer).get("RequestId", ""))
+    where, bucket = safe_url(url), split_bucket(split_url(url).path)[0]
+    told = f"{shorten(code)}, HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
+    make: Callable[[str, str], StorageError]
+    if code == "NoSuchBucket":
+        make, reason = ObjectNotFoundError, f"there is no bucket {bucket!r} ({told})"
+    elif code == "NoSuchKey" or status == 404:
+        make, reason = ObjectNotFoundError, f"bucket {bucket!r} has no such object ({told})"
+    elif code in _EXPIRED:
+        make, reason = CredentialsError, f"the AWS credentials have expired ({told}); renew them"
+    elif code in _WRONG_KEY:
+        make, reason = CredentialsError, f"the store does not know this access key ({told}); {_HOW_TO_SIGN_IN}"
+    elif code == "SignatureDoesNotMatch":
+        make, reason = AccessDeniedError, f"the secret key does not fit the access key ({told})"
+    elif code == "RequestTimeTooSkewed":
+        make, reason = AccessDeniedError, f"this machine's clock is wrong ({told})"
+    elif code == "PreconditionFailed":
+        make, reason = ObjectChangedError, f"the object was replaced while it was being read ({told})"
+    elif code == "InvalidRange":
+        make, reason = ShortReadError, f"the object ends before the bytes asked for ({told})"
+    elif code in _BUSY:
+        make, reason = StoreBusyError, f"the store cannot serve the request now ({told})"
+    else:
+        return translate_status(url, status, detail=code, request_id=request_id)
+    return make(where, reason)

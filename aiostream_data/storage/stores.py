@@ -1,0 +1,85 @@
+"""All stores of one loader: opened by the first URL that needs one, closed together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from aiostream_data.errors import LoaderClosedError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import RunBlocking, StoreOptions
+from aiostream_data.storage.registry import open_store
+from aiostream_data.storage.retry import RetryingStore, StorageCounters, take_retry_options
+from aiostream_data.storage.urls import Url, split_url
+
+
+class StoreSet:
+    """One retrying store per scheme. Itself a store, which routes every URL by its scheme.
+
+    Used from one event loop.
+
+    Args:
+        options: ``storage_options`` for every store; the keys ``retry_total_s``,
+            ``retry_connect_total_s`` and ``retry_attempts`` are taken out for the retries.
+        run_blocking: Runs blocking calls on a worker thread.
+
+    Attributes:
+        counters: Requests, bytes and retries of all stores together.
+
+    Raises:
+        PlanError: A retry option makes no sense.
+    """
+
+    def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
+        self.counters = StorageCounters()
+        self._policy, self._options = take_retry_options(options)
+        self._run_blocking = run_blocking
+        self._stores: dict[str, RetryingStore] = {}
+        self._closed = False
+
+    async def glob(self, pattern: Url | Sequence[Url]) -> list[ShardRef]:
+        """Return the objects matching a pattern, or several in the order given, each sorted by URL.
+
+        Raises:
+            NoMatchError: One of the patterns matches nothing.
+            StorageError: The store did not answer.
+        """
+        if isinstance(pattern, (str, os.PathLike)):
+            text = os.fspath(pattern)
+            return await self._store_of(text).glob(text)
+        return [shard for one in pattern for shard in await self.glob(one)]
+
+    async def info(self, url: Url) -> ShardRef:
+        """Return size and version of one object; wildcards have no meaning here."""
+        text = os.fspath(url)
+        return await self._store_of(text).info(text)
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` (contiguous, bytes) from offset ``start``; see :class:`Store`."""
+        await self._store_of(shard.url).read_into(shard, start, buffer)
+
+    async def aclose(self) -> None:
+        """Close every store, also when closing one of them fails. Idempotent.
+
+        Raises:
+            ExceptionGroup: Stores failed to close.
+        """
+        self._closed = True
+        failures: list[Exception] = []
+        while self._stores:
+            _, store = self._stores.popitem()
+            try:
+                await store.aclose()
+            except Exception as error:  # noqa: BLE001 - raised below, after the others were closed
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup("closing stores failed", failures)
+
+    def _store_of(self, url: str) -> RetryingStore:
+        if self._closed:
+            raise LoaderClosedError("the stores of this loader were closed")
+        scheme = split_url(url).scheme
+        if scheme not in self._stores:
+            inner = open_store(scheme, self._options, self._run_blocking)
+            self._stores[scheme] = RetryingStore(inner, self._policy, self.counters)
+        return self._stores[scheme]

@@ -1,0 +1,132 @@
+"""Turn what clients raise and what servers answer into the errors of this package.
+
+Every message is one sentence with the URL (secrets removed), the cause, and what to do about it.
+Texts of third parties are quoted only after being shortened, because they may hold anything.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from aiostream_data.errors import (
+    AccessDeniedError,
+    AiostreamError,
+    CredentialsError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    ShortReadError,
+    StorageError,
+    StoreBusyError,
+    StoreTimeoutError,
+    StoreUnreachableError,
+)
+from aiostream_data.storage.urls import safe_url
+
+Translate: TypeAlias = Callable[[str, Exception], StorageError]
+
+_QUOTE_LIMIT = 200
+_BUSY_STATUSES = frozenset({408, 409, 425, 429})
+
+
+@contextmanager
+def translating(url: str, translate: Translate) -> Iterator[None]:
+    """Let only errors of this package leave the block; others are passed through ``translate``."""
+    try:
+        yield
+    except AiostreamError:
+        raise
+    except Exception as error:
+        raise translate(url, error) from error
+
+
+def translate_error(url: str, error: Exception) -> StorageError:
+    """Translate built-in and aiohttp exceptions; anything else becomes a plain StorageError."""
+    where = safe_url(url)
+    if isinstance(error, FileNotFoundError):
+        return ObjectNotFoundError(where, "no such object")
+    if isinstance(error, IsADirectoryError):
+        return ObjectNotFoundError(where, "is a directory, not an object; add /* to read what it holds")
+    if isinstance(error, PermissionError):
+        return AccessDeniedError(where, f"permission denied ({_cause(error)})")
+    if isinstance(error, TimeoutError):
+        return StoreTimeoutError(where, "no answer within the time-outs; is the network slow, or the endpoint wrong?")
+    if isinstance(error, ValueError):
+        return StorageError(where, f"the URL or an option does not make sense to the store ({_cause(error)})")
+    if isinstance(error, (ConnectionError, EOFError, socket.gaierror)) or _is_aiohttp_failure(error):
+        return StoreUnreachableError(where, describe_connection_failure(error))
+    return StorageError(where, f"the store failed ({_cause(error)})")
+
+
+def describe_connection_failure(error: BaseException) -> str:
+    """Say which part of connecting failed, looking through the causes of ``error``."""
+    for cause in _causes(error):
+        if isinstance(cause, socket.gaierror) or "DNS" in type(cause).__name__:
+            return "the host name cannot be resolved; check the endpoint URL and the DNS"
+        if isinstance(cause, ConnectionRefusedError):
+            return "the connection was refused; check the endpoint URL, and that the server is running"
+        if "Certificate" in type(cause).__name__:
+            return "the server's TLS certificate was not accepted"
+    return f"the connection failed or broke off ({type(error).__name__})"
+
+
+def translate_status(url: str, status: int, *, detail: str = "", request_id: str = "") -> StorageError:
+    """Translate an HTTP status that is not the one hoped for.
+
+    Args:
+        detail: The server's own words, such as the error code in its body.
+        request_id: For the operator of the store; "" when unknown.
+    """
+    where = safe_url(url)
+    told = f"HTTP {status}"
+    if detail:
+        told += f", {shorten(detail)}"
+    if request_id:
+        told += f", request id {shorten(request_id)}"
+    if status in (404, 410):
+        return ObjectNotFoundError(where, f"no such object ({told})")
+    if status == 401:
+        return CredentialsError(where, f"credentials are missing, wrong or expired ({told})")
+    if status in (403, 407):
+        return AccessDeniedError(where, f"the store refused access ({told}); check credentials and permissions")
+    if status == 412:
+        return ObjectChangedError(where, f"the object was replaced while it was being read ({told})")
+    if status == 416:
+        return ShortReadError(where, f"the object ends before the bytes asked for ({told})")
+    if status in _BUSY_STATUSES or status >= 500:
+        return StoreBusyError(where, f"the store cannot serve the request now ({told})")
+    return StorageError(where, f"unexpected answer ({told})")
+
+
+def shorten(text: str) -> str:
+    """Return ``text`` on one line, printable, and no longer than a message can bear."""
+    line = "".join(character if character.isprintable() else " " for character in text[: 2 * _QUOTE_LIMIT])
+    line = " ".join(line.split())
+    return line if len(line) <= _QUOTE_LIMIT else line[: _QUOTE_LIMIT - 3] + "..."
+
+
+def _cause(error: BaseException) -> str:
+    """Name the error, with the system's words where it is the system that spoke."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{type(error).__name__}: {shorten(str(error.strerror))}"
+    return type(error).__name__
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        # aiohttp and botocore keep the first error in an attribute, and chain only some of the time.
+        inner = getattr(current, "os_error", None)
+        current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
+
+
+def _is_aiohttp_failure(error: Exception) -> bool:
+    # By name, because aiohttp is optional and this module must not load it.
+    return any(
+        kind.__module__.startswith("aiohttp.") and kind.__name__ == "ClientError" for kind in type(error).__mro__
+    )
