@@ -25,7 +25,7 @@ ALIGNMENT = 256
 """Alignment in bytes of every block and of every array in it: what cudaMalloc gives and kernels like."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class HostBlock:
     """Host memory that the device can copy from directly (page-locked on a GPU).
 
@@ -41,7 +41,7 @@ class HostBlock:
         return self.bytes.nbytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DeviceBlock:
     """Device memory, starting on an :data:`ALIGNMENT` boundary.
 
@@ -51,7 +51,7 @@ class DeviceBlock:
     """
 
     nbytes: int
-    memory: Any = field(compare=False)
+    memory: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class StreamRef:
     owner: Any = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Mark:
     """A recorded point in a stream. Made by :meth:`DeviceBackend.mark` only, so it is always recorded.
 
