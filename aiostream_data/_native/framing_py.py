@@ -65,7 +65,7 @@ def frame_tfrecords(
         IndexError: ``start`` and ``stop`` are not inside the buffer.
     """
     _check(len(buffer), start, stop)
-    data = memoryview(buffer)
+    data = buffer.data
     starts: list[int] = []
     lengths: list[int] = []
     problem: str | None = None

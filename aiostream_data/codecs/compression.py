@@ -1,0 +1,238 @@
+"""Compressed streams, block by block: every step gives a bounded number of bytes, whatever comes in.
+
+Offsets in errors count bytes of the *decompressed* stream: where the last good byte ended.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol, TypeAlias
+
+from aiostream_data.codecs.zstd_blocks import BlockWalker, ZstdFormatError
+from aiostream_data.errors import CorruptRecordError, MissingExtraError, PlanError
+
+Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd"]
+
+MAX_STEP_NBYTES = 256 << 10
+"""No step of a decompressor gives more than this."""
+
+# The input is taken in small pieces because zlib copies what it has not used yet after every step.
+_PIECE_NBYTES = 16 << 10
+_ZSTD_MAX_WINDOW_NBYTES = 128 << 20
+_WINDOW_BITS = {"gzip": 31, "zlib": 15}
+_ALIASES: dict[str, Compression] = {"": "", "none": "", "gzip": "gzip", "zlib": "zlib", "zstd": "zstd"}
+
+
+def canonical(name: str) -> Compression:
+    """Return the name of a compression as used here; case does not matter, so tf.data's ``"GZIP"`` fits.
+
+    Raises:
+        PlanError: There is no such compression.
+    """
+    try:
+        return _ALIASES[name.lower()]
+    except KeyError:
+        raise PlanError(f"compression must be 'auto', '', 'gzip', 'zlib' or 'zstd', got {name!r}") from None
+
+
+def detect(first_bytes: bytes) -> Compression:
+    """Return what a stream that starts with these bytes is compressed with, going by its magic number.
+
+    Give it 64 bytes where there are so many: zlib's mark is two bytes that plain data may well begin
+    with, so the data behind it must hold, too.
+    """
+    if first_bytes.startswith(b"\x1f\x8b\x08"):
+        return "gzip"
+    if first_bytes.startswith(b"\x28\xb5\x2f\xfd") or (
+        first_bytes[1:4] == b"\x2a\x4d\x18" and first_bytes[0] & 0xF0 == 0x50
+    ):
+        return "zstd"
+    return "zlib" if _starts_zlib(first_bytes) else ""
+
+
+def _starts_zlib(first_bytes: bytes) -> bool:
+    if len(first_bytes) < 2 or first_bytes[0] & 0x8F != 0x08 or int.from_bytes(first_bytes[:2], "big") % 31:
+        return False
+    try:
+        zlib.decompressobj().decompress(first_bytes, 1 << 16)
+    except zlib.error:
+        return False
+    return True
+
+
+class Decompressor(Protocol):
+    """Decompresses one stream. Not thread-safe; releases the GIL in its steps."""
+
+    def feed(self, data: memoryview) -> Iterator[bytes]:
+        """Give what ``data`` (uint8) decompresses to, at most ``MAX_STEP_NBYTES`` at a time.
+
+        Must be iterated to its end before the next call.
+
+        Raises:
+            CorruptRecordError: The stream is damaged; all that came before the damage was given.
+        """
+
+    def finish(self) -> None:
+        """Check that the stream was complete.
+
+        Raises:
+            CorruptRecordError: It was cut short.
+        """
+
+
+def decompressor(name: Compression, url: str) -> Decompressor:
+    """Return a decompressor at the start of a stream; ``url`` is for messages.
+
+    Raises:
+        MissingExtraError: The package for it is not installed.
+    """
+    if name == "zstd":
+        return _Zstd(url)
+    return _Deflate(name, url) if name else _Plain()
+
+
+class _Plain:
+    def feed(self, data: memoryview) -> Iterator[bytes]:
+        for at in range(0, len(data), MAX_STEP_NBYTES):
+            yield bytes(data[at : at + MAX_STEP_NBYTES])
+
+    def finish(self) -> None:
+        """There is nothing that could be missing."""
+
+
+class _Deflate:
+    """gzip, with as many members as there are and zero bytes behind the last, or one zlib stream."""
+
+    def __init__(self, name: Literal["gzip", "zlib"], url: str) -> None:
+        self._name = name
+        self._url = url
+        self._state: zlib._Decompress | None = self._fresh()  # None behind the end of a member
+        self._padding = False
+        self._produced = 0
+
+    def feed(self, data: memoryview) -> Iterator[bytes]:
+        for at in range(0, len(data), _PIECE_NBYTES):
+            rest = bytes(data[at : at + _PIECE_NBYTES])
+            pending = False
+            while rest or pending:
+                if self._state is None:
+                    rest = self._next_member(rest)
+                    continue
+                out, rest, damage = self._step(self._state, rest)
+                # A full step may have left output inside zlib with no input left to ask for it.
+                pending = len(out) == MAX_STEP_NBYTES and self._state is not None
+                self._produced += len(out)
+                if out:
+                    yield out
+                if damage:
+                    raise self._corrupt(f"the {self._name} stream is damaged ({damage})")
+
+    def finish(self) -> None:
+        if self._state is not None:
+            raise self._corrupt(f"the {self._name} stream is cut short")
+
+    def _step(self, state: zlib._Decompress, data: bytes) -> tuple[bytes, bytes, str]:
+        """Return output, input left over, and what is wrong with the stream behind the output, if anything."""
+        before = state.copy()
+        try:
+            out = state.decompress(data, MAX_STEP_NBYTES)
+        except zlib.error as error:
+            return _until_damage(before, data), b"", str(error).rpartition(": ")[2]
+        if state.eof:
+            self._state = None
+            return out, state.unused_data, ""
+        return out, state.unconsumed_tail, ""
+
+    def _next_member(self, rest: bytes) -> bytes:
+        """Decide what the bytes behind a complete member are; return those that are still to be read."""
+        if self._name == "gzip" and not rest.strip(b"\0"):
+            self._padding = True
+            return b""
+        if self._padding or self._name != "gzip" or rest[0] != 0x1F:
+            raise self._corrupt(f"garbage after the end of the {self._name} stream")
+        self._state = self._fresh()
+        return rest
+
+    def _fresh(self) -> zlib._Decompress:
+        return zlib.decompressobj(_WINDOW_BITS[self._name])
+
+    def _corrupt(self, reason: str) -> CorruptRecordError:
+        return CorruptRecordError(self._url, self._produced, reason)
+
+
+def _until_damage(state: zlib._Decompress, data: bytes) -> bytes:
+    """Return what comes out before the damage, which zlib withholds when the damage is in the same step."""
+    out = bytearray()
+    try:
+        for at in range(len(data)):
+            out += state.decompress(data[at : at + 1])
+    except zlib.error:
+        pass
+    return bytes(out)
+
+
+class _Zstd:
+    """zstd frames, one after another, skippable ones among them."""
+
+    def __init__(self, url: str) -> None:
+        self._library = _zstandard()
+        self._factory = self._library.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_NBYTES)
+        self._frame = self._factory.decompressobj()
+        self._walker = BlockWalker()
+        self._url = url
+        self._produced = 0
+
+    def feed(self, data: memoryview) -> Iterator[bytes]:
+        try:
+            for piece in self._walker.feed(data):
+                out = self._frame.decompress(piece.data)
+                if piece.ends_frame:
+                    self._frame = self._factory.decompressobj()
+                self._produced += len(out)
+                if out:
+                    yield out
+        except (ZstdFormatError, self._library.ZstdError) as error:
+            raise CorruptRecordError(self._url, self._produced, f"the zstd stream is damaged ({error})") from None
+
+    def finish(self) -> None:
+        if not self._walker.at_frame_boundary or not self._walker.frames:
+            raise CorruptRecordError(self._url, self._produced, "the zstd stream is cut short")
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtraError("zstd streams need the extra: pip install 'aiostream-data[zstd]'") from error
+    return zstandard
+
+
+class Compressor(Protocol):
+    """Compresses one stream."""
+
+    def compress(self, data: bytes, /) -> bytes:
+        """Take ``data``; return what can be written so far, which may be empty."""
+
+    def flush(self) -> bytes:
+        """End the stream; return its last bytes."""
+
+
+def compressor(name: Compression) -> Compressor:
+    """Return a compressor for a new stream. Equal data give equal bytes: no time stamps.
+
+    Raises:
+        MissingExtraError: The package for it is not installed.
+    """
+    if name == "zstd":
+        made: Compressor = _zstandard().ZstdCompressor(write_checksum=True).compressobj()
+        return made
+    return zlib.compressobj(wbits=_WINDOW_BITS[name]) if name else _PlainCompressor()
+
+
+class _PlainCompressor:
+    def compress(self, data: bytes, /) -> bytes:
+        return data
+
+    def flush(self) -> bytes:
+        return b""

@@ -1,0 +1,156 @@
+"""Cut a zstd stream at the ends of its blocks, so that no step of decompression can be a bomb.
+
+A zstd block gives at most 128 KiB, however few bytes it takes, and the Python binding has no limit on
+what one call may return. So this walks the block headers (RFC 8878, section 3.1) and hands out the
+stream in pieces that end where blocks end. It reads sizes only; decompressing is left to the library.
+
+How this works: the stream is a row of *fields* of known length. Each field's handler looks at the bytes
+of the field and names the next one. A field that is cut by the end of the input is gathered, except
+a block's content, which is passed on as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+MAX_BLOCK_NBYTES = 128 << 10
+_FRAME_MAGIC = 0xFD2FB528
+_SKIPPABLE_MAGIC = 0x184D2A50
+_DICTIONARY_ID_NBYTES = (0, 1, 2, 4)
+_CONTENT_SIZE_NBYTES = (0, 2, 4, 8)
+
+
+class ZstdFormatError(ValueError):
+    """The bytes are not a zstd stream."""
+
+
+class Piece(NamedTuple):
+    """Bytes of one frame, holding at most one block.
+
+    Attributes:
+        data: For the decompressor.
+        ends_frame: The frame ends with them.
+    """
+
+    data: bytes
+    ends_frame: bool
+
+
+class BlockWalker:
+    """Follows the structure of a zstd stream that comes in blocks of any size.
+
+    Attributes:
+        frames: How many frames have begun, skippable ones included.
+    """
+
+    def __init__(self) -> None:
+        self.frames = 0
+        self._gathered = bytearray()
+        self._remaining = 4
+        self._handle: Callable[[bytes], Piece | None] | None = self._magic
+        self._in_frame = False
+        self._has_checksum = False
+        self._last_block = False
+        self._skipping = False
+
+    @property
+    def at_frame_boundary(self) -> bool:
+        """True when the stream may end here."""
+        return not self._in_frame and not self._gathered
+
+    def feed(self, data: memoryview) -> Iterator[Piece]:
+        """Return the pieces that ``data`` (uint8) completes, one after another.
+
+        Raises:
+            ZstdFormatError: A header makes no sense.
+        """
+        at = 0
+        while at < len(data):
+            part = bytes(data[at : at + self._remaining])
+            at += len(part)
+            self._remaining -= len(part)
+            piece = self._content(part) if self._handle is None else self._field(part)
+            if piece is not None:
+                yield piece
+
+    def _field(self, part: bytes) -> Piece | None:
+        self._gathered += part
+        if self._remaining:
+            return None
+        field = bytes(self._gathered)
+        self._gathered.clear()
+        assert self._handle is not None
+        return self._handle(field)
+
+    def _content(self, part: bytes) -> Piece | None:
+        if self._skipping:
+            if not self._remaining:
+                self._end_frame()
+            return None
+        return Piece(part, self._end_block() if not self._remaining else False)
+
+    def _expect(self, nbytes: int, handle: Callable[[bytes], Piece | None] | None) -> None:
+        self._remaining = nbytes
+        self._handle = handle
+
+    def _end_frame(self) -> None:
+        self._in_frame = self._skipping = False
+        self._expect(4, self._magic)
+
+    def _end_block(self) -> bool:
+        """Name what follows a block; return whether the frame ends with it."""
+        if not self._last_block:
+            self._expect(3, self._block_header)
+        elif self._has_checksum:
+            self._expect(4, self._checksum)
+        else:
+            self._end_frame()
+            return True
+        return False
+
+    def _magic(self, field: bytes) -> Piece | None:
+        magic = int.from_bytes(field, "little")
+        self._in_frame = True
+        self.frames += 1
+        if magic & 0xFFFFFFF0 == _SKIPPABLE_MAGIC:
+            self._skipping = True
+            self._expect(4, self._skippable_size)
+            return None
+        if magic != _FRAME_MAGIC:
+            raise ZstdFormatError("no zstd frame starts here")
+        self._expect(1, self._descriptor)
+        return Piece(field, False)
+
+    def _skippable_size(self, field: bytes) -> None:
+        size = int.from_bytes(field, "little")
+        self._expect(size, None)
+        if not size:
+            self._end_frame()
+
+    def _descriptor(self, field: bytes) -> Piece:
+        flags = field[0]
+        single_segment = flags >> 5 & 1
+        self._has_checksum = bool(flags >> 2 & 1)
+        content_size = _CONTENT_SIZE_NBYTES[flags >> 6] or single_segment
+        rest = (1 - single_segment) + _DICTIONARY_ID_NBYTES[flags & 3] + content_size
+        self._expect(rest, self._frame_header)
+        return Piece(field, False)
+
+    def _frame_header(self, field: bytes) -> Piece:
+        self._expect(3, self._block_header)
+        return Piece(field, False)
+
+    def _block_header(self, field: bytes) -> Piece:
+        header = int.from_bytes(field, "little")
+        kind, size = header >> 1 & 3, header >> 3
+        if kind == 3 or size > MAX_BLOCK_NBYTES:
+            raise ZstdFormatError("a block header is damaged")
+        self._last_block = bool(header & 1)
+        content = 1 if kind == 1 else size  # kind 1 is one byte, repeated
+        self._expect(content, None)
+        return Piece(field, self._end_block() if not content else False)
+
+    def _checksum(self, field: bytes) -> Piece:
+        self._end_frame()
+        return Piece(field, True)

@@ -1,0 +1,137 @@
+"""Cut records out of blocks that end anywhere: what the framers of all formats have in common.
+
+A format says how to cut a contiguous run of bytes (:meth:`CuttingFramer._cut`) and when it is worth
+trying (:meth:`CuttingFramer._completes`). Everything else is here: the record that a block's end cut in
+two, byte offsets, and errors that come only after the good records before them were given out.
+
+What is copied: the tail of a block, once, into the next block's headroom, or when it does not fit there,
+tail and block into a buffer of their own. A record that spans many blocks is gathered in a buffer that
+doubles, so its cost is linear however small the blocks are, and memory follows the bytes received,
+never a length that they claim.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import CorruptRecordError
+from aiostream_data.records import VarColumn, VarKind
+
+Bytes = NDArray[np.uint8]
+
+
+class Cut(NamedTuple):
+    """What one run of bytes held.
+
+    Attributes:
+        column: The complete records.
+        consumed: Index into the bytes of the first one that belongs to no complete record.
+        problem: What is wrong with the record that starts there; None when it is only incomplete.
+    """
+
+    column: VarColumn
+    consumed: int
+    problem: str | None = None
+
+
+class Tail:
+    """Bytes waiting for the rest of their record, in a buffer that grows with them."""
+
+    def __init__(self) -> None:
+        self._buffer: Bytes = np.empty(0, np.uint8)
+        self.nbytes = 0
+
+    def view(self) -> Bytes:
+        """Return the bytes; valid until the tail next changes."""
+        return self._buffer[: self.nbytes]
+
+    def append(self, piece: Bytes) -> None:
+        """Copy ``piece`` to the end."""
+        total = self.nbytes + len(piece)
+        if total > len(self._buffer):
+            larger = np.empty(max(total, 2 * len(self._buffer)), np.uint8)
+            larger[: self.nbytes] = self.view()
+            self._buffer = larger
+        self._buffer[self.nbytes : total] = piece
+        self.nbytes = total
+
+    def join(self, block: Bytes, headroom: int) -> tuple[Bytes, int, int]:
+        """Return the tail followed by ``block[headroom:]`` as (buffer, start, stop); the tail is then empty.
+
+        The buffer is the block itself when the tail fits into its headroom, else one that the caller owns.
+        """
+        if self.nbytes <= headroom:
+            start = headroom - self.nbytes
+            if self.nbytes:
+                block[start:headroom] = self.view()
+                self.nbytes = 0
+            return block, start, len(block)
+        self.append(block[headroom:])
+        whole = self.view()
+        self._buffer = np.empty(0, np.uint8)
+        self.nbytes = 0
+        return whole, 0, len(whole)
+
+
+class CuttingFramer(ABC):
+    """A framer for records that can be cut from a contiguous run of bytes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._tail = Tail()
+        self._offset = 0  # of the tail's first byte in the stream
+        self._failure: CorruptRecordError | None = None
+
+    def feed(self, block: Bytes, headroom: int) -> VarColumn:
+        """Return the records that are complete with this block. See :class:`~.base.Framer`."""
+        if self._failure is not None:
+            raise self._failure
+        if not self._completes(block[headroom:]):
+            self._tail.append(block[headroom:])
+            return no_records(self._kind())
+        values, start, stop = self._tail.join(block, headroom)
+        column, consumed, problem = self._cut(values, start, stop)
+        self._offset += consumed - start
+        if problem is None:
+            self._tail.append(values[consumed:stop])
+            return column
+        self._failure = CorruptRecordError(self._url, self._offset, problem)
+        if not len(column):
+            raise self._failure
+        return column
+
+    def finish(self) -> VarColumn:
+        """Return what the end of the stream completes. See :class:`~.base.Framer`."""
+        if self._failure is not None:
+            raise self._failure
+        column, _, problem = self._end(self._tail.view())
+        if problem is not None:
+            self._failure = CorruptRecordError(self._url, self._offset, problem)
+            raise self._failure
+        self._tail = Tail()
+        return column
+
+    def _kind(self) -> VarKind:
+        return "bytes"
+
+    def _completes(self, fresh: Bytes) -> bool:
+        """Return whether the tail with these bytes behind it may hold a complete record, or a problem."""
+        return True
+
+    @abstractmethod
+    def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
+        """Cut the complete records out of ``values[start:stop]``, whose first byte starts a record."""
+
+    @abstractmethod
+    def _end(self, tail: Bytes) -> Cut:
+        """Cut the last bytes of the stream: either what they hold or a problem, not both."""
+
+
+def no_records(kind: VarKind = "bytes") -> VarColumn:
+    """Return a column without rows."""
+    none = np.empty(0, np.int64)
+    return VarColumn(np.empty(0, np.uint8), none, none, kind)

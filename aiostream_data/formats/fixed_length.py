@@ -1,0 +1,78 @@
+"""Records of one fixed length, between an optional header and footer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aiostream_data.errors import PlanError
+from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
+from aiostream_data.records import VarColumn
+
+MAX_FOOTER_NBYTES = 1 << 20
+"""The footer is held back, and copied from block to block, so it must be small."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedLengthFormat:
+    """What ``tf.data.FixedLengthRecordDataset`` reads: ``bytes`` records of ``record_nbytes`` each.
+
+    The footer is found by holding back the last bytes seen, so it works on compressed streams, too.
+    """
+
+    record_nbytes: int
+    header_nbytes: int = 0
+    footer_nbytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.record_nbytes < 1:
+            raise PlanError(f"record_nbytes must be at least 1, got {self.record_nbytes}")
+        if self.header_nbytes < 0:
+            raise PlanError(f"header_nbytes must be at least 0, got {self.header_nbytes}")
+        if not 0 <= self.footer_nbytes <= MAX_FOOTER_NBYTES:
+            raise PlanError(f"footer_nbytes must be from 0 to {MAX_FOOTER_NBYTES}, got {self.footer_nbytes}")
+
+    @property
+    def name(self) -> str:
+        return "fixed_length"
+
+    @property
+    def whole(self) -> bool:
+        return False
+
+    def framer(self, url: str) -> FixedLengthFramer:
+        return FixedLengthFramer(self, url)
+
+
+class FixedLengthFramer(CuttingFramer):
+    """Cuts one stream of fixed-length records, all but the last ``footer_nbytes`` of it."""
+
+    def __init__(self, description: FixedLengthFormat, url: str) -> None:
+        super().__init__(url)
+        self._format = description
+        self._header_left = description.header_nbytes
+
+    def _completes(self, fresh: Bytes) -> bool:
+        wanted = self._format.record_nbytes + self._format.footer_nbytes
+        return self._header_left > 0 or self._tail.nbytes + len(fresh) >= wanted
+
+    def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
+        skipped = min(self._header_left, stop - start)
+        self._header_left -= skipped
+        first = start + skipped
+        size = self._format.record_nbytes
+        count = max(stop - first - self._format.footer_nbytes, 0) // size
+        starts = first + size * np.arange(count, dtype=np.int64)
+        return Cut(VarColumn(values, starts, np.full(count, size, np.int64)), first + count * size)
+
+    def _end(self, tail: Bytes) -> Cut:
+        left_over = len(tail) - self._format.footer_nbytes
+        problem = None
+        if self._header_left:
+            problem = f"the stream ends {self._header_left} bytes before the end of its header"
+        elif left_over < 0:
+            problem = f"the stream ends {-left_over} bytes before the end of its footer"
+        elif left_over:
+            problem = f"{left_over} bytes are left over behind the last record of {self._format.record_nbytes} bytes"
+        return Cut(no_records(), 0, problem)

@@ -1,0 +1,71 @@
+"""Each object is one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aiostream_data.errors import CorruptRecordError, PlanError
+from aiostream_data.formats.cutting import Bytes, Tail, no_records
+from aiostream_data.records import VarColumn
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeFileFormat:
+    """What mapping ``tf.io.read_file`` over ``Dataset.list_files`` gives: the content of every file as ``bytes``.
+
+    An empty object is one empty record.
+
+    Attributes:
+        max_record_nbytes: A larger object, once decompressed, is refused.
+    """
+
+    max_record_nbytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if self.max_record_nbytes < 0:
+            raise PlanError(f"max_record_nbytes must be at least 0, got {self.max_record_nbytes}")
+
+    @property
+    def name(self) -> str:
+        return "whole_file"
+
+    @property
+    def whole(self) -> bool:
+        return True
+
+    def framer(self, url: str) -> WholeFileFramer:
+        return WholeFileFramer(self, url)
+
+
+class WholeFileFramer:
+    """Gathers one object. One that comes in a single block is not copied."""
+
+    def __init__(self, description: WholeFileFormat, url: str) -> None:
+        self._format = description
+        self._url = url
+        self._only: Bytes | None = None
+        self._tail = Tail()
+        self._nbytes = 0
+
+    def feed(self, block: Bytes, headroom: int) -> VarColumn:
+        """Keep the block. See :class:`~.base.Framer`."""
+        fresh = block[headroom:]
+        self._nbytes += len(fresh)
+        if self._nbytes > self._format.max_record_nbytes:
+            limit = self._format.max_record_nbytes
+            raise CorruptRecordError(self._url, 0, f"the object is longer than max_record_nbytes={limit}")
+        if len(fresh) and self._nbytes == len(fresh):
+            self._only = fresh
+        elif len(fresh):
+            if self._only is not None:
+                self._tail.append(self._only)
+                self._only = None
+            self._tail.append(fresh)
+        return no_records()
+
+    def finish(self) -> VarColumn:
+        """Return the object as one record."""
+        values = self._tail.view() if self._only is None else self._only
+        return VarColumn(values, np.zeros(1, np.int64), np.array([self._nbytes], np.int64))
