@@ -93,7 +93,7 @@ Field: TypeAlias = tuple[int, int, int, int]
 """Tag, varint value (0 for other wire types), start and stop of the payload."""
 
 
-class _Malformed(Exception):
+class DamagedMessageError(Exception):
     """The bytes from ``at`` on are not protobuf."""
 
     def __init__(self, at: int) -> None:
@@ -145,7 +145,7 @@ def parse_examples(
         cells = [_Cell(want.kind) for want in wanted]
         try:
             _read_example(buffer, start, start + length, index, cells)
-        except _Malformed as damage:
+        except DamagedMessageError as damage:
             return Fault(row, -1, MALFORMED, damage.at - start)
         for i, (column, cell) in enumerate(zip(columns, cells, strict=True)):
             code, found = column.append(cell)
@@ -238,7 +238,7 @@ def _read_list(buffer: memoryview, start: int, stop: int, cell: _Cell) -> None:
             cell.nbytes.append(field_stop - field_start)
         elif cell.kind == FLOAT and tag in (_PACKED_TAG, _ONE_FLOAT_TAG):
             if (field_stop - field_start) % 4:
-                raise _Malformed(field_start)
+                raise DamagedMessageError(field_start)
             cell.floats += buffer[field_start:field_stop]
         elif cell.kind == INT64 and tag == _ONE_INT64_TAG:
             cell.ints.append(_signed(value))
@@ -250,25 +250,25 @@ def _read_list(buffer: memoryview, start: int, stop: int, cell: _Cell) -> None:
 
 
 def fields(buffer: memoryview, at: int, stop: int) -> Iterator[Field]:
-    """Yield the fields of the message between two positions; raise ``_Malformed`` at damage."""
+    """Yield the fields of the message between two positions; raise ``DamagedMessageError`` at damage."""
     while at < stop:
         tag, after = _varint(buffer, at, stop)
         if tag < 8 or tag > 0xFFFFFFFF:
-            raise _Malformed(at)
+            raise DamagedMessageError(at)
         at, wire_type, value = after, tag & 7, 0
         if wire_type == _VARINT:
             value, end = _varint(buffer, at, stop)
         elif wire_type == _DELIMITED:
             length, end = _varint(buffer, at, stop)
             if length > stop - end:
-                raise _Malformed(at)
+                raise DamagedMessageError(at)
             at, end = end, end + length
         elif wire_type in (_FIXED64, _FIXED32):
             end = at + (8 if wire_type == _FIXED64 else 4)
         else:
-            raise _Malformed(at)  # groups are long gone from protobuf; 6 and 7 never were
+            raise DamagedMessageError(at)  # groups are long gone from protobuf; 6 and 7 never were
         if end > stop:
-            raise _Malformed(at)
+            raise DamagedMessageError(at)
         yield tag, value, at, end
         at = end
 
@@ -279,7 +279,7 @@ def _varint(buffer: memoryview, at: int, stop: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
             return value & _UINT64, at + i + 1
-    raise _Malformed(at)
+    raise DamagedMessageError(at)
 
 
 def _signed(value: int) -> int:

@@ -117,7 +117,7 @@ class ExampleParser:
         want = self._wanted[fault.feature]
         expected = _LISTS[want.kind] if want.size == ANY_NUMBER else f"{_LISTS[want.kind]} of {want.size}"
         if fault.code == MISSING:
-            expected, found = f"{expected}, or a default in its description", "no such feature"
+            found = "no such feature, and no default for it"
         elif fault.code == WRONG_KIND:
             found = _LISTS[fault.found]
         else:

@@ -1,0 +1,204 @@
+"""Parse serialized ``tf.train.SequenceExample`` records: features of the whole, and features per step.
+
+How this works. ``SequenceExample {Features context = 1; FeatureLists feature_lists = 2}`` shares its first
+field with Example, so the context is parsed by :class:`~aiostream_data.formats.example.ExampleParser`. A
+feature list is a list of Feature messages, one per step. Each step is wrapped as an Example of one feature
+(a few bytes in front), and all steps of a feature in the chunk are parsed as if they were records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._native.example_py import DamagedMessageError, fields, map_entry
+from aiostream_data.errors import ExampleParseError, PlanError
+from aiostream_data.formats.example import Describe, ExampleParser, join_records
+from aiostream_data.formats.example_writer import wrap_feature
+from aiostream_data.formats.features import Feature, FeatureSpec, FixedLen, FixedLenSequence, VarLen, checked_features
+from aiostream_data.records import Column, Columns, VarColumn
+from aiostream_data.structure import LEAF, Structure
+
+_FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
+
+
+class RaggedSteps(NamedTuple):
+    """A feature with any number of values in each step.
+
+    Attributes:
+        values: The values of all steps, one step after another.
+        lengths: int64, the number of values in each step.
+    """
+
+    values: NDArray[Any]
+    lengths: NDArray[np.int64]
+
+
+class SequenceExampleParser:
+    """Takes the described features out of records; picklable, and safe to use from several threads.
+
+    As ``tf.io.parse_sequence_example``, one element per record:
+    ``{"context": {name: value}, "sequences": {name: array or RaggedSteps}}``.
+
+    Attributes:
+        structure: Those two dicts, in the order of the mappings.
+    """
+
+    def __init__(self, context: Mapping[str, Feature], sequences: Mapping[str, Feature]) -> None:
+        """Check the descriptions.
+
+        Args:
+            context: As for :class:`~aiostream_data.formats.example.ExampleParser`; may be empty.
+            sequences: Per step: FixedLen (without a default) or FixedLenSequence give an array
+                (steps, \\*shape); VarLen and Ragged give :class:`RaggedSteps`. A record without the list
+                is an error for FixedLen, and for FixedLenSequence unless it allows that; else it has no
+                steps.
+
+        Raises:
+            PlanError: There is no description, or one makes no sense here.
+        """
+        if not context and not sequences:
+            raise PlanError("context and sequences must name at least one feature, got none")
+        self._context = ExampleParser(context) if context else None
+        self._sequences = [
+            _Sequence(name, feature) for name, feature in (checked_features(sequences) if sequences else {}).items()
+        ]
+        context_structure = self._context.structure if self._context else Structure("dict")
+        self.structure = Structure(
+            "dict",
+            ("context", "sequences"),
+            (
+                context_structure,
+                Structure("dict", tuple(sequences), tuple(one.structure for one in self._sequences)),
+            ),
+        )
+
+    @property
+    def element_specs(self) -> tuple[FeatureSpec, ...]:
+        """Shape, dtype and raggedness of an element's leaves, in leaf order."""
+        context = self._context.element_specs if self._context else ()
+        return (*context, *(spec for one in self._sequences for spec in one.specs))
+
+    def parse(self, chunk: Columns, describe: Describe) -> Columns:
+        """Return one row per record, with the chunk's ids; see :meth:`ExampleParser.parse`.
+
+        Raises:
+            ExampleParseError: A record is damaged or does not fit.
+        """
+        (records,) = chunk.leaves
+        assert isinstance(records, VarColumn)
+        parsed = self._context.parse(chunk, describe) if self._context else None
+        names = {one.name.encode() for one in self._sequences}
+        found = [_feature_lists(record, names, row, describe) for row, record in enumerate(records.elements())]
+        leaves: list[Column] = list(parsed.leaves) if parsed else []
+        for one in self._sequences:
+            leaves += one.columns(found, describe)
+        return Columns(self.structure, tuple(leaves), chunk.ids, parsed.lease if parsed else None)
+
+
+def parse_sequence_example(
+    serialized: bytes, context: Mapping[str, Feature], sequences: Mapping[str, Feature]
+) -> dict[str, dict[str, Any]]:
+    """Parse one record outside a pipeline; as ``tf.io.parse_single_sequence_example``.
+
+    Raises:
+        PlanError: A description makes no sense.
+        ExampleParseError: The record is damaged or does not fit.
+    """
+    parser = SequenceExampleParser(context, sequences)
+    element: dict[str, dict[str, Any]] = parser.parse(join_records([serialized]), lambda row: ("", row)).element(0)
+    return element
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """One feature of every step."""
+
+    name: str
+    feature: Feature
+
+    def __post_init__(self) -> None:
+        if isinstance(self.feature, FixedLen) and self.feature.default is not None:
+            raise PlanError(f"a step of {self.name!r} cannot have a default, got {self.feature.default!r}")
+
+    @property
+    def required(self) -> bool:
+        feature = self.feature
+        return isinstance(feature, FixedLen) or (isinstance(feature, FixedLenSequence) and not feature.allow_missing)
+
+    @property
+    def structure(self) -> Structure:
+        if isinstance(self.feature, VarLen):
+            return Structure("namedtuple", RaggedSteps._fields, (LEAF, LEAF), RaggedSteps)
+        return LEAF
+
+    @property
+    def specs(self) -> tuple[FeatureSpec, ...]:
+        if isinstance(self.feature, VarLen):
+            return self.feature.spec, FeatureSpec((None,), np.dtype(np.int64))
+        return (self._step.spec._replace(shape=(None, *self._step.shape)),)
+
+    @property
+    def _step(self) -> FixedLen:
+        assert not isinstance(self.feature, VarLen)
+        return FixedLen(self.feature.shape, self.feature.dtype)
+
+    def columns(self, records: list[dict[bytes, list[bytes]]], describe: Describe) -> list[Column]:
+        """Return the columns of this feature, given the feature lists of every record."""
+        found = [record.get(self.name.encode()) for record in records]
+        if self.required and None in found:
+            expected = "a feature list, or allow_missing in its description"
+            self._fail(describe, found.index(None), expected, "no such list")
+        steps = np.array([len(one or ()) for one in found], np.int64)
+        wrapped = [wrap_feature(self.name, step) for one in found for step in one or ()]
+        row_of = np.repeat(np.arange(len(found)), steps)
+        step_feature = self.feature if isinstance(self.feature, VarLen) else self._step
+        parser = ExampleParser({self.name: step_feature})
+        (column,) = parser.parse(join_records(wrapped), lambda step: describe(int(row_of[step]))).leaves
+        starts = np.cumsum(steps) - steps
+        if not isinstance(self.feature, VarLen):
+            return [VarColumn(_as_array(column), starts, steps, "array")]
+        assert isinstance(column, VarColumn)
+        ends = np.concatenate([[0], np.cumsum(column.lengths)])
+        value_starts = ends[starts]
+        values = VarColumn(column.values, value_starts, ends[starts + steps] - value_starts, "array")
+        return [values, VarColumn(column.lengths, starts, steps, "array")]
+
+    def _fail(self, describe: Describe, row: int, expected: str, found: str) -> NoReturn:
+        url, record = describe(row)
+        raise ExampleParseError(url, record, self.name, expected, found)
+
+
+def _as_array(column: Column) -> NDArray[Any]:
+    """Return scalars of bytes or str as an object array, anything else as it is."""
+    if not isinstance(column, VarColumn):
+        return column
+    out = np.empty(len(column), object)
+    out[:] = column.elements()
+    return out
+
+
+def _feature_lists(record: bytes, names: Set[bytes], row: int, describe: Describe) -> dict[bytes, list[bytes]]:
+    """Return the serialized steps of the named feature lists of a record; the last of a name counts."""
+    try:
+        return dict(_entries(memoryview(record), names))
+    except DamagedMessageError as damage:
+        url, number = describe(row)
+        found = f"damaged protobuf at byte {damage.at}"
+        raise ExampleParseError(url, number, "", "a tf.train.SequenceExample", found) from None
+
+
+def _entries(record: memoryview, names: Set[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
+    for tag, _, start, stop in fields(record, 0, len(record)):
+        if tag != _SECOND_TAG:
+            continue
+        for entry_tag, _, entry_start, entry_stop in fields(record, start, stop):
+            if entry_tag == _FIRST_TAG:
+                key, list_start, list_stop = map_entry(record, entry_start, entry_stop)
+                if key in names:
+                    steps = fields(record, list_start, list_stop)
+                    yield key, [bytes(record[a:b]) for step_tag, _, a, b in steps if step_tag == _FIRST_TAG]
