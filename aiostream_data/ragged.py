@@ -1,0 +1,107 @@
+"""Arrays whose rows differ in length: what a batch holds where its rows do not stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RaggedArray:
+    """Rows of differing length: row i is ``values[row_splits[i] : row_splits[i + 1]]``.
+
+    The layout is that of ``tf.RaggedTensor`` with one ragged axis. A leaf of an element, not structure.
+
+    Attributes:
+        values: The rows one after another, on the first axis; further axes are the same for all rows.
+        row_splits: int64, ascending, one more than there are rows.
+    """
+
+    values: NDArray[Any]
+    row_splits: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        # Shapes only: the arrays may live on a device, where looking at values would wait for it.
+        if self.row_splits.ndim != 1 or len(self.row_splits) < 1 or self.values.ndim < 1:
+            raise ValueError(f"no rows in values {self.values.shape} with row splits {self.row_splits.shape}")
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    @overload
+    def __getitem__(self, row: int) -> NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> RaggedArray: ...
+
+    def __getitem__(self, row: int | slice) -> NDArray[Any] | RaggedArray:
+        """Return a row as a view, or a run of rows (step 1) that shares the values.
+
+        Raises:
+            IndexError: There is no such row.
+            ValueError: The slice has another step than 1.
+        """
+        if isinstance(row, slice):
+            start, stop, step = row.indices(len(self))
+            if step != 1:
+                raise ValueError(f"rows can only be sliced with step 1, got {step}")
+            splits = self.row_splits[start : max(start, stop) + 1]
+            return RaggedArray(self.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
+        position = row + len(self) if row < 0 else row
+        if not 0 <= position < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        view: NDArray[Any] = self.values[int(self.row_splits[position]) : int(self.row_splits[position + 1])]
+        return view
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return an object array with one array per row, for ``np.asarray``."""
+        if dtype is not None and np.dtype(dtype) != np.dtype(object):
+            raise TypeError(f"rows of differing length cannot become an array of {dtype}; see to_padded()")
+        if copy is False:
+            raise ValueError("an array of rows cannot be made without a copy")
+        rows = np.empty(len(self), object)
+        for i in range(len(self)):
+            rows[i] = self[i]
+        return rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return int(self.values.nbytes + self.row_splits.nbytes)
+
+    @property
+    def row_lengths(self) -> NDArray[np.int64]:
+        """int64, one per row."""
+        return np.diff(self.row_splits)
+
+    def to_list(self) -> list[Any]:
+        """Return nested Python lists of Python scalars."""
+        return [self[i].tolist() for i in range(len(self))]
+
+    def to_padded(self, fill: Any = 0) -> NDArray[Any]:
+        """Return a dense array of shape (rows, longest row, ...), short rows filled up with ``fill``."""
+        lengths = self.row_lengths
+        longest = int(lengths.max(initial=0))
+        padded = np.full((len(self), longest, *self.values.shape[1:]), fill, self.values.dtype)
+        padded[np.arange(longest) < lengths[:, None]] = self._values_of_rows()
+        return padded
+
+    def to_sparse(self) -> tuple[NDArray[np.int64], NDArray[Any], tuple[int, ...]]:
+        """Return (indices, values, dense shape), in row order, as a ``tf.SparseTensor`` holds them.
+
+        Indices are int64 of shape (values, 2): row, position in the row. Further axes of the values stay
+        dense. The values are shared with this array.
+        """
+        lengths = self.row_lengths
+        rows = np.repeat(np.arange(len(self)), lengths)
+        values = self._values_of_rows()
+        positions = np.arange(len(values)) - np.repeat(self.row_splits[:-1] - self.row_splits[0], lengths)
+        shape = (len(self), int(lengths.max(initial=0)), *values.shape[1:])
+        return np.stack([rows, positions], axis=1), values, shape
+
+    def _values_of_rows(self) -> NDArray[Any]:
+        view: NDArray[Any] = self.values[int(self.row_splits[0]) : int(self.row_splits[-1])]
+        return view

@@ -1,0 +1,185 @@
+"""Cut a stream of rows into batches, and make each batch's element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import PlanError
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.records import Chunk, Column, Columns, Ids, Items, VarColumn, concat, gather
+from aiostream_data.transforms.collate import object_array, stack
+
+Describe = Callable[[Ids, int], str]
+"""``describe(ids, row)`` names row ``row`` of ``ids`` for messages: "s3://b/x.tfrecord record 17"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows ``start`` (included) to ``stop`` (excluded) of a chunk go into one batch.
+
+    Attributes:
+        completes: The batch is full with them; else they are carried over.
+    """
+
+    start: int
+    stop: int
+    completes: bool
+
+
+class BatchOrder:
+    """Where tf.data's ``batch(batch_size, drop_remainder)`` cuts; resumable.
+
+    Args:
+        batch_size: Rows per batch; at least 1.
+        drop_remainder: Whether a last batch of fewer rows is left out.
+    """
+
+    def __init__(self, batch_size: int, drop_remainder: bool = False) -> None:
+        if batch_size < 1:
+            raise PlanError(f"batch_size must be at least 1, got {batch_size}")
+        self.batch_size = batch_size
+        self.drop_remainder = drop_remainder
+        self.carried = 0
+
+    def push(self, count: int) -> list[Cut]:
+        """Return how ``count`` incoming rows are cut; the first cut joins the rows carried over."""
+        cuts = []
+        start = 0
+        while start < count:
+            stop = min(start + self.batch_size - self.carried, count)
+            completes = self.carried + stop - start == self.batch_size
+            cuts.append(Cut(start, stop, completes))
+            self.carried = 0 if completes else self.carried + stop - start
+            start = stop
+        return cuts
+
+    def finish(self) -> bool:
+        """Say that no row follows; return whether the rows carried over make a last batch."""
+        last = self.carried > 0 and not self.drop_remainder
+        self.carried = 0
+        return last
+
+    def state(self) -> dict[str, Any]:
+        """Return the position as plain data."""
+        return {"carried": self.carried}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go to a position."""
+        self.carried = state["carried"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch.
+
+    Attributes:
+        element: The rows' structure; every leaf has the rows on its first axis.
+        ids: int64 of shape (rows, 2): where each row came from.
+    """
+
+    element: Any
+    ids: Ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Batcher:
+    """Makes the batches that a :class:`BatchOrder` cuts. Not thread-safe.
+
+    Batches own their memory: no chunk, and no lease, is kept by a batch or by the rows carried over.
+
+    Args:
+        order: Where to cut.
+        describe: Names rows in errors.
+    """
+
+    def __init__(self, order: BatchOrder, describe: Describe) -> None:
+        self.order = order
+        self.dropped = 0
+        """Rows left out at the end."""
+        self._describe = describe
+        self._carry: list[Chunk] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._carry))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows carried over; a list's elements are estimated."""
+        return sum(chunk.nbytes for chunk in self._carry)
+
+    def push(self, chunk: Chunk) -> list[Batch]:
+        """Take in all rows of ``chunk``; return the batches that are full with them.
+
+        Raises:
+            BatchShapeError: Rows of one batch do not stack.
+        """
+        batches = []
+        for cut in self.order.push(len(chunk)):
+            part = chunk.slice(cut.start, cut.stop)
+            if cut.completes:
+                batches.append(self._batch([*self._carry, part]))
+                self._carry = []
+            else:
+                self._carry.append(_owned(part))
+        return batches
+
+    def finish(self) -> list[Batch]:
+        """Return the last, smaller batch, unless there is none or it is dropped."""
+        rows, carry, self._carry = len(self), self._carry, []
+        if self.order.finish():
+            return [self._batch(carry)]
+        self.dropped += rows
+        return []
+
+    def carried_ids(self) -> Ids:
+        """Return the ids of the rows carried over, in order."""
+        return np.concatenate([np.empty((0, 2), np.int64), *(chunk.ids for chunk in self._carry)])
+
+    def restore(self, state: dict[str, Any], carry: Sequence[Chunk]) -> None:
+        """Go to a position of the order, at which the rows of ``carry`` were carried over.
+
+        Raises:
+            ValueError: Another number of rows was carried over.
+        """
+        rows = sum(map(len, carry))
+        if rows != state["carried"]:
+            raise ValueError(f"{state['carried']} rows were carried over, {rows} are given back")
+        self.order.restore(state)
+        self._carry = [_owned(chunk) for chunk in carry if len(chunk)]
+
+    def _batch(self, parts: Sequence[Chunk]) -> Batch:
+        rows = concat(parts)
+        if isinstance(rows, Items):
+            return Batch(stack(rows.values, lambda row: self._describe(rows.ids, row)), rows.ids.copy())
+        shared = len(parts) == 1  # concat copies when there is more than one
+        leaves = [batch_leaf(leaf, copy=shared) for leaf in rows.leaves]
+        return Batch(rows.structure.unflatten(leaves), rows.ids.copy())
+
+
+def batch_leaf(column: Column, copy: bool = True) -> NDArray[Any] | RaggedArray:
+    """Return a column as a leaf of a batch element.
+
+    bytes and str rows become an object array; rows of kind array a RaggedArray, also when they happen
+    to have one length, so that types never depend on the data. Dense columns are copied if ``copy``.
+    """
+    if not isinstance(column, VarColumn):
+        return np.array(column, order="C", copy=True) if copy else column
+    if column.kind != "array":
+        return object_array(column.elements())
+    packed = column.compact()
+    return RaggedArray(packed.values, np.append(packed.starts, len(packed.values)))
+
+
+def _owned(chunk: Chunk) -> Chunk:
+    """Return the same rows in memory of their own."""
+    if isinstance(chunk, Columns):
+        rows = np.arange(len(chunk))
+        return gather([chunk], np.zeros(len(chunk), np.int32), rows)
+    return Items(list(chunk.values), chunk.ids.copy())

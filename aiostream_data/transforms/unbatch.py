@@ -1,0 +1,87 @@
+"""Split batch elements back into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from aiostream_data.errors import BatchShapeError
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.records import Chunk, Column, Columns, Ids, Items, VarColumn, concat
+from aiostream_data.structure import flatten
+from aiostream_data.transforms.collate import column_of, object_array
+
+Describe = Callable[[Ids, int], str]
+"""``describe(ids, row)`` names row ``row`` of ``ids`` for messages."""
+
+
+def unbatch(chunk: Chunk, describe: Describe) -> Chunk:
+    """Split axis 0 of every leaf of every element into rows, as tf.data's ``unbatch``.
+
+    The rows are copied, keep the id of the element they were split from, and come as Columns where all
+    have one layout. A RaggedArray splits into arrays of differing length; a list counts as
+    an array, as in tf.data.
+
+    Raises:
+        BatchShapeError: The leaves of an element have no first axis, or first axes of several sizes.
+    """
+    if isinstance(chunk, Columns) and (split := _split_dense(chunk)) is not None:
+        return split
+    parts = [
+        _split_element(element, chunk.ids[row : row + 1], partial(describe, chunk.ids, row))
+        for row, element in enumerate(chunk.elements())
+    ]
+    return concat(parts) if parts else Items([], chunk.ids)
+
+
+def _split_dense(chunk: Columns) -> Columns | None:
+    """Split stacked batches of one size by reshaping, where that is all there is to it."""
+    sizes = {leaf.shape[1] if not isinstance(leaf, VarColumn) and leaf.ndim > 1 else -1 for leaf in chunk.leaves}
+    if len(sizes) != 1 or -1 in sizes:
+        return None
+    size = sizes.pop()
+    leaves = [np.array(leaf, order="C") for leaf in chunk.leaves if not isinstance(leaf, VarColumn)]
+    split = tuple(leaf.reshape(len(chunk) * size, *leaf.shape[2:]) for leaf in leaves)
+    return Columns(chunk.structure, split, np.repeat(chunk.ids, size, axis=0))
+
+
+def _split_element(element: Any, ids: Ids, where: Callable[[], str]) -> Columns:
+    structure, leaves = flatten(element)
+    columns = [_split_leaf(leaf) for leaf in leaves]
+    sizes = [-1 if column is None else len(column) for column in columns]
+    if not sizes or -1 in sizes or len(set(sizes)) > 1:
+        listed = ", ".join(
+            f"{path!r} has {'no first axis' if size < 0 else f'{size} rows'}"
+            for path, size in zip(structure.paths(), sizes, strict=True)
+        )
+        raise BatchShapeError(f"{where()} cannot be split into rows: {listed or 'it has no leaves'}")
+    found = tuple(column for column in columns if column is not None)
+    return Columns(structure, found, np.repeat(ids, sizes[0], axis=0))
+
+
+def _split_leaf(leaf: Any) -> Column | None:
+    """Return the rows of a leaf as a column, or None when it has no first axis."""
+    if isinstance(leaf, RaggedArray):
+        return VarColumn(leaf.values, leaf.row_splits[:-1], leaf.row_lengths, "array")
+    if isinstance(leaf, list):
+        return _split_list(leaf)
+    if not isinstance(leaf, np.ndarray) or leaf.ndim == 0:
+        return None
+    if leaf.dtype.hasobject and leaf.ndim == 1 and len(leaf):
+        # bytes and str go back into the kind of column they came from.
+        column = column_of(leaf.tolist())
+        return column if isinstance(column, VarColumn) else leaf
+    return leaf
+
+
+def _split_list(leaf: list[Any]) -> Column:
+    if leaf and (column := column_of(leaf)) is not None:
+        return column
+    try:
+        array = np.asarray(leaf)
+    except ValueError:  # lists of differing length
+        return object_array(leaf)
+    return array if array.dtype.kind in "biufc" else object_array(leaf)
