@@ -77,14 +77,16 @@ class FsspecStore:
         if session is not None and asyncio.iscoroutinefunction(getattr(session, "close", None)):
             await session.close()
 
-    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def _call(self, method: str, path: str, **kwargs: Any) -> Any:
+        """Call a method of the file system, which gets the path in the form that it strips URLs to."""
         async with self._opening:
             if self._opened is None:
                 self._opened = await run_to_end(self._run_blocking, open_file_system, self._scheme, self._options)
         file_system = self._opened
+        path = file_system._strip_protocol(f"{self._scheme}://{path}")
         if file_system.async_impl and file_system.asynchronous:
-            return await getattr(file_system, f"_{method}")(*args, **kwargs)
-        return await run_to_end(self._run_blocking, lambda: getattr(file_system, method)(*args, **kwargs))
+            return await getattr(file_system, f"_{method}")(path, **kwargs)
+        return await run_to_end(self._run_blocking, lambda: getattr(file_system, method)(path, **kwargs))
 
 
 def open_file_system(scheme: str, options: StoreOptions) -> Any:

@@ -45,6 +45,9 @@ def translating(url: str, translate: Translate) -> Iterator[None]:
 def translate_error(url: str, error: Exception) -> StorageError:
     """Translate built-in and aiohttp exceptions; anything else becomes a plain StorageError."""
     where = safe_url(url)
+    status = getattr(error, "status", None)
+    if isinstance(status, int) and status >= 400:  # aiohttp's ClientResponseError
+        return translate_status(url, status)
     if isinstance(error, FileNotFoundError):
         return ObjectNotFoundError(where, "no such object")
     if isinstance(error, IsADirectoryError):

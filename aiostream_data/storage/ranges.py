@@ -1,0 +1,27 @@
+"""Plan which byte ranges to ask for; pure, so that the choice is tested without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiostream_data.records import ByteRange
+
+FIRST_NBYTES = 1 << 20
+"""The first range of an object is small, so that its first record is soon there."""
+
+NEXT_NBYTES = 4 << 20
+"""Size of the following ranges: large enough that a request's latency is small beside its body."""
+
+
+def plan_ranges(nbytes: int, first: int = FIRST_NBYTES, following: int = NEXT_NBYTES) -> Iterator[ByteRange]:
+    """Yield ranges that cover ``nbytes`` bytes in order, the first of at most ``first`` bytes.
+
+    A rest of less than half a range is joined to the range before it. An empty object has no range.
+    """
+    start, size = 0, first
+    while start < nbytes:
+        stop = start + size
+        if stop + size // 2 >= nbytes:
+            stop = nbytes
+        yield ByteRange(start, stop)
+        start, size = stop, following

@@ -1,0 +1,44 @@
+"""Servers that tests share: started by the first test that asks for one, ended with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from aiostream_data.storage import memory
+from aiostream_data.testing.http_server import HttpObjects, http_server
+from aiostream_data.testing.servers import ObjectServer, gcs_server, s3_server
+
+BUCKET = "test-bucket"
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[ObjectServer]:
+    """An S3 server that holds an empty bucket named ``test-bucket``."""
+    with s3_server() as server:
+        server.create_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_endpoint() -> Iterator[ObjectServer]:
+    """A GCS server that holds an empty bucket named ``test-bucket``."""
+    with gcs_server() as server:
+        server.create_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture
+def http_objects() -> Iterator[HttpObjects]:
+    """An HTTP server of this test's own, without objects and faults."""
+    with http_server() as server:
+        yield server
+
+
+@pytest.fixture
+def memory_objects() -> Iterator[None]:
+    """An empty ``memory://``, emptied again after the test."""
+    memory.clear()
+    yield
+    memory.clear()
