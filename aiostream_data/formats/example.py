@@ -32,7 +32,7 @@ from aiostream_data.formats.features import (
     feature_kind,
     values_per_row,
 )
-from aiostream_data.records import Columns, VarColumn, records_chunk, run_of_ids
+from aiostream_data.records import Column, Columns, VarColumn, records_chunk, run_of_ids
 from aiostream_data.structure import LEAF, Structure
 
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
@@ -42,6 +42,17 @@ _KINDS = {"bytes": BYTES, "float": FLOAT, "int64": INT64}
 _LISTS = {BYTES: "a bytes list", FLOAT: "a float list", INT64: "an int64 list"}
 _LEAST_NBYTES = {BYTES: 2, FLOAT: 4, INT64: 1}
 """Bytes that one value takes at least in a record."""
+
+
+class _Misfit(Exception):
+    """A row does not fit; becomes an ExampleParseError where it is known what row that is."""
+
+    def __init__(self, row: int, feature: str, expected: str, found: str) -> None:
+        super().__init__(row, feature, expected, found)
+        self.row = row
+        self.feature = feature
+        self.expected = expected
+        self.found = found
 
 
 class ExampleParser:
@@ -87,18 +98,35 @@ class ExampleParser:
         """
         (records,) = chunk.leaves
         assert isinstance(records, VarColumn)
+        try:
+            leaves = self._leaves(records)
+        except _Misfit as misfit:
+            first = self._first_misfit(records, misfit)
+            url, record = describe(first.row)
+            raise ExampleParseError(url, record, first.feature, first.expected, first.found) from None
+        shared = any(isinstance(leaf, VarColumn) and leaf.kind != "array" for leaf in leaves)
+        return Columns(self.structure, leaves, chunk.ids, chunk.lease if shared else None)
+
+    def _leaves(self, records: VarColumn) -> tuple[Column, ...]:
         buffer = np.ascontiguousarray(records.values)
         stop = self._first_too_short(records.lengths)
         found = _native.parse_examples(buffer, records.starts[:stop], records.lengths[:stop], self._wanted)
         if isinstance(found, Fault):
-            self._raise(found, describe)
+            raise self._explained(found)
         columns = zip(self.features.items(), found, strict=True)
-        leaves = tuple(
-            feature_column(feature, parsed, buffer, partial(_misfit, describe, name))
-            for (name, feature), parsed in columns
+        return tuple(
+            feature_column(feature, parsed, buffer, partial(_fail, name)) for (name, feature), parsed in columns
         )
-        shared = any(isinstance(leaf, VarColumn) and leaf.kind != "array" for leaf in leaves)
-        return Columns(self.structure, leaves, chunk.ids, chunk.lease if shared else None)
+
+    def _first_misfit(self, records: VarColumn, misfit: _Misfit) -> _Misfit:
+        """Return the misfit with the lowest row: one may lie before that of another feature or kind."""
+        while True:
+            try:
+                self._leaves(records.slice(0, misfit.row))
+            except _Misfit as earlier:
+                misfit = earlier
+            else:
+                return misfit
 
     def _first_too_short(self, lengths: NDArray[np.int64]) -> int:
         """Return how many records to parse: up to and with the first too short for what it must hold.
@@ -110,10 +138,9 @@ class ExampleParser:
         short = lengths < least
         return int(short.argmax()) + 1 if short.any() else len(lengths)
 
-    def _raise(self, fault: Fault, describe: Describe) -> NoReturn:
-        url, record = describe(fault.record)
+    def _explained(self, fault: Fault) -> _Misfit:
         if fault.code == MALFORMED:
-            raise ExampleParseError(url, record, "", "a tf.train.Example", f"damaged protobuf at byte {fault.found}")
+            return _Misfit(fault.record, "", "a tf.train.Example", f"damaged protobuf at byte {fault.found}")
         want = self._wanted[fault.feature]
         expected = _LISTS[want.kind] if want.size == ANY_NUMBER else f"{_LISTS[want.kind]} of {want.size}"
         if fault.code == MISSING:
@@ -122,7 +149,7 @@ class ExampleParser:
             found = _LISTS[fault.found]
         else:
             found = f"{fault.found} values"
-        raise ExampleParseError(url, record, want.name.decode(), expected, found)
+        return _Misfit(fault.record, want.name.decode(), expected, found)
 
 
 def parse_example(serialized: bytes | Sequence[bytes], features: Mapping[str, Feature]) -> Any:
@@ -161,6 +188,5 @@ def wanted(name: str, feature: Feature) -> Wanted:
     return Wanted(name.encode(), kind, ANY_NUMBER, required)
 
 
-def _misfit(describe: Describe, name: str, row: int, expected: str, found: str) -> NoReturn:
-    url, record = describe(row)
-    raise ExampleParseError(url, record, name, expected, found)
+def _fail(feature: str, row: int, expected: str, found: str) -> NoReturn:
+    raise _Misfit(row, feature, expected, found)
