@@ -127,13 +127,25 @@ class RecordStream:
         if self._decompressor is None:
             yield self._framer.feed(block, headroom)
             return
-        for piece in _gathered(self._decompressor.feed(block[headroom:].data)):
-            yield self._framer.feed(piece, _HEADROOM_NBYTES)
+        try:
+            for piece in _gathered(self._decompressor.feed(block[headroom:].data)):
+                yield self._framer.feed(piece, _HEADROOM_NBYTES)
+        except CorruptRecordError:
+            self._raise_earlier_damage()
+            raise
 
     def _last_records(self) -> Iterator[VarColumn]:
         if self._decompressor is not None:
-            self._decompressor.finish()
+            try:
+                self._decompressor.finish()
+            except CorruptRecordError:
+                self._raise_earlier_damage()
+                raise
         yield self._framer.finish()
+
+    def _raise_earlier_damage(self) -> None:
+        """Let the framer raise what it has put off, which stands before anything the decompressor found."""
+        self._framer.feed(np.empty(0, np.uint8), 0)
 
     def _explained(self, columns: Iterator[VarColumn]) -> Iterator[VarColumn]:
         """Pass the columns on; when the stream is damaged, say so if it looks like something else altogether."""

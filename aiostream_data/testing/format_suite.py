@@ -1,0 +1,143 @@
+"""What every format must do, as tests to subclass: the stream may be cut anywhere, and damage loses nothing before it.
+
+class TestMyFormat(FormatSuite):
+    description = MyFormat()
+    stream = b"..."
+    records = [b"...", ...]
+    damaged = [Damage(stream=b"...", records=[...], offset=12)]
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.codecs.compression import Compression, compressor
+from aiostream_data.errors import CorruptRecordError
+from aiostream_data.formats.base import Format
+from aiostream_data.formats.stream import RecordStream
+from aiostream_data.records import VarColumn
+
+_COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zlib", "zstd")
+
+
+class Damage(NamedTuple):
+    """A damaged stream, the records before the damage, and the offset that the error must name."""
+
+    stream: bytes
+    records: list[Any]
+    offset: int
+
+
+class Outcome(NamedTuple):
+    """What reading gave: records in order, and how it ended."""
+
+    records: list[Any]
+    error: CorruptRecordError | None
+
+
+def blocks_of(stream: bytes, sizes: Iterable[int], headroom: int = 0) -> Iterator[NDArray[np.uint8]]:
+    """Cut a stream into blocks of these sizes (the last takes the rest), each behind ``headroom`` bytes of noise."""
+    at = 0
+    for size in (*sizes, len(stream)):
+        block = np.full(headroom + len(stream[at : at + size]), 0xAA, np.uint8)
+        block[headroom:] = np.frombuffer(stream[at : at + size], np.uint8)
+        at += size
+        yield block
+
+
+def read_blocks(
+    description: Format, stream: bytes, sizes: Iterable[int] = (), headroom: int = 0, compression: str = ""
+) -> Outcome:
+    """Read a whole stream through :class:`RecordStream`, cut as :func:`blocks_of` cuts it.
+
+    Columns are turned into elements only at the end, so that a framer that writes into memory of columns
+    it has already given out is found out.
+    """
+    reader = RecordStream(description, "memory://stream", compression)
+    columns: list[VarColumn] = []
+    error: CorruptRecordError | None = None
+    try:
+        for block in blocks_of(stream, sizes, headroom):
+            columns.extend(reader.feed(block, headroom))
+        columns.extend(reader.finish())
+    except CorruptRecordError as caught:
+        error = caught
+    return Outcome([record for column in columns for record in column.elements()], error)
+
+
+def compressed(stream: bytes, compression: Compression) -> bytes:
+    """Return the stream as one compressed one."""
+    made = compressor(compression)
+    return made.compress(stream) + made.flush()
+
+
+def cuttings(nbytes: int) -> Iterator[tuple[list[int], int]]:
+    """Return ways to cut a stream: (block sizes, headroom)."""
+    for headroom in (0, 5, 4096):
+        yield [1] * nbytes, headroom
+        yield [0, 7, 0, 0, 13, 1] * (nbytes // 21 + 1), headroom
+        for cut in range(nbytes + 1):
+            yield [cut], headroom
+
+
+class FormatSuite:
+    """Subclass it, name the class ``Test...``, and fill in the attributes.
+
+    Attributes:
+        description: The format.
+        stream: A small valid stream: some hundred bytes, since it is cut at every byte.
+        records: What it holds.
+        damaged: Damaged streams.
+    """
+
+    description: ClassVar[Format]
+    stream: ClassVar[bytes]
+    records: ClassVar[Sequence[Any]]
+    damaged: ClassVar[Sequence[Damage]] = ()
+
+    def test_records_are_the_same_however_the_stream_is_cut(self) -> None:
+        for sizes, headroom in cuttings(len(self.stream)):
+            assert read_blocks(self.description, self.stream, sizes, headroom) == Outcome(list(self.records), None)
+
+    def test_compression_changes_nothing(self) -> None:
+        for compression in _COMPRESSIONS:
+            stream = compressed(self.stream, compression)
+            for asked in (compression, compression.upper(), "auto"):
+                for sizes in ([], [1] * len(stream), [10]):
+                    outcome = read_blocks(self.description, stream, sizes, 8, asked)
+                    assert outcome == Outcome(list(self.records), None), (asked, sizes)
+
+    def test_plain_stream_is_recognised_as_plain(self) -> None:
+        for sizes in ([], [1] * len(self.stream)):
+            assert read_blocks(self.description, self.stream, sizes, 0, "auto").records == list(self.records)
+
+    def test_damage_is_reported_once_all_records_before_it_were_given(self) -> None:
+        for damage in self.damaged:
+            for sizes, headroom in cuttings(len(damage.stream)):
+                records, error = read_blocks(self.description, damage.stream, sizes, headroom)
+                assert records == damage.records, (damage, sizes)
+                assert error is not None, (damage, sizes)
+                assert (error.url, error.offset) == ("memory://stream", damage.offset), (damage, sizes)
+
+    def test_damage_is_not_forgotten(self) -> None:
+        for damage in self.damaged:
+            framer = self.description.framer("memory://stream")
+            raised = 0
+            for _ in range(3):
+                try:
+                    framer.feed(np.frombuffer(damage.stream, np.uint8), 0)
+                    framer.finish()
+                except CorruptRecordError:
+                    raised += 1
+            assert raised >= 2, damage
+
+    def test_description_is_hashable_and_survives_pickling(self) -> None:
+        copy = pickle.loads(pickle.dumps(self.description))
+        assert copy == self.description
+        assert hash(copy) == hash(self.description)
+        assert copy.name

@@ -1,0 +1,178 @@
+"""Compressed streams: complete, concatenated, cut short, damaged, and malicious."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+
+import pytest
+
+from aiostream_data.codecs.compression import (
+    MAX_STEP_NBYTES,
+    Compression,
+    canonical,
+    compressor,
+    decompressor,
+    detect,
+)
+from aiostream_data.errors import CorruptRecordError, PlanError
+
+NAMES: list[Compression] = ["gzip", "zlib", "zstd"]
+TEXT = b"".join(b"line %d of some text\n" % i for i in range(20_000))
+
+
+def compress(name: Compression, data: bytes) -> bytes:
+    made = compressor(name)
+    return made.compress(data) + made.flush()
+
+
+def decompress(name: Compression, stream: bytes, step: int = 1 << 20) -> tuple[bytes, CorruptRecordError | None]:
+    """Return everything that came out, and the error that ended it."""
+    reader = decompressor(name, "memory://stream")
+    out = bytearray()
+    try:
+        for at in range(0, len(stream), step):
+            for block in reader.feed(memoryview(stream)[at : at + step]):
+                assert 0 < len(block) <= MAX_STEP_NBYTES
+                out += block
+        reader.finish()
+    except CorruptRecordError as error:
+        return bytes(out), error
+    return bytes(out), None
+
+
+@pytest.mark.parametrize("name", [*NAMES, ""])
+@pytest.mark.parametrize("step", [1, 100, 1 << 20])
+def test_what_was_compressed_comes_back(name: Compression, step: int) -> None:
+    data = TEXT if step > 1 else TEXT[:5000]
+    assert decompress(name, compress(name, data), step) == (data, None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bomb_comes_in_bounded_steps(name: Compression) -> None:
+    bomb = compress(name, bytes(40 << 20))
+    assert len(bomb) < 50_000
+    reader = decompressor(name, "memory://bomb")
+    sizes = [len(block) for block in reader.feed(memoryview(bomb))]
+    reader.finish()
+    assert sum(sizes) == 40 << 20
+    assert max(sizes) <= MAX_STEP_NBYTES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_truncation_is_an_error_after_all_bytes_that_can_be_had(name: Compression) -> None:
+    stream = compress(name, TEXT[:300])
+    for nbytes in range(len(stream)):
+        for step in (1, 1000):
+            out, error = decompress(name, stream[:nbytes], step)
+            assert TEXT.startswith(out)
+            assert error is not None
+            assert "cut short" in error.reason
+            assert error.offset == len(out)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_damage_is_an_error_at_the_same_byte_however_the_stream_is_cut(name: Compression) -> None:
+    random_bytes = random.Random(3).randbytes(3000)
+    stream = bytearray(compress(name, random_bytes + TEXT[:3000]))
+    for at in range(0, len(stream), 41):
+        stream[at] ^= 0x04
+        outcomes = {
+            (out, error and error.offset) for out, error in (decompress(name, bytes(stream), n) for n in (1, 50, 9999))
+        }
+        stream[at] ^= 0x04
+        assert len(outcomes) == 1, at
+
+
+def test_flipped_bit_in_checksummed_data_never_passes_as_complete() -> None:
+    for name in NAMES:
+        stream = bytearray(compress(name, TEXT[:200]))
+        for at in range(len(stream)):
+            stream[at] ^= 0x01
+            out, error = decompress(name, bytes(stream))
+            stream[at] ^= 0x01
+            # gzip's header holds a few bits that mean nothing for the data (time, system, flags for text).
+            assert error is not None or out == TEXT[:200], (name, at)
+
+
+@pytest.mark.parametrize("step", [1, 10, 1000])
+def test_gzip_members_are_read_through(step: int) -> None:
+    stream = gzip.compress(b"one,") + gzip.compress(b"") + gzip.compress(b"two")
+    assert decompress("gzip", stream, step) == (b"one,two", None)
+
+
+def test_many_tiny_gzip_members_take_linear_time() -> None:
+    stream = gzip.compress(b"") * 20_000
+    assert decompress("gzip", stream) == (b"", None)
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_zero_padding_after_gzip_is_accepted(step: int) -> None:
+    assert decompress("gzip", gzip.compress(b"data") + bytes(100), step) == (b"data", None)
+
+
+@pytest.mark.parametrize("garbage", [b"x", b"\0\0x", b"\0" + gzip.compress(b"hidden"), b"\x1f\x8c"])
+@pytest.mark.parametrize("step", [1, 1000])
+def test_garbage_after_gzip_is_an_error_at_the_end_of_the_data(garbage: bytes, step: int) -> None:
+    out, error = decompress("gzip", gzip.compress(b"data") + garbage, step)
+    assert out == b"data"
+    assert error is not None
+    assert error.offset == 4
+
+
+def test_anything_after_a_zlib_stream_is_an_error() -> None:
+    for tail in (b"\0", b"x", zlib.compress(b"more")):
+        out, error = decompress("zlib", zlib.compress(b"data") + tail)
+        assert out == b"data"
+        assert error is not None
+        assert "garbage" in error.reason
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_zstd_frames_and_skippable_frames_are_read_through(step: int) -> None:
+    skippable = b"\x53\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"notes" + b"\x50\x2a\x4d\x18" + bytes(4)
+    stream = skippable + compress("zstd", b"one,") + skippable + compress("zstd", b"") + compress("zstd", b"two")
+    assert decompress("zstd", stream, step) == (b"one,two", None)
+
+
+def test_zstd_frames_of_every_header_layout_are_read() -> None:
+    zstandard = pytest.importorskip("zstandard")
+    for size in (0, 1, 255, 256, 70_000, 300_000):
+        data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+        for checksum in (False, True):
+            for content_size in (False, True):
+                made = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=content_size)
+                assert decompress("zstd", made.compress(data), 1000) == (data, None)
+
+
+def test_zstd_window_beyond_the_limit_is_refused() -> None:
+    # magic, descriptor without content size, window descriptor of 2 GiB, one empty last block
+    stream = b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([21 << 3]) + b"\x01\x00\x00"
+    _, error = decompress("zstd", stream)
+    assert error is not None
+    assert "zstd stream is damaged" in error.reason
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compression_is_detected_from_the_first_bytes(name: Compression) -> None:
+    assert detect(compress(name, TEXT)[:64]) == name
+    assert detect(compress(name, b"")[:64]) == name
+
+
+@pytest.mark.parametrize(
+    "plain", [b"", b"\x1f", b"\x28\xb5", b"plain text", b"x^2 + y^2 is not a zlib stream", bytes(64)]
+)
+def test_plain_bytes_are_not_taken_for_compressed(plain: bytes) -> None:
+    assert detect(plain) == ""
+
+
+def test_names_of_compressions_are_checked() -> None:
+    assert [canonical(name) for name in ("GZIP", "ZLIB", "zstd", "", "none")] == ["gzip", "zlib", "zstd", "", ""]
+    with pytest.raises(PlanError, match="got 'lzma'"):
+        canonical("lzma")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_data_compress_to_equal_bytes(name: Compression) -> None:
+    assert compress(name, TEXT) == compress(name, TEXT)

@@ -1,0 +1,57 @@
+"""The tail that waits for the rest of its record, and what it costs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aiostream_data.formats.cutting import Tail
+from aiostream_data.formats.tfrecord import TFRecordFormat
+from aiostream_data.formats.tfrecord_writer import frame
+from aiostream_data.testing.format_suite import read_blocks
+
+
+class CountingTail(Tail):
+    """Counts the bytes that are moved."""
+
+    moved = 0
+
+    def append(self, piece: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
+        before = self._buffer
+        super().append(piece)
+        self.moved += len(piece) + (0 if self._buffer is before else len(before))
+
+
+def test_record_of_many_small_blocks_is_moved_a_constant_number_of_times() -> None:
+    framer = TFRecordFormat().framer("memory://x")
+    framer._tail = tail = CountingTail()
+    stream = np.frombuffer(frame(bytes(1 << 20)), np.uint8)
+    found = [framer.feed(stream[at : at + 512], 0) for at in range(0, len(stream), 512)]
+    assert [len(column) for column in found if len(column)] == [1]
+    assert tail.moved < 4 * len(stream)
+
+
+def test_tail_goes_into_the_headroom_exactly_when_it_fits() -> None:
+    for headroom in (2, 3, 4):
+        tail = Tail()
+        tail.append(np.frombuffer(b"abc", np.uint8))
+        block = np.zeros(headroom + 2, np.uint8)
+        block[headroom:] = np.frombuffer(b"de", np.uint8)
+        values, start, stop = tail.join(block, headroom)
+        assert values[start:stop].tobytes() == b"abcde"
+        assert np.shares_memory(values, block) == (headroom >= 3)
+        assert tail.nbytes == 0
+
+
+def test_records_given_out_are_not_touched_by_later_joins() -> None:
+    stream = b"".join(frame(bytes([i]) * 40) for i in range(50))
+    for size in (1, 30, 57, 100):
+        expected = ([bytes([i]) * 40 for i in range(50)], None)
+        assert read_blocks(TFRecordFormat(), stream, [size] * 3000, 20) == expected
+
+
+def test_read_only_blocks_without_headroom_are_fine() -> None:
+    framer = TFRecordFormat().framer("memory://x")
+    stream = np.frombuffer(frame(b"abc"), np.uint8)
+    assert not stream.flags.writeable
+    assert len(framer.feed(stream[:4], 0)) == 0
+    assert framer.feed(stream[4:], 0).elements() == [b"abc"]
