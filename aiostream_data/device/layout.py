@@ -9,25 +9,19 @@ host, and refused elsewhere. Pure arithmetic; no device is touched here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeGuard
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import ALIGNMENT, DeviceArray
 from aiostream_data.errors import DeviceLeafError
+from aiostream_data.ragged import RaggedArray
 from aiostream_data.structure import Structure, flatten
 
 LeafKind = Literal["dense", "ragged", "object"]
-
-
-class _Ragged(Protocol):
-    """A :class:`~aiostream_data.ragged.RaggedArray`, or anything built the same way."""
-
-    values: Any
-    row_splits: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +68,7 @@ class BatchLayout:
             if kind == "dense":
                 leaves.append(next(arrays))
             elif kind == "ragged":
-                make: Callable[..., Any] = next(kept)
-                leaves.append(make(values=next(arrays), row_splits=next(arrays)))
+                leaves.append(RaggedArray(values=next(arrays), row_splits=next(arrays)))
             else:
                 leaves.append(next(kept))
         return self.structure.unflatten(leaves)
@@ -87,7 +80,7 @@ class TakenApart:
 
     Attributes:
         sources: The batch's own arrays, one per ``layout.arrays``; not copied.
-        kept: In leaf order, the object of each object leaf and the class of each ragged one.
+        kept: The object leaves, in leaf order.
     """
 
     layout: BatchLayout
@@ -122,8 +115,6 @@ def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
             continue
         named += parts
         kinds.append("dense" if len(parts) == 1 else "ragged")
-        if len(parts) == 2:
-            kept.append(type(leaf))
     arrays, nbytes = place((path, array.shape, array.dtype) for path, array in named)
     layout = BatchLayout(structure, tuple(kinds), arrays, nbytes)
     return TakenApart(layout, [array for _, array in named], kept)
@@ -155,10 +146,9 @@ def fill(slot_arrays: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any]]) -
 
 
 def _numeric_parts(path: str, leaf: Any) -> list[tuple[str, NDArray[Any]]] | None:
-    if _is_ragged(leaf):
-        values, splits = leaf.values, leaf.row_splits
-        both = isinstance(values, np.ndarray) and isinstance(splits, np.ndarray) and is_numeric(values.dtype)
-        return [(f"{path}.values", values), (f"{path}.row_splits", splits)] if both else None
+    if isinstance(leaf, RaggedArray):
+        named = [(f"{path}.values", leaf.values), (f"{path}.row_splits", leaf.row_splits)]
+        return named if is_numeric(leaf.values.dtype) else None
     if isinstance(leaf, (bool, int, float, complex, np.generic)):
         leaf = np.asarray(leaf)
     return [(path, leaf)] if isinstance(leaf, np.ndarray) and is_numeric(leaf.dtype) else None
@@ -170,11 +160,7 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and dtype.itemsize <= widest.get(dtype.kind, 0)
 
 
-def _is_ragged(leaf: Any) -> TypeGuard[_Ragged]:
-    return hasattr(leaf, "values") and hasattr(leaf, "row_splits")
-
-
 def _describe(leaf: Any) -> str:
-    if _is_ragged(leaf):
-        return f"ragged {getattr(leaf.values, 'dtype', type(leaf.values).__name__)}"
+    if isinstance(leaf, RaggedArray):
+        return f"a ragged array of {leaf.values.dtype}"
     return f"an array of {leaf.dtype}" if isinstance(leaf, np.ndarray) else f"a {type(leaf).__name__}"

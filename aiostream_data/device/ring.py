@@ -189,7 +189,8 @@ class SlotRing:
         if not self.state.close():
             return
         deadline = time.monotonic() + timeout_s
-        self.state.wait_until(lambda: not self._anyone_inside(), timeout_s)
+        # After a failure nobody may ever leave, and what they use is not freed anyway.
+        self.state.wait_until(lambda: self.state.failed or not self._anyone_inside(), timeout_s)
         slots: list[HostSlot | DeviceSlot] = [*self._host.all, *self._device.all]
         for slot in slots:
             if slot.block is not None and self._may_be_in_use(slot, deadline):
