@@ -35,7 +35,8 @@ class GcsStore:
     """Objects under ``gs://bucket/name``. Names are taken byte for byte, never unquoted.
 
     Options are those of ``gcsfs.GCSFileSystem``: ``token`` (``"anon"`` for public buckets), ``project``,
-    ``endpoint_url``, ``requester_pays``, ``session_kwargs`` ...; without a token, Google's default
+    ``endpoint_url``, ``requester_pays``, ``session_kwargs`` ...; besides them, ``connect_timeout`` and
+    ``read_timeout`` (seconds; the latter between two arriving chunks). Without a token, Google's default
     credentials are used. ``STORAGE_EMULATOR_HOST`` is respected.
     """
 
@@ -172,8 +173,11 @@ def make_file_system(options: StoreOptions) -> Any:
         from gcsfs.core import GCSFileSystem
     except ImportError as error:
         raise MissingExtraError("gs:// needs gcsfs: pip install 'aiostream-data[gcs]'") from error
+    timeout = aiohttp.ClientTimeout(
+        total=None, sock_connect=settings.pop("connect_timeout", 10.0), sock_read=settings.pop("read_timeout", 30.0)
+    )
     session = {
-        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=30),
+        "timeout": timeout,
         "read_bufsize": 1 << 20,
         "auto_decompress": False,
         "trust_env": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ _NO_HEAD_STATUSES = frozenset({400, 403, 405, 501})
 class HttpStore:
     """Plain HTTP and HTTPS. Names are literal URLs: there is no listing, hence no wildcard.
 
-    Options: ``headers`` (a dict), ``auth`` (an ``aiohttp.BasicAuth``, or a pair of user and password),
+    Options: ``headers`` (a dict), ``auth`` (a pair of user and password),
     ``connect_timeout`` and ``read_timeout`` (seconds; the latter between two arriving chunks),
     ``max_connections``, and ``client_kwargs``, passed on to ``aiohttp.ClientSession``. Proxies and
     ``~/.netrc`` are taken from the environment.
@@ -122,10 +123,12 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
         import aiohttp
     except ImportError as error:
         raise MissingExtraError("reading over HTTP needs aiohttp: pip install 'aiostream-data[http]'") from error
-    auth = options.get("auth")
+    headers = {"Accept-Encoding": "identity", **options.get("headers", {})}
+    if options.get("auth"):
+        user, password, *_ = options["auth"]
+        headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
     settings: dict[str, Any] = {
-        "headers": {"Accept-Encoding": "identity", **options.get("headers", {})},
-        "auth": aiohttp.BasicAuth(*auth) if isinstance(auth, (tuple, list)) else auth,
+        "headers": headers,
         "timeout": aiohttp.ClientTimeout(
             total=None,  # a total would end long bodies that arrive steadily
             sock_connect=options.get("connect_timeout", 10.0),

@@ -29,6 +29,7 @@ _CONFIG = {
 }
 
 _PIECE_NBYTES = 256 << 10
+_PAGE_KEYS = 1000
 
 
 class _S3Body:
@@ -46,8 +47,9 @@ class S3Store:
     """Objects under ``s3://bucket/key``. Keys are taken byte for byte, never unquoted.
 
     Options are those of ``s3fs.S3FileSystem``: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
-    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays`` ... The environment is
-    respected as boto does.
+    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays`` ...; besides them, ``connect_timeout``
+    and ``read_timeout`` (seconds; the latter between two arriving chunks). The environment is respected
+    as boto does.
     """
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
@@ -129,7 +131,9 @@ class S3Store:
     async def _list(self, bucket: str, key_pattern: str) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the entries under the pattern's literal prefix, page by page."""
         prefix, one_level = plan_listing(key_pattern)
-        request = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/" if one_level else "", **self._request_options}
+        request = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS, **self._request_options}
+        if one_level:
+            request["Delimiter"] = "/"
         client = await self._open()
         while True:
             page = await client.list_objects_v2(**request)
@@ -150,6 +154,7 @@ def make_file_system(options: StoreOptions) -> Any:
         import s3fs
     except ImportError as error:
         raise MissingExtraError("s3:// needs s3fs: pip install 'aiostream-data[s3]'") from error
-    config = {**_CONFIG, **options.get("config_kwargs", {})}
-    settings = {**options, "config_kwargs": config, "asynchronous": True, "skip_instance_cache": True}
-    return s3fs.S3FileSystem(**settings)
+    settings = dict(options)
+    timeouts = {name: settings.pop(name) for name in ("connect_timeout", "read_timeout") if name in settings}
+    settings["config_kwargs"] = {**_CONFIG, **timeouts, **settings.get("config_kwargs", {})}
+    return s3fs.S3FileSystem(**settings, asynchronous=True, skip_instance_cache=True)

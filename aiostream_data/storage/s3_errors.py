@@ -50,7 +50,13 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
         )
     if names & {"ConnectTimeoutError", "ReadTimeoutError"}:
         return StoreTimeoutError(where, "no answer within the time-outs; is the network slow, or the endpoint wrong?")
-    if names & {"HTTPClientError", "IncompleteReadError", "ResponseStreamingError", "ResponseParserError"}:
+    if names & {
+        "ConnectionError",
+        "HTTPClientError",
+        "IncompleteReadError",
+        "ResponseStreamingError",
+        "ResponseParserError",
+    }:
         return StoreUnreachableError(where, describe_connection_failure(error))
     if names & {"ParamValidationError", "InvalidEndpointURL", "InvalidRegionError", "EndpointResolutionError"}:
         return StorageError(where, f"the URL or an option does not make sense to S3 ({shorten(str(error))})")

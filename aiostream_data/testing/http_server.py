@@ -59,12 +59,14 @@ class HttpObjects:
         objects: Path (with leading slash, unquoted) to content.
         faults: Used up from the left, one per request.
         requests: What came so far.
+        ports: The clients' ports, one per connection that was made.
     """
 
     endpoint_url: str
     objects: dict[str, bytes] = field(default_factory=dict)
     faults: deque[Fault] = field(default_factory=deque)
     requests: list[SeenRequest] = field(default_factory=list)
+    ports: set[int] = field(default_factory=set)
     closing: threading.Event = field(default_factory=threading.Event)
 
     def put(self, path: str, data: bytes) -> str:
@@ -102,12 +104,14 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are sent apart, and the body would wait 40 ms
     server: socketserver.BaseServer
 
     def do_GET(self) -> None:
         content = self._content()
         headers = {name.lower(): value for name, value in self.headers.items()}
         content.requests.append(SeenRequest(self.command, self.path, headers))
+        content.ports.add(self.client_address[1])
         fault = content.faults.popleft() if content.faults else Fault()
         if fault.hang:
             content.closing.wait()

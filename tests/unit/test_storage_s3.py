@@ -1,0 +1,231 @@
+"""S3: every failure is named for who must act, and secrets stay out of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiostream_data.errors import (
+    AccessDeniedError,
+    CredentialsError,
+    NoMatchError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    ShortReadError,
+    StorageError,
+    StoreBusyError,
+    StoreTimeoutError,
+    StoreUnreachableError,
+)
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.s3_errors import translate_s3_error
+from aiostream_data.storage.stores import StoreSet
+from aiostream_data.testing.conformance import CONTENT, read_range
+from aiostream_data.testing.http_server import Fault, HttpObjects
+from aiostream_data.testing.servers import ObjectServer
+
+URL = "s3://bucket/x"
+SECRET = "hunter2hunter2"
+
+
+def use(case: Callable[[StoreSet], Awaitable[Any]], **options: Any) -> Any:
+    async def main() -> Any:
+        stores = StoreSet({"retry_attempts": 1, **options}, asyncio.to_thread)
+        try:
+            return await case(stores)
+        finally:
+            await stores.aclose()
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(autouse=True)
+def _no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide whatever credentials this machine has."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+
+
+@pytest.fixture
+def fake(http_objects: HttpObjects) -> HttpObjects:
+    """A server that holds one object, and does what its faults say."""
+    http_objects.put("/bucket/x", CONTENT)
+    return http_objects
+
+
+class RefusedError(Exception):
+    """What botocore makes of an error answer."""
+
+    def __init__(self, status: int, code: str) -> None:
+        self.response: dict[str, Any] = {
+            "Error": {"Code": code},
+            "ResponseMetadata": {"HTTPStatusCode": status, "RequestId": "REQ-1"},
+        }
+
+
+def read(server: HttpObjects, start: int = 10, stop: int = 5000, **options: Any) -> bytes:
+    signed = {"endpoint_url": server.endpoint_url, "key": "AKIAEXAMPLE", "secret": SECRET, **options}
+    result: bytes = use(lambda stores: read_range(stores, ShardRef(URL), start, stop), **signed)
+    return result
+
+
+def refusal(status: int, code: str) -> Fault:
+    body = f"<Error><Code>{code}</Code><Message>words</Message></Error>"
+    return Fault(status=status, body=body.encode(), headers={"x-amz-request-id": "REQ-1"})
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "words"),
+    [
+        (404, "NoSuchKey", ObjectNotFoundError, "no such object"),
+        (404, "NoSuchBucket", ObjectNotFoundError, "no bucket 'bucket'"),
+        (403, "AccessDenied", AccessDeniedError, "permissions"),
+        (403, "SignatureDoesNotMatch", AccessDeniedError, "secret key"),
+        (403, "InvalidAccessKeyId", CredentialsError, "access key"),
+        (403, "RequestTimeTooSkewed", AccessDeniedError, "clock"),
+        (400, "ExpiredToken", CredentialsError, "expired"),
+        (412, "PreconditionFailed", ObjectChangedError, "replaced"),
+        (416, "InvalidRange", ShortReadError, "ends before"),
+        (503, "SlowDown", StoreBusyError, "cannot serve"),
+        (500, "InternalError", StoreBusyError, "cannot serve"),
+        (409, "Strange", StoreBusyError, "HTTP 409"),
+        (400, "Strange", StorageError, "unexpected"),
+    ],
+)
+def test_each_refusal_has_its_error(status: int, code: str, kind: type[StorageError], words: str) -> None:
+    error = translate_s3_error(URL, RefusedError(status, code))
+    assert type(error) is kind
+    assert all(part in str(error) for part in (URL, code, words, "REQ-1", str(status)))
+
+
+def test_a_refusal_of_the_server_is_translated_without_secrets(fake: HttpObjects) -> None:
+    fake.faults.append(refusal(403, "SignatureDoesNotMatch"))
+    with pytest.raises(AccessDeniedError, match=r"SignatureDoesNotMatch, HTTP 403, request id REQ-1") as caught:
+        read(fake)
+    assert URL in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [{}, {"Error": {}}, {"Error": {}, "ResponseMetadata": None}, {"Error": None}])
+def test_a_refusal_that_makes_no_sense_is_still_a_storage_error(answer: dict[str, Any]) -> None:
+    error = RefusedError(500, "x")
+    error.response = answer
+    assert URL in str(translate_s3_error(URL, error))
+
+
+@pytest.mark.parametrize("fault", [refusal(503, "SlowDown"), Fault(cut_after=0), Fault(cut_after=3000)])
+def test_a_request_that_failed_once_is_repeated(fake: HttpObjects, fault: Fault) -> None:
+    fake.faults.append(fault)
+    assert read(fake, retry_attempts=2) == CONTENT[10:5000]
+    assert len(fake.requests) == 2
+
+
+def test_retries_are_ours_alone(fake: HttpObjects) -> None:
+    fake.faults.extend([refusal(503, "SlowDown")] * 9)
+    with pytest.raises(StoreBusyError):
+        read(fake, retry_attempts=3)
+    assert len(fake.requests) == 3
+
+
+def test_a_range_costs_one_request(fake: HttpObjects) -> None:
+    assert read(fake) == CONTENT[10:5000]
+    assert [(seen.method, seen.headers["range"]) for seen in fake.requests] == [("GET", "bytes=10-4999")]
+
+
+def test_connections_are_used_again(fake: HttpObjects) -> None:
+    async def case(stores: StoreSet) -> int:
+        for start in range(20):
+            await read_range(stores, ShardRef(URL), start, start + 1000)
+        return len(fake.ports)
+
+    assert use(case, endpoint_url=fake.endpoint_url, anon=True) == 1
+
+
+def test_an_endpoint_that_never_answers_is_a_timeout(fake: HttpObjects) -> None:
+    fake.faults.append(Fault(hang=True))
+    with pytest.raises(StoreTimeoutError, match="time-outs"):
+        read(fake, read_timeout=0.1)
+
+
+def test_a_closed_port_is_unreachable_and_soon_so() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(StoreUnreachableError, match="refused"):
+            use(
+                lambda stores: stores.glob("s3://bucket/*"),
+                endpoint_url=endpoint,
+                anon=True,
+                retry_attempts=1000,
+                retry_connect_total_s=0.2,
+            )
+
+
+def test_a_host_that_does_not_exist_is_unreachable() -> None:
+    with pytest.raises(StoreUnreachableError, match="resolved"):
+        use(lambda stores: stores.info(URL), endpoint_url="http://no-such-host.invalid", anon=True)
+
+
+def test_missing_credentials_say_what_to_do(fake: HttpObjects) -> None:
+    for request in (lambda stores: stores.info(URL), lambda stores: stores.glob("s3://bucket/*")):
+        with pytest.raises(CredentialsError, match=r"AWS_ACCESS_KEY_ID.*'anon': True") as caught:
+            use(request, endpoint_url=fake.endpoint_url)
+        assert isinstance(caught.value, PermissionError)
+    assert not fake.requests
+
+
+def test_an_unknown_profile_is_a_matter_of_credentials(fake: HttpObjects) -> None:
+    with pytest.raises(CredentialsError):
+        use(lambda stores: stores.info(URL), endpoint_url=fake.endpoint_url, profile="nobody")
+
+
+def test_anonymous_requests_are_not_signed(fake: HttpObjects) -> None:
+    use(lambda stores: read_range(stores, ShardRef(URL), 0, 1), endpoint_url=fake.endpoint_url, anon=True)
+    assert "authorization" not in fake.requests[0].headers
+
+
+def test_an_impossible_bucket_name_is_told(fake: HttpObjects) -> None:
+    with pytest.raises(StorageError, match="sense"):
+        use(lambda stores: stores.info("s3://no bucket/x"), endpoint_url=fake.endpoint_url, anon=True)
+
+
+def test_a_listing_longer_than_a_page_is_complete(s3_endpoint: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        s3_endpoint.put(f"s3://test-bucket/pages/{number}", b"1")
+    from aiostream_data.storage import s3
+
+    monkeypatch.setattr(s3, "_PAGE_KEYS", 3)
+    found = use(lambda stores: stores.glob("s3://test-bucket/pages/*"), **s3_endpoint.storage_options)
+    assert [shard.url[-1] for shard in found] == list("0123456")
+
+
+def test_an_object_replaced_between_listing_and_reading_is_noticed(s3_endpoint: ObjectServer) -> None:
+    url = "s3://test-bucket/replaced/x"
+    s3_endpoint.put(url, b"before")
+
+    async def case(stores: StoreSet) -> None:
+        (shard,) = await stores.glob(url)
+        assert await read_range(stores, shard, 0, 6) == b"before"
+        s3_endpoint.put(url, b"behind")
+        with pytest.raises(ObjectChangedError):
+            await read_range(stores, shard, 0, 6)
+
+    use(case, **s3_endpoint.storage_options)
+
+
+def test_bucket_and_object_are_told_apart(s3_endpoint: ObjectServer) -> None:
+    options = s3_endpoint.storage_options
+    with pytest.raises(ObjectNotFoundError, match="no bucket 'no-such-bucket'"):
+        use(lambda stores: stores.info("s3://no-such-bucket/x"), **options)
+    with pytest.raises(ObjectNotFoundError, match="'test-bucket' has no such object"):
+        use(lambda stores: stores.info("s3://test-bucket/no-such-object"), **options)
+    with pytest.raises(NoMatchError, match="'test-bucket'"):
+        use(lambda stores: stores.glob("s3://test-bucket/no-such-*"), **options)
