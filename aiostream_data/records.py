@@ -181,11 +181,15 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Rows as a list of Python objects."""
+    """Rows as a list of Python objects.
+
+    ``row_ids`` is there for batches: the ids of the rows stacked into each element, in order.
+    """
 
     values: list[Any]
     ids: Ids
     lease: object = field(default=None, compare=False, repr=False)
+    row_ids: list[Ids] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -195,10 +199,12 @@ class Items:
         return sum(map(object_nbytes, self.values)) + self.ids.nbytes
 
     def slice(self, start: int, stop: int) -> Items:
-        return replace(self, values=self.values[start:stop], ids=self.ids[start:stop])
+        row_ids = None if self.row_ids is None else self.row_ids[start:stop]
+        return replace(self, values=self.values[start:stop], ids=self.ids[start:stop], row_ids=row_ids)
 
     def take(self, rows: NDArray[np.int64]) -> Items:
-        return replace(self, values=[self.values[row] for row in rows.tolist()], ids=self.ids[rows])
+        row_ids = None if self.row_ids is None else [self.row_ids[row] for row in rows.tolist()]
+        return replace(self, values=[self.values[row] for row in rows.tolist()], ids=self.ids[rows], row_ids=row_ids)
 
     def element(self, row: int) -> Any:
         return self.values[row]

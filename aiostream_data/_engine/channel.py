@@ -99,6 +99,15 @@ class Sender(Generic[T]):
             finally:
                 if self.counters is not None:
                     self.counters.output_wait_s += perf_counter() - started
+        self.put(item, nbytes)
+
+    def put(self, item: T, nbytes: int = 0) -> None:
+        """Append ``item`` whether there is room or not, for what is in memory already.
+
+        Raises:
+            ReceiverClosed: The receiver closed.
+        """
+        shared = self._shared
         if not shared.receiver_open:
             raise ReceiverClosed
         shared.buffer.append((item, nbytes))
@@ -146,25 +155,35 @@ class Receiver(Generic[T]):
             EndOfStream: The sender closed and the buffer is empty.
             StreamAborted: The sender aborted. Items still buffered are not delivered.
         """
+        if not self.ready:
+            await self.wait_ready()
+        return self.take()
+
+    @property
+    def ready(self) -> bool:
+        """Whether :meth:`receive` would return or raise at once."""
+        return bool(self._shared.buffer) or self._shared.sender is not _SenderState.OPEN
+
+    def take(self) -> T:
+        """Do what :meth:`receive` does, without waiting; call only when :attr:`ready`."""
         shared = self._shared
-        if not shared.buffer and shared.sender is _SenderState.OPEN:
-            await self._wait_for_item()
         if shared.sender is _SenderState.ABORTED:
             raise StreamAborted
-        if shared.buffer:
-            item, nbytes = shared.buffer.popleft()
-            shared.nbytes -= nbytes
-            shared.notify()
-            return item
-        raise EndOfStream
+        if not shared.buffer:
+            raise EndOfStream
+        item, nbytes = shared.buffer.popleft()
+        shared.nbytes -= nbytes
+        shared.notify()
+        return item
 
-    async def _wait_for_item(self) -> None:
+    async def wait_ready(self) -> None:
+        """Wait until :attr:`ready`."""
         shared = self._shared
         started = perf_counter()
         if self.on_wait is not None:
             self.on_wait(True)
         try:
-            while not shared.buffer and shared.sender is _SenderState.OPEN:
+            while not self.ready:
                 await shared.changed()
         finally:
             if self.on_wait is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter, thread_time
@@ -37,10 +38,11 @@ def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
 class Executor(Protocol):
     """Runs blocking functions off the event loop."""
 
-    async def run(self, function: Callable[..., Any], *args: Any) -> Outcome:
-        """Run ``function(*args)`` on a worker and return its outcome; never raises what it raised.
+    def submit(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
+        """Begin ``function(*args)`` on a worker; call on the event loop that will await the future.
 
-        Cancelling the call abandons the result; a function that has begun runs to its end.
+        The future never raises what the function raised: that is in the outcome. Cancelling the
+        future abandons the result; a function that has begun runs to its end.
         """
 
     def close(self, timeout_s: float) -> bool:

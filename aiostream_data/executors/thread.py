@@ -34,35 +34,34 @@ class ThreadExecutor:
         self._unfinished = 0
         self._closed = False
 
-    async def run(self, function: Callable[..., Any], *args: Any) -> Outcome:
+    def submit(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         if self._closed:
             raise RuntimeError(f"executor {self._name} is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._unfinished += 1
-        self._start_thread_if_short()
-        self._jobs.put(_Job(loop, future, function, args))
-        return await future
-
-    def _start_thread_if_short(self) -> None:
         if self._unfinished > len(self._threads) and len(self._threads) < self.max_threads:
-            name = f"{self._name}-{len(self._threads)}"
-            thread = threading.Thread(target=self._work, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._start_thread()
+        self._jobs.put(_Job(loop, future, function, args))
+        return future
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            loop, future, function, args = job
-            del job
-            abandoned = future.cancelled()
-            outcome = Outcome() if abandoned else run_timed(function, args)
-            del function, args
+            outcome = Outcome() if job.future.cancelled() else self._call(job.function, job.args)
             try:
-                loop.call_soon_threadsafe(self._deliver, future, outcome)
+                job.loop.call_soon_threadsafe(self._deliver, job.future, outcome)
             except RuntimeError:
                 return  # the loop was closed under us: nobody wants results any more
-            del outcome, future, loop
+            # Waiting for the next job must not keep this one's chunks alive.
+            del job, outcome
+
+    def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
+        return run_timed(function, args)
 
     def _deliver(self, future: asyncio.Future[Outcome], outcome: Outcome) -> None:
         self._unfinished -= 1

@@ -27,9 +27,9 @@ def _with_inputs(node: Node) -> Node:
 
 
 def _rewrite_one(node: Node) -> Node:
-    if isinstance(node, ParseExample) and isinstance(node.input, ReadFiles) and not node.input.with_url:
+    if isinstance(node, ParseExample) and isinstance(node.input, ReadFiles) and not node.input.decoders:
         # Parsing is row-wise, so it commutes with interleaving files and shares the reader's hop.
-        return replace(node.input, decoders=(*node.input.decoders, node.decoder))
+        return replace(node.input, decoders=(node.decoder,))
     if isinstance(node, Repeat) and isinstance(node.input, (Tensors, TensorSlices)):
         # Data in memory needs no new run per epoch.
         return replace(node.input, times=_times(node.input.times, node.count))

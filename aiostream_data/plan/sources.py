@@ -130,7 +130,6 @@ class ReadFiles(Node):
         ordered: False lets whichever file is ready go next.
         shuffle_shards: Permute the files per epoch, with ``seed``.
         decoders: Row-wise steps fused into the reading hop by a rewrite.
-        with_url: Elements are {"url", "data"} instead of the record alone.
     """
 
     patterns: tuple[str, ...]
@@ -145,7 +144,6 @@ class ReadFiles(Node):
     storage_options: Mapping[str, Any]
     read_ahead: Concurrency
     decoders: tuple[Decoder, ...] = ()
-    with_url: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:

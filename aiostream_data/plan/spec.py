@@ -87,7 +87,7 @@ def _(node: src.ListFiles) -> Spec:
 @spec_of.register
 def _(node: src.ReadFiles) -> Spec:
     text = ArraySpec((), np.dtype(object))
-    spec: Spec = (Structure("dict", ("url", "data"), (LEAF, LEAF)), (text, text)) if node.with_url else (LEAF, (text,))
+    spec: Spec = LEAF, (text,)
     for decoder in node.decoders:
         spec = _decoded(decoder)
     return spec

@@ -1,0 +1,146 @@
+"""Hand elements from the engine's loop to the consumer, on whatever thread or loop that runs.
+
+How this works. The loop puts *parcels* (lists of elements that are ready) into a queue; the consumer
+takes a parcel and then serves itself from it, so that the cost of crossing threads is paid once per
+parcel and not per element. The queue is bounded: the loop waits while the consumer has not taken the
+parcels before. An ending (finished, or an error) is a parcel of its own, and stays: asked again, the
+bridge answers the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from aiostream_data.records import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Elements ready for the consumer.
+
+    Attributes:
+        elements: In order; never empty.
+        ids: Row ids: one row of an array per element, or one array per batch.
+        nbytes: What the elements hold.
+        lease: Ends the budget's charge when the parcel is dropped.
+    """
+
+    elements: list[Any]
+    ids: Ids | list[Ids]
+    nbytes: int
+    lease: object
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the stream ended: ``error`` is None when it finished."""
+
+    error: BaseException | None
+
+
+class Bridge:
+    """One producer (the engine's loop), one consumer at a time.
+
+    Args:
+        max_elements: Elements that may wait for the consumer; a parcel may go over it alone.
+    """
+
+    def __init__(self, max_elements: int) -> None:
+        self._max_elements = max_elements
+        self._queue: SimpleQueue[Parcel | Ending] = SimpleQueue()
+        self._waiting = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._lock = threading.Lock()
+        self._async_waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+        self._ending: Ending | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Elements that wait for the consumer."""
+        return self._waiting
+
+    # -- the engine's side
+
+    async def put(self, parcel: Parcel) -> None:
+        """Wait for room and hand the parcel over. Loop thread only."""
+        self._loop = asyncio.get_running_loop()
+        count = len(parcel.elements)
+        while self._waiting and self._waiting + count > self._max_elements:
+            self._room = self._loop.create_future()
+            await self._room
+        self._waiting += count
+        self._queue.put(parcel)
+        self._wake_consumer()
+
+    def end(self, error: BaseException | None) -> None:
+        """Hand over the ending. After an error nothing that still waits is delivered."""
+        if error is not None:
+            self._drain()
+        self._queue.put(Ending(error))
+        self._wake_consumer()
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                self._queue.get_nowait()
+            except Empty:
+                return
+
+    def _wake_consumer(self) -> None:
+        with self._lock:
+            waiter, self._async_waiter = self._async_waiter, None
+        if waiter is not None:
+            loop, future = waiter
+            try:
+                loop.call_soon_threadsafe(_resolve, future)
+            except RuntimeError:
+                pass  # the consumer's loop was closed; its loader will be collected
+
+    def _taken(self, count: int) -> None:
+        self._waiting -= count
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    # -- the consumer's side
+
+    def get(self) -> Parcel | Ending:
+        """Block until there is a parcel or an ending. Interruptible by signals in the main thread."""
+        return self._ending or self._received(self._queue.get())
+
+    async def get_async(self) -> Parcel | Ending:
+        """Await a parcel or an ending on the caller's own loop. Cancelling it loses nothing."""
+        while self._ending is None:
+            try:
+                return self._received(self._queue.get_nowait())
+            except Empty:
+                await self._wait_for_more()
+        return self._ending
+
+    async def _wait_for_more(self) -> None:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            self._async_waiter = (loop, future)
+        if not self._queue.empty():  # put between the look and the registration
+            return
+        await future
+
+    def _received(self, item: Parcel | Ending) -> Parcel | Ending:
+        if isinstance(item, Ending):
+            self._ending = item
+        elif self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._taken, len(item.elements))
+            except RuntimeError:
+                pass  # the engine has ended; what it left in the queue is still good
+        return item
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,68 @@
+"""The table from plan nodes to stages: one line per node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiostream_data._engine.context import RunContext
+from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.stages.batch import BatchStage, UnbatchStage
+from aiostream_data._engine.stages.cache import CacheStage
+from aiostream_data._engine.stages.device import DeviceStage
+from aiostream_data._engine.stages.files import ListFilesSource, ReadFilesSource
+from aiostream_data._engine.stages.interleave import InterleaveStage
+from aiostream_data._engine.stages.map import FilterStage, MapStage
+from aiostream_data._engine.stages.map_coroutine import CoroutineMapStage
+from aiostream_data._engine.stages.memory import MemorySource
+from aiostream_data._engine.stages.parse import ParseStage
+from aiostream_data._engine.stages.prefetch import PrefetchStage
+from aiostream_data._engine.stages.python_source import PythonSource
+from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
+from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
+from aiostream_data._engine.stages.shuffle import ShuffleStage
+from aiostream_data._engine.stages.zip import ZipStage
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan import operators as op
+from aiostream_data.plan import sources as src
+from aiostream_data.plan.base import Node
+
+STAGES: Final[dict[type[Node], type[Stage]]] = {
+    src.Tensors: MemorySource,
+    src.TensorSlices: MemorySource,
+    src.Range: MemorySource,
+    src.Generator: PythonSource,
+    src.PythonIterable: PythonSource,
+    src.ListFiles: ListFilesSource,
+    src.ReadFiles: ReadFilesSource,
+    op.Map: MapStage,
+    op.Filter: FilterStage,
+    op.Interleave: InterleaveStage,
+    op.ParseExample: ParseStage,
+    op.Shuffle: ShuffleStage,
+    op.Batch: BatchStage,
+    op.Unbatch: UnbatchStage,
+    op.Repeat: RepeatStage,
+    op.Take: TakeStage,
+    op.Skip: SkipStage,
+    op.Shard: ShardStage,
+    op.Enumerate: EnumerateStage,
+    op.Zip: ZipStage,
+    op.Concatenate: ConcatenateStage,
+    op.Cache: CacheStage,
+    op.Prefetch: PrefetchStage,
+    op.ToDevice: DeviceStage,
+}
+
+OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache)
+"""Nodes whose stage runs its inputs itself, once or again and again, instead of reading inlets."""
+
+
+def build(node: Node, context: RunContext, counters: StageCounters) -> Stage:
+    """Return the stage that runs ``node``."""
+    kind = CoroutineMapStage if isinstance(node, op.Map) and node.is_coroutine else STAGES[type(node)]
+    return kind(node, context, counters)
+
+
+def reads_inlets(node: Node) -> bool:
+    """True when the stage of ``node`` reads its inputs through inlets."""
+    return bool(node.inputs) and not isinstance(node, OPENS_ITS_INPUTS)

@@ -1,0 +1,137 @@
+"""What the stages of one run share: loop-wide services, and the place of this run in its loader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.channel import Receiver
+from aiostream_data._engine.failures import as_raisable
+from aiostream_data._engine.origins import Namespace, Origins
+from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.base import Node
+from aiostream_data.records import Chunk, ShardRef
+from aiostream_data.storage.stores import StoreSet
+from aiostream_data.transforms.randomness import key_of
+
+
+class Drained:
+    """Tells when every source of a run has read its last row, so that the next epoch may begin."""
+
+    def __init__(self) -> None:
+        self._reading = 0
+        self._event = asyncio.Event()
+
+    def begin(self) -> None:
+        self._reading += 1
+
+    def end(self) -> None:
+        self._reading -= 1
+        if self._reading == 0:
+            self._event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+    def release(self) -> None:
+        """Let waiters go whatever the sources do, as when the run is over."""
+        self._event.set()
+
+
+class Board:
+    """The counters of every stage, in plan order."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, StageCounters] = {}
+
+    def of(self, key: str, name: str) -> StageCounters:
+        """Return the counters of a stage, made when first asked for."""
+        return self._counters.setdefault(key, StageCounters(name))
+
+    def __iter__(self) -> Iterator[StageCounters]:
+        return iter(self._counters.values())
+
+
+OpenPlan = Callable[["RunContext", Node], AbstractAsyncContextManager[Receiver[Chunk]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """One per loader: what all its runs use."""
+
+    pool: Executor
+    budget: Budget
+    origins: Origins
+    board: Board
+    root_seed: int
+    cpus: int
+    stores: Callable[[Any], StoreSet]
+    own_executor: Callable[[Executor], None]
+    open_plan: OpenPlan
+    device: Callable[[Any], Any]
+    open_device: Callable[[Any, Any], None]
+    resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
+    passes: dict[Any, asyncio.Event] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """One run of one (sub)plan.
+
+    Attributes:
+        epoch: Which repetition this is.
+        path: Key of the place in the plan where this run was opened; differs per inner data set.
+        numbers: Number of every node of the plan, inputs first.
+        prefix: Put before stage names in reports, for inner data sets.
+    """
+
+    services: Services
+    epoch: int
+    path: int
+    numbers: dict[Node, int]
+    drained: Drained
+    prefix: str = ""
+
+    def for_epoch(self, epoch: int) -> RunContext:
+        """Return the context of another repetition."""
+        return replace(self, epoch=epoch, drained=Drained())
+
+    def open(self, node: Node) -> AbstractAsyncContextManager[Receiver[Chunk]]:
+        """Run ``node`` and everything it reads; the block's receiver gives its chunks."""
+        return self.services.open_plan(self, node)
+
+    def counters(self, node: Node) -> StageCounters:
+        """Return the counters that every run of this node adds to."""
+        key = f"{self.prefix}{self.numbers[node]}"
+        return self.services.board.of(key, self.prefix + node.label)
+
+    def namespace(self, node: Node, url_of: Callable[[int], str]) -> Namespace:
+        """Open the row ids of one run of a source."""
+        source = int(key_of(self.path, self.numbers[node])) >> 1
+        return self.services.origins.open(source, self.epoch, url_of)
+
+    def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
+        """Return the random key of a node: a function of seed, place in the plan, and names."""
+        base = self.services.root_seed if seed is None else seed
+        return key_of(base, self.path, self.numbers[node], *names)
+
+
+async def hop(counters: StageCounters, submitted: Awaitable[Outcome]) -> Any:
+    """Await one hop, note its cost, and return its value or raise its error."""
+    return settle(counters, await submitted)
+
+
+def settle(counters: StageCounters, outcome: Outcome) -> Any:
+    """Note the cost of a finished hop, and return its value or raise its error."""
+    counters.busy_s += outcome.busy_s
+    counters.cpu_s += outcome.cpu_s
+    if outcome.error is not None:
+        raise as_raisable(outcome.error)
+    return outcome.value

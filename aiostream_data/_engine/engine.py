@@ -1,0 +1,336 @@
+"""The engine of one loader: a private event loop on its own thread, and everything that lives on it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import secrets
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic, perf_counter
+from typing import Any
+
+from aiostream_data._engine.bridge import Bridge, Parcel
+from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.context import Board, Drained, RunContext, Services
+from aiostream_data._engine.ends import chunk_nbytes
+from aiostream_data._engine.failures import for_consumer
+from aiostream_data._engine.origins import Origins
+from aiostream_data._engine.pacing import cpu_count
+from aiostream_data._engine.prepare import prepare
+from aiostream_data._engine.running import open_plan
+from aiostream_data.device.stage import DeviceStage
+from aiostream_data.errors import ForkedPipelineError
+from aiostream_data.executors.base import Executor
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.operators import Prefetch, ToDevice
+from aiostream_data.plan.rewrite import rewrite
+from aiostream_data.records import Chunk, Items
+from aiostream_data.storage.stores import StoreSet
+
+CLOSE_S = 2.0
+"""Seconds within which a closed loader has stopped everything it can stop."""
+
+PARCEL_ELEMENTS = 2
+"""Elements that wait for the consumer where the plan does not end in prefetch()."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How a plan is run.
+
+    Attributes:
+        memory_limit: Bytes of the budget.
+        epoch: Number of the first epoch, for seeds.
+        root_seed: Seed of everything that was given none; drawn at random when None.
+    """
+
+    memory_limit: int
+    epoch: int = 0
+    root_seed: int | None = None
+
+
+@dataclass
+class _Owned:
+    """What has to be ended when the run is over, whatever happened."""
+
+    executors: list[Executor] = field(default_factory=list)
+    stores: list[StoreSet] = field(default_factory=list)
+    devices: list[DeviceStage] = field(default_factory=list)
+
+
+class Engine:
+    """Runs one plan from open to close. Knows nothing of the loader that reads it.
+
+    Attributes:
+        bridge: Where the consumer gets parcels.
+        budget, board: For statistics.
+    """
+
+    def __init__(self, plan: Node, options: EngineOptions) -> None:
+        self.plan = rewrite(plan)
+        self.options = options
+        self.root_seed = options.root_seed if options.root_seed is not None else secrets.randbits(62)
+        self.bridge = Bridge(_waiting_elements(self.plan))
+        self.budget = Budget(options.memory_limit)
+        self.board = Board()
+        self.origins = Origins()
+        self.pid = os.getpid()
+        self.stores: dict[int, StoreSet] = {}
+        self.devices: dict[Node, DeviceStage] = {}
+        self._owned = _Owned()
+        self._ready = threading.Event()
+        self._done = threading.Event()
+        self._callbacks: list[Callable[[], None]] = []
+        self._callback_lock = threading.Lock()
+        self._open_error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._stopping = False
+        self.wall_s = 0.0
+        self._thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
+        _live.add(self)
+        self._thread.start()
+
+    # -- called by the consumer
+
+    def check_process(self) -> None:
+        """Raise ForkedPipelineError in a forked child: none of the engine's threads came along."""
+        if os.getpid() != self.pid:
+            raise ForkedPipelineError(
+                "this loader was opened before os.fork(), and its threads do not exist in the child; "
+                "open the data set in the child instead"
+            )
+
+    def wait_ready(self) -> None:
+        """Block until the sources were found and the stages started; raise what prevented it."""
+        self._ready.wait()
+        if self._open_error is not None:
+            raise self._open_error
+
+    async def wait_ready_async(self) -> None:
+        """Like :meth:`wait_ready`, awaited on the caller's loop."""
+        if not self._ready.is_set():
+            await self._on_caller_loop(self._ready)
+        self.wait_ready()
+
+    def stop_soon(self) -> None:
+        """Ask everything to stop, without waiting. Idempotent; callable from any thread and finalizers."""
+        if os.getpid() != self.pid or self._stopping:
+            return
+        self._stopping = True
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._cancel_main)
+            except RuntimeError:
+                pass  # already over
+
+    def stop(self) -> None:
+        """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``."""
+        self.stop_soon()
+        if os.getpid() == self.pid and threading.current_thread() is not self._thread:
+            self._thread.join(2 * CLOSE_S)
+
+    async def stop_async(self) -> None:
+        """Like :meth:`stop`, awaited on the caller's loop."""
+        self.stop_soon()
+        if not self._done.is_set():
+            await self._on_caller_loop(self._done)
+        self.stop()
+
+    async def _on_caller_loop(self, event: threading.Event) -> None:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            try:
+                loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+            except RuntimeError:
+                pass  # the caller's loop is closed
+
+        with self._callback_lock:
+            if event.is_set():
+                return
+            self._callbacks.append(wake)
+        await future
+
+    def _announce(self, event: threading.Event) -> None:
+        with self._callback_lock:
+            event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    # -- on the engine's thread
+
+    def _cancel_main(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        started = perf_counter()
+        loop = _new_loop()
+        try:
+            asyncio.set_event_loop(loop)
+            self._main = loop.create_task(self._work())
+            self._loop = loop
+            if self._stopping:
+                self._main.cancel()
+            loop.run_until_complete(self._main)
+        except asyncio.CancelledError:
+            pass  # stopped by its consumer, who expects nothing more
+        except BaseException as failure:  # noqa: BLE001 - handed to the consumer
+            error = for_consumer(failure)
+        finally:
+            self.wall_s = perf_counter() - started
+            if not self._ready.is_set():
+                self._open_error = error
+            # Executors first: their threads report to this loop.
+            stuck = self._close_executors()
+            self._close_loop(loop)
+            self.bridge.end(error)
+            self._announce(self._ready)
+            self._announce(self._done)
+            _live.discard(self)
+            if stuck:
+                _warn_stuck()
+
+    async def _work(self) -> None:
+        pool = ThreadExecutor(cpu_count(), "asd-pool")
+        self._owned.executors.append(pool)
+        context = self._context(pool)
+        try:
+            await prepare(self.plan, context)
+            self._announce(self._ready)
+            async with open_plan(context, self.plan) as receiver:
+                async for chunk in receiver:
+                    await self.bridge.put(await _parcel(chunk, pool))
+                    del chunk
+        finally:
+            await self._close_services()
+
+    def _context(self, pool: ThreadExecutor) -> RunContext:
+        services = Services(
+            pool=pool,
+            budget=self.budget,
+            origins=self.origins,
+            board=self.board,
+            root_seed=self.root_seed,
+            cpus=cpu_count(),
+            stores=lambda options: self._stores(options, pool),
+            own_executor=self._owned.executors.append,
+            open_plan=open_plan,
+            device=self.devices.__getitem__,
+            open_device=self._open_device,
+        )
+        numbers = {node: number for number, node in enumerate(walk(self.plan))}
+        return RunContext(services=services, epoch=self.options.epoch, path=0, numbers=numbers, drained=Drained())
+
+    def _stores(self, options: Mapping[str, Any], pool: ThreadExecutor) -> StoreSet:
+        if id(options) not in self.stores:
+
+            async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
+                outcome = await pool.submit(function, *args)
+                if outcome.error is not None:
+                    raise outcome.error
+                return outcome.value
+
+            self.stores[id(options)] = StoreSet(options, run_blocking)
+            self._owned.stores.append(self.stores[id(options)])
+        return self.stores[id(options)]
+
+    def _open_device(self, node: ToDevice, device: DeviceStage) -> None:
+        self.devices[node] = device
+        self._owned.devices.append(device)
+
+    async def _close_services(self) -> None:
+        for device in self._owned.devices:
+            device.close()
+        failures = [
+            result
+            for result in await asyncio.gather(
+                *(stores.aclose() for stores in self._owned.stores), return_exceptions=True
+            )
+            if isinstance(result, Exception)
+        ]
+        if failures:
+            raise ExceptionGroup("closing the stores failed", failures)
+
+    def _close_executors(self) -> bool:
+        deadline = monotonic() + CLOSE_S
+        ended = [executor.close(max(0.0, deadline - monotonic())) for executor in self._owned.executors]
+        return not all(ended)
+
+    def _close_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        leftovers = asyncio.all_tasks(loop)
+        for task in leftovers:
+            task.cancel()
+
+        async def finish() -> None:
+            await asyncio.gather(*leftovers, return_exceptions=True)
+            await loop.shutdown_asyncgens()
+            await asyncio.wait_for(loop.shutdown_default_executor(), CLOSE_S)
+
+        try:
+            loop.run_until_complete(finish())
+        except TimeoutError:
+            pass  # a name look-up of a store that hangs; its thread ends with the look-up
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _waiting_elements(plan: Node) -> int:
+    node = plan.input if isinstance(plan, ToDevice) else plan
+    if isinstance(node, Prefetch) and isinstance(node.buffer_size, int):
+        return max(1, node.buffer_size)
+    return PARCEL_ELEMENTS
+
+
+async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
+    if isinstance(chunk, Items):
+        return Parcel(chunk.values, chunk.row_ids or chunk.ids, chunk_nbytes(chunk), chunk.lease)
+    outcome = await pool.submit(chunk.elements)
+    if outcome.error is not None:
+        raise outcome.error
+    return Parcel(outcome.value, chunk.ids, chunk.nbytes, chunk.lease)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def _warn_stuck() -> None:
+    warnings.warn(
+        f"a function of the pipeline is still running {CLOSE_S:g} s after the loader was closed; Python cannot "
+        "stop it, so its thread is left behind until it returns",
+        ResourceWarning,
+        stacklevel=2,
+    )
+
+
+_live: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """Stop what is still open when the interpreter exits."""
+    engines = [engine for engine in list(_live) if engine.pid == os.getpid()]
+    for engine in engines:
+        engine.stop_soon()
+    for engine in engines:
+        engine.stop()
+
+
+atexit.register(_stop_all)

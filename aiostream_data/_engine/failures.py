@@ -1,0 +1,66 @@
+"""Find the one error that matters among those a run ends with."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiostream_data._engine.channel import ReceiverClosed, StreamAborted
+
+
+class CarriedError(Exception):
+    """Carries an exception that asyncio would treat as a signal of its own.
+
+    A user function may raise KeyboardInterrupt, SystemExit, CancelledError, StopIteration or
+    GeneratorExit. Inside a coroutine each of them means something else, so it travels in this shell
+    and is taken out where the consumer sees it.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
+def as_raisable(error: BaseException) -> Exception:
+    """Return an exception that a coroutine may raise and that stands for ``error``."""
+    if isinstance(error, (StopIteration, StopAsyncIteration, asyncio.CancelledError)):
+        return CarriedError(error)
+    return error if isinstance(error, Exception) else CarriedError(error)
+
+
+def root_error(failures: BaseException) -> BaseException | None:
+    """Return the first failure that is not an echo of another; None when there are only echoes.
+
+    Echoes are cancellations and what channels say when the other end went away.
+    """
+    echo: BaseException | None = None
+    for leaf in _leaves(failures):
+        if isinstance(leaf, (ReceiverClosed, asyncio.CancelledError)):
+            continue
+        if isinstance(leaf, StreamAborted):
+            echo = echo or leaf
+            continue
+        return leaf
+    return echo
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def for_consumer(error: BaseException) -> BaseException:
+    """Return what the consumer's ``next()`` raises for ``error``.
+
+    StopIteration would end the consumer's loop as if the data had ended, so it becomes a
+    RuntimeError with the original as its cause, as Python does for generators.
+    """
+    if isinstance(error, CarriedError):
+        error = error.error
+    if isinstance(error, (StopIteration, StopAsyncIteration)):
+        stopped = RuntimeError(f"a function of the pipeline raised {type(error).__name__}")
+        stopped.__cause__ = error
+        for note in getattr(error, "__notes__", ()):
+            stopped.add_note(note)
+        return stopped
+    return error

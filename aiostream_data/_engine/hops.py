@@ -1,0 +1,97 @@
+"""Run hops several at a time, and emit what they give in order or as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from aiostream_data._engine.window import Window
+from aiostream_data.executors.base import Outcome
+
+Job = TypeVar("Job")
+
+
+@dataclass(frozen=True, slots=True)
+class Hops(Generic[Job]):
+    """Jobs in, outcomes out, at most ``window.limit`` held at once, waiting results included.
+
+    Attributes:
+        begin: Starts one job and returns its future outcome, which never raises.
+        emit: Takes each finished job and its outcome; may raise, which ends the run.
+        window: How many jobs may be held.
+        ordered: Emit in the order of the jobs; else as they finish.
+    """
+
+    begin: Callable[[Job], asyncio.Future[Outcome]]
+    emit: Callable[[Job, Outcome], Awaitable[None]]
+    window: Window
+    ordered: bool
+
+    async def run(self, jobs: AsyncIterator[Job]) -> None:
+        """Begin every job and emit every outcome."""
+        line: _Line[Job] = _Line(self.ordered)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._admit(jobs, line))
+            group.create_task(self._emit_all(line))
+
+    async def _admit(self, jobs: AsyncIterator[Job], line: _Line[Job]) -> None:
+        async for job in jobs:
+            await self.window.acquire()
+            line.add(job, self.begin(job))
+        line.close()
+
+    async def _emit_all(self, line: _Line[Job]) -> None:
+        while (entry := await line.next()) is not None:
+            job, future = entry
+            await self.emit(job, future.result())
+            self.window.release()
+            del entry, job, future  # waiting for the next must not hold this one's rows
+
+
+class _Line(Generic[Job]):
+    """Jobs that were begun, given back one by one when they are finished."""
+
+    def __init__(self, ordered: bool) -> None:
+        self._ordered = ordered
+        self._begun: deque[tuple[Job, asyncio.Future[Outcome]]] = deque()
+        self._finished: deque[tuple[Job, asyncio.Future[Outcome]]] = deque()
+        self._unfinished = 0
+        self._closed = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def add(self, job: Job, future: asyncio.Future[Outcome]) -> None:
+        entry = (job, future)
+        if self._ordered:
+            self._begun.append(entry)
+        self._unfinished += 1
+        future.add_done_callback(lambda _: self._done(entry))
+
+    def close(self) -> None:
+        """Say that no job follows."""
+        self._closed = True
+        self._wake()
+
+    async def next(self) -> tuple[Job, asyncio.Future[Outcome]] | None:
+        """Wait for the job whose turn it is; None when all were given."""
+        while True:
+            if self._ordered and self._begun and self._begun[0][1].done():
+                return self._begun.popleft()
+            if not self._ordered and self._finished:
+                return self._finished.popleft()
+            if self._closed and not self._begun and self._unfinished == 0:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def _done(self, entry: tuple[Job, asyncio.Future[Outcome]]) -> None:
+        self._unfinished -= 1
+        if not self._ordered and not entry[1].cancelled():
+            self._finished.append(entry)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,57 @@
+"""How much to do in one hop: enough to make the hop cheap, little enough to keep rows flowing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+CHUNK_ROWS = 8192
+"""Most rows of a chunk in steady state."""
+
+CHUNK_NBYTES = 1 << 20
+"""Bytes a chunk aims at in steady state."""
+
+HOP_S = 0.010
+"""Seconds of work that one hop aims at."""
+
+CHEAP_ROW_S = 20e-6
+"""Below this cost per row a Python function hardly ever releases the GIL, so one hop at a time is best."""
+
+
+def cpu_count() -> int:
+    """Return how many CPUs this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return os.cpu_count() or 1
+
+
+@dataclass(slots=True)
+class Pace:
+    """Learns what a row costs, and answers how many rows the next hop should take.
+
+    Attributes:
+        rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
+    """
+
+    rows: int = 4
+    row_s: float = 0.0
+    cpu_share: float = 1.0
+
+    def observe(self, rows: int, busy_s: float, cpu_s: float) -> None:
+        """Take note of a hop that ended."""
+        if rows < 1:
+            return
+        cost = busy_s / rows
+        self.row_s = cost if self.row_s == 0.0 else 0.5 * self.row_s + 0.5 * cost
+        if busy_s > 0.0:
+            self.cpu_share = 0.5 * self.cpu_share + 0.5 * min(1.0, cpu_s / busy_s)
+        affordable = int(HOP_S / max(self.row_s, 1e-9))
+        # Grow at most 16-fold a step: the first rows of a stream are seldom typical.
+        self.rows = max(1, min(affordable, 16 * self.rows, CHUNK_ROWS))
+
+    def workers(self, cpus: int) -> int:
+        """Return how many hops AUTO runs at once: one while rows are cheap, more while they wait."""
+        if self.row_s == 0.0 or self.row_s < CHEAP_ROW_S:
+            return 1
+        return 4 * cpus if self.cpu_share < 0.5 else cpus

@@ -1,0 +1,58 @@
+"""What is done when a loader is opened, before the first stage starts: find the files, open the device."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiostream_data._engine.context import RunContext, hop
+from aiostream_data.device.select import open_backend
+from aiostream_data.device.stage import DeviceStage
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.operators import ToDevice
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.urls import has_magic
+
+ASKED_AT_OPEN = 64
+"""URLs without wildcards whose existence and size are asked for at open; the rest when they are read."""
+
+
+async def prepare(plan: Node, context: RunContext) -> None:
+    """Resolve every file pattern of the plan, all at once, and open the device.
+
+    Raises:
+        NoMatchError: A pattern matches nothing.
+        StorageError: A store did not answer.
+        MissingExtraError, DeviceUnavailableError: The device cannot be used.
+    """
+    for node in walk(plan):
+        if isinstance(node, ToDevice):
+            await _open_device(node, context)
+    sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and node.patterns]
+    try:
+        async with asyncio.TaskGroup() as group:
+            for node in sources:
+                group.create_task(_resolve(node, context))
+    except BaseExceptionGroup as failures:
+        error = failures.exceptions[0]
+        raise error from error.__cause__
+
+
+async def _resolve(node: ListFiles | ReadFiles, context: RunContext) -> None:
+    stores = context.services.stores(node.storage_options)
+    literal = [pattern for pattern in node.patterns if not has_magic(pattern)]
+    known = {url: ShardRef(url) for url in literal[ASKED_AT_OPEN:]}
+
+    async def find(pattern: str) -> list[ShardRef]:
+        return [known[pattern]] if pattern in known else await stores.glob(pattern)
+
+    found = await asyncio.gather(*map(find, node.patterns))
+    context.services.resolved[node] = [shard for shards in found for shard in shards]
+
+
+async def _open_device(node: ToDevice, context: RunContext) -> None:
+    def open_stage() -> DeviceStage:
+        return DeviceStage(open_backend(node.device), host_slots=node.depth, device_slots=node.depth)
+
+    device = await hop(context.counters(node), context.services.pool.submit(open_stage))
+    context.services.open_device(node, device)

@@ -1,0 +1,132 @@
+"""Run a plan: one task per stage under one TaskGroup, and the last channel lent to the caller.
+
+How a run ends:
+
+=====================  ==============================================  ================================
+ending                 what the consumer sees                          what stages do
+=====================  ==============================================  ================================
+finished               every element, then the loop ends               close their outlets
+a stage failed         the root error once, at its next ``next()``,    abort: a cut stream is never
+                       unwrapped, with notes                           mistaken for a complete one
+consumer left early    nothing, or its own error                       cancelled, awaited, closed
+cancelled, Ctrl-C      CancelledError, KeyboardInterrupt               the same
+=====================  ==============================================  ================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+
+from aiostream_data._engine.channel import Receiver, ReceiverClosed, open_channel
+from aiostream_data._engine.compile import build, reads_inlets
+from aiostream_data._engine.context import RunContext
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.failures import CarriedError, root_error
+from aiostream_data._engine.stages.base import Stage
+from aiostream_data.errors import CardinalityError
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Prefetch
+from aiostream_data.records import Chunk
+
+CHANNEL_ITEMS = 2
+"""Chunks between two stages: one being taken, one ready."""
+
+CHANNEL_SHARE = 8
+"""A channel holds at most this fraction (1/8) of the budget."""
+
+
+@asynccontextmanager
+async def open_plan(context: RunContext, node: Node) -> AsyncIterator[Receiver[Chunk]]:
+    """Start every stage of ``node`` and yield a receiver of its chunks.
+
+    Leaving the block, for whatever reason, cancels every stage and waits for it to finish.
+
+    Raises:
+        BaseException: The root failure of the run, once, without the echoes it caused.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            running: list[asyncio.Task[None]] = []
+            with _start(node, context, group, running) as receiver:
+                try:
+                    yield receiver
+                finally:
+                    context.drained.release()
+                    for task in running:
+                        task.cancel()
+    except BaseExceptionGroup as failures:
+        root = root_error(failures)
+        if root is not None:
+            raise root from root.__cause__
+
+
+def _start(
+    node: Node, context: RunContext, group: asyncio.TaskGroup, running: list[asyncio.Task[None]]
+) -> Receiver[Chunk]:
+    counters = context.counters(node)
+    children = node.inputs if reads_inlets(node) else ()
+    inlets = [Inlet(_start(child, context, group, running), counters) for child in children]
+    if not children:
+        context.drained.begin()
+    limit = context.services.budget.limit
+    sender, receiver = open_channel(_channel_items(node), max(1, limit // CHANNEL_SHARE))
+    outlet = Outlet(sender, counters, context.services.budget)
+    stage = build(node, context, counters)
+    work = supervise(stage, inlets, outlet, node.label, None if children else context)
+    running.append(group.create_task(work, name=node.label))
+    return receiver
+
+
+def _channel_items(node: Node) -> int:
+    if isinstance(node, Prefetch) and isinstance(node.buffer_size, int):
+        return max(CHANNEL_ITEMS, node.buffer_size)
+    return CHANNEL_ITEMS
+
+
+async def supervise(
+    stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str, source_of: RunContext | None
+) -> None:
+    """Run one stage, end its channels, and let only a failure of its own out.
+
+    Raises:
+        CardinalityError: The stage finished, but its rows do not add up.
+    """
+    with ExitStack() as ends:
+        for inlet in inlets:
+            ends.enter_context(inlet)
+        ends.enter_context(outlet)
+        try:
+            await stage.run(inlets, outlet)
+        except ReceiverClosed:
+            return  # whoever read from us has enough
+        except BaseExceptionGroup as failures:
+            root = root_error(failures)
+            if root is None:
+                return
+            raise _noted(root, label) from root.__cause__
+        except Exception as error:
+            raise _noted(error, label) from error.__cause__
+        finally:
+            if source_of is not None:
+                source_of.drained.end()
+        check_account(stage, inlets, outlet, label)
+
+
+def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str) -> None:
+    """Raise CardinalityError unless rows in = rows out + rows left out on purpose."""
+    rows_in = sum(inlet.rows for inlet in inlets)
+    rows_out = stage.rows_accounted(outlet)
+    if rows_out is not None and rows_in != rows_out + outlet.dropped:
+        raise CardinalityError(
+            f"stage {label} received {rows_in} rows but accounts for {rows_out} + {outlet.dropped} left out; "
+            "this is a bug in aiostream_data, and the epoch cannot be trusted"
+        )
+
+
+def _noted(error: BaseException, label: str) -> BaseException:
+    subject = error.error if isinstance(error, CarriedError) else error
+    if not any(note.startswith("stage: ") for note in getattr(subject, "__notes__", ())):
+        subject.add_note(f"stage: {label}")
+    return error

@@ -1,0 +1,151 @@
+"""Read one shard: fetch its ranges ahead, cut them into records, decode them, send chunks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.budget import Budget, Charge
+from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.pacing import CHUNK_ROWS
+from aiostream_data.formats.stream import RecordStream
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.base import Decoder, Describe
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk, run_of_ids
+from aiostream_data.storage.ranges import plan_ranges
+from aiostream_data.storage.stores import StoreSet
+
+HEADROOM = 64 << 10
+"""Scratch before each block, so that a record cut by a range's end is joined without copying the block."""
+
+RANGES_AHEAD = 2
+"""Ranges of one shard in flight or waiting to be framed."""
+
+PIECES_PER_HOP = 4
+"""Blocks of a compressed stream that are decompressed in one hop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    data: NDArray[np.uint8]
+    headroom: int
+    charge: Charge
+
+
+@dataclass
+class ShardReader:
+    """Reads one shard for one run.
+
+    Attributes:
+        split: Split number of the rows' ids.
+        is_wanted: Whether the order is waiting for this very shard: its admissions then pass over a
+            full budget, since everything that fills it is queued behind this shard.
+    """
+
+    node: ReadFiles
+    shard: ShardRef
+    split: int
+    stores: StoreSet
+    budget: Budget
+    counters: StageCounters
+    hop: Callable[..., Any]
+    is_wanted: Callable[[], bool] = lambda: False
+    _row: int = 0
+
+    async def run(self, outlet: Outlet) -> None:
+        """Send every row of the shard, in order.
+
+        Raises:
+            CorruptRecordError, ExampleParseError, StorageError: The shard is damaged or unreachable.
+        """
+        if self.shard.nbytes is None:
+            self.shard = await self.stores.info(self.shard.url)
+        stream = RecordStream(self.node.format, self.shard.url, self.node.compression)
+        async with asyncio.TaskGroup() as group:
+            blocks: deque[asyncio.Task[_Block]] = deque()
+            ranges = self._ranges()
+            for part in islice(ranges, RANGES_AHEAD):
+                blocks.append(self._begin(part, blocks, group))
+            while blocks:
+                block = await blocks[0]
+                blocks.popleft()
+                self.budget.poke()  # the next block is the head now, and may be urgent
+                await self._send_all(stream.feed(block.data, block.headroom), block, outlet)
+                del block
+                for part in islice(ranges, 1):
+                    blocks.append(self._begin(part, blocks, group))
+        await self._send_all(stream.finish(), None, outlet)
+
+    def _ranges(self) -> Iterator[ByteRange]:
+        nbytes = self.shard.nbytes or 0
+        if self.node.format.whole and nbytes:
+            return iter([ByteRange(0, nbytes)])
+        return plan_ranges(nbytes)
+
+    def _begin(
+        self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup
+    ) -> asyncio.Task[_Block]:
+        headroom = 0 if self.node.format.whole else HEADROOM
+
+        def urgent() -> bool:
+            return bool(blocks) and blocks[0] is task and self.is_wanted()
+
+        async def fetch() -> _Block:
+            charge = await self.budget.admit(part.nbytes + headroom, urgent)
+            data = np.empty(headroom + part.nbytes, np.uint8)
+            started = perf_counter()
+            await self.stores.read_into(self.shard, part.start, memoryview(data)[headroom:])
+            self.counters.extra["fetch_s"] = self.counters.extra.get("fetch_s", 0.0) + perf_counter() - started
+            return _Block(data, headroom, charge)
+
+        task = group.create_task(fetch())
+        return task
+
+    async def _send_all(self, pieces: Iterator[VarColumn], block: _Block | None, outlet: Outlet) -> None:
+        while True:
+            chunks, more = await self.hop(self._frame_and_decode, pieces)
+            for chunk in chunks:
+                lease = block.charge if block is not None and _shares(chunk, block.data) else None
+                await outlet.send(chunk.with_lease(lease))
+            del chunks
+            if not more:
+                return
+
+    def _frame_and_decode(self, pieces: Iterator[VarColumn]) -> tuple[list[Chunk], bool]:
+        """Take a few pieces off the stream and make chunks of them; runs on a worker thread."""
+        chunks: list[Chunk] = []
+        taken = 0
+        for column in islice(pieces, PIECES_PER_HOP):
+            taken += 1
+            for start in range(0, len(column), CHUNK_ROWS):
+                chunks.append(self._chunk(column.slice(start, start + CHUNK_ROWS)))
+        return chunks, taken == PIECES_PER_HOP
+
+    def _chunk(self, column: VarColumn) -> Chunk:
+        first, self._row = self._row, self._row + len(column)
+        chunk: Chunk = records_chunk(column, run_of_ids(self.split, first, len(column)))
+        return decode(chunk, self.node.decoders, lambda row: (self.shard.url, first + row))
+
+
+def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chunk:
+    """Apply row-wise decoders to framed records, one after another."""
+    for decoder in decoders:
+        if not isinstance(chunk, Columns):
+            raise TypeError("decoders need framed records")
+        chunk = decoder.parse(chunk, describe)
+    return chunk
+
+
+def _shares(chunk: Chunk, data: NDArray[np.uint8]) -> bool:
+    if not isinstance(chunk, Columns):
+        return False
+    return any(isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, data) for leaf in chunk.leaves)

@@ -1,0 +1,47 @@
+"""Hold the items of a generator against the signature its author declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aiostream_data.errors import SignatureError
+from aiostream_data.plan.spec import ArraySpec
+from aiostream_data.structure import StructureError, structure_of
+
+
+def check_signature(element: Any, signature: Any, number: int) -> None:
+    """Check structure, dtype and shape of one item.
+
+    Args:
+        signature: A structure of :class:`ArraySpec`.
+        number: The item's number, for the message.
+
+    Raises:
+        SignatureError: It does not fit; names leaf, expected and found.
+    """
+    structure = structure_of(signature)
+    try:
+        leaves = structure.flatten(element)
+    except StructureError as error:
+        raise SignatureError(f"item {number} of the generator: {error}") from error
+    for path, spec, leaf in zip(structure.paths(), structure.flatten(signature), leaves, strict=True):
+        found = _misfit(leaf, spec)
+        if found:
+            raise SignatureError(f"item {number} of the generator: {path} should be {_describe(spec)}, found {found}")
+
+
+def _misfit(leaf: Any, spec: ArraySpec) -> str:
+    if isinstance(leaf, (bytes, str)):
+        return "" if spec.dtype in (None, np.dtype(object)) and not spec.shape else type(leaf).__name__
+    array = np.asarray(leaf)
+    fits = spec.dtype is None or array.dtype == spec.dtype
+    if spec.shape is not None:
+        fits = fits and len(spec.shape) == array.ndim
+        fits = fits and all(want in (None, have) for want, have in zip(spec.shape, array.shape, strict=False))
+    return "" if fits else f"{array.dtype} of shape {array.shape}"
+
+
+def _describe(spec: ArraySpec) -> str:
+    return f"{spec.dtype or 'any dtype'} of shape {'any' if spec.shape is None else spec.shape}"

@@ -1,0 +1,75 @@
+"""Keep the rows of a completed pass in memory, and give them again without their input."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aiostream_data._engine.budget import Charge
+from aiostream_data._engine.ends import Inlet, Outlet, chunk_nbytes
+from aiostream_data._engine.stages.base import Stage
+from aiostream_data.errors import MemoryBudgetError
+from aiostream_data.plan.operators import Cache, CacheToken
+from aiostream_data.records import Chunk, Columns, VarColumn
+
+_complete: weakref.WeakKeyDictionary[CacheToken, list[Chunk]] = weakref.WeakKeyDictionary()
+"""Completed passes of this process. An entry goes when the last data set that holds its token does."""
+
+
+@dataclass
+class CacheStage(Stage):
+    """Running form of ``Cache``.
+
+    Iterators share the rows; a pass that is not completed is thrown away, as in tf.data. A second
+    epoch of the same loader that comes while the first pass is on waits for it instead of reading
+    everything again.
+    """
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: Cache = self.node
+        passes = self.context.services.passes
+        while node.token in passes:
+            await passes[node.token].wait()
+        cached = _complete.get(node.token)
+        if cached is not None:
+            for chunk in cached:
+                await outlet.send(chunk)
+            return
+        passes[node.token] = asyncio.Event()
+        try:
+            _complete[node.token] = await self._first_pass(node, outlet)
+        finally:
+            passes.pop(node.token).set()
+
+    async def _first_pass(self, node: Cache, outlet: Outlet) -> list[Chunk]:
+        kept: list[Chunk] = []
+        budget = self.context.services.budget
+        held = Charge(budget, 0)
+        async with self.context.open(node.input) as receiver:
+            async for chunk in receiver:
+                own = await self.hop(_owned, chunk)
+                del chunk
+                held.resize(held.nbytes + chunk_nbytes(own))
+                if held.nbytes > budget.limit:
+                    raise MemoryBudgetError(
+                        f"cache() already holds {held.nbytes} bytes, more than the memory limit of {budget.limit} "
+                        "bytes; cache a smaller stage of the data, or open the data set with a larger memory_limit"
+                    )
+                own = own.with_lease(held)
+                kept.append(own)
+                await outlet.send(own)
+        return kept
+
+
+def _owned(chunk: Chunk) -> Chunk:
+    """Return the rows over memory of their own, which user functions cannot write into."""
+    if not isinstance(chunk, Columns):
+        return chunk.with_lease(None)
+    leaves = tuple(leaf.compact() if isinstance(leaf, VarColumn) else np.array(leaf) for leaf in chunk.leaves)
+    for leaf in leaves:
+        (leaf.values if isinstance(leaf, VarColumn) else leaf).setflags(write=False)
+    return Columns(chunk.structure, leaves, chunk.ids)

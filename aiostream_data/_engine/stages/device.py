@@ -1,0 +1,32 @@
+"""Write batches into slots and send them to a device; the consumer takes them out on its own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiostream_data._engine.context import hop
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.stages.base import OneToOne
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.plan.operators import ToDevice
+from aiostream_data.records import Items
+
+
+@dataclass
+class DeviceStage(OneToOne):
+    """Running form of ``ToDevice``: one thread, so that batches reach the device in order."""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: ToDevice = self.node
+        self.counters.waits_for = "device"
+        device = self.context.services.device(node)
+        thread = ThreadExecutor(1, "asd-device")
+        self.context.services.own_executor(thread)
+        async for chunk in inlets[0]:
+            row_ids = chunk.row_ids if isinstance(chunk, Items) else None
+            for row, batch in enumerate(chunk.elements()):
+                sent = await hop(self.counters, thread.submit(device.put, batch))
+                ids = None if row_ids is None else row_ids[row : row + 1]
+                # The device's slots bound what is held, so the batch is not charged again.
+                await outlet.send(Items([sent], chunk.ids[row : row + 1], "slot", ids))

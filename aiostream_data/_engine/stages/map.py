@@ -1,0 +1,160 @@
+"""Run a user function over every element: on threads, in processes, or awaited on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiostream_data._engine.context import settle
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.failures import root_error
+from aiostream_data._engine.hops import Hops
+from aiostream_data._engine.pacing import Pace
+from aiostream_data._engine.stages.base import OneToOne, Stage
+from aiostream_data._engine.user_code import (
+    UserFunction,
+    filter_rows,
+    map_batched,
+    map_rows,
+    name_records,
+    without_origins,
+)
+from aiostream_data._engine.window import Window
+from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.executors.process import ProcessExecutor
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.plan.operators import Filter, Map
+from aiostream_data.records import Chunk
+
+MAX_AUTO_THREADS = 32
+
+
+@dataclass
+class PacedHops:
+    """Cuts chunks into hops of about ten milliseconds and runs them on an executor, several at a time.
+
+    Attributes:
+        work_for: Gives what a hop does to its rows.
+        fixed_workers: Hops at once, or None to choose from what rows cost.
+    """
+
+    stage: Stage
+    executor: Executor
+    work_for: Callable[[Chunk], Callable[[Chunk], Chunk]]
+    fixed_workers: int | None
+    ordered: bool
+    cpus: int
+    pace: Pace = field(default_factory=Pace)
+
+    def __post_init__(self) -> None:
+        self._window = Window(self.fixed_workers or 1)
+
+    async def run(self, inlet: Inlet, outlet: Outlet) -> None:
+        async def emit(piece: Chunk, outcome: Outcome) -> None:
+            self._learn(len(piece), outcome)
+            result = settle(self.stage.counters, outcome)
+            outlet.drop(len(piece) - len(result))
+            await outlet.send(result)
+
+        def begin(piece: Chunk) -> asyncio.Future[Outcome]:
+            return self.executor.submit(self.work_for(piece), piece)
+
+        await Hops(begin, emit, self._window, self.ordered).run(self._pieces(inlet))
+
+    async def _pieces(self, inlet: Inlet) -> AsyncIterator[Chunk]:
+        async for chunk in inlet:
+            start = 0
+            while start < len(chunk):
+                stop = min(start + self._rows_of_a_hop(len(chunk)), len(chunk))
+                yield chunk if stop - start == len(chunk) else chunk.slice(start, stop)
+                start = stop
+
+    def _rows_of_a_hop(self, chunk_rows: int) -> int:
+        # A chunk is shared out among all workers, so that none idles while another has it all.
+        return max(1, min(self.pace.rows, -(-chunk_rows // max(1, self._window.limit))))
+
+    def _learn(self, rows: int, outcome: Outcome) -> None:
+        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s)
+        if self.fixed_workers is None:
+            self._window.limit = min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)
+        self.stage.counters.workers = self._window.limit
+
+
+@dataclass
+class MapStage(OneToOne):
+    """Running form of ``Map`` for plain functions."""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: Map = self.node
+        self.counters.waits_for = "user"
+        user = user_function(self, node.function, node)
+        executor, workers = _executor_for(node, self.context.services.cpus)
+        self.context.services.own_executor(executor)
+        work_for = self._for_processes(user) if node.executor == "process" else _same(MapWork(user, node.batched))
+        hops = PacedHops(self, executor, work_for, workers, node.ordered, self.context.services.cpus)
+        try:
+            await hops.run(inlets[0], outlet)
+        except BaseExceptionGroup as failures:
+            self._name_records(failures)
+            raise
+
+    def _for_processes(self, user: UserFunction) -> Callable[[Chunk], MapWork]:
+        return lambda chunk: MapWork(without_origins(user, chunk.ids), self.node.batched)
+
+    def _name_records(self, failures: BaseExceptionGroup[BaseException]) -> None:
+        error = root_error(failures)
+        if error is not None:
+            name_records(error, self.context.services.origins)
+
+
+@dataclass(frozen=True)
+class MapWork:
+    """What a hop of ``map`` does; picklable when its function is."""
+
+    user: UserFunction
+    batched: bool
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        return (map_batched if self.batched else map_rows)(self.user, chunk)
+
+
+def _same(work: Callable[[Chunk], Chunk]) -> Callable[[Chunk], Callable[[Chunk], Chunk]]:
+    return lambda _: work
+
+
+def _executor_for(node: Map, cpus: int) -> tuple[Executor, int | None]:
+    fixed = node.concurrency if isinstance(node.concurrency, int) else None
+    if node.executor == "process":
+        workers = fixed or cpus
+        return ProcessExecutor(workers, "asd-map"), workers
+    if node.executor == "inline":
+        return ThreadExecutor(1, "asd-map"), 1
+    return ThreadExecutor(fixed or MAX_AUTO_THREADS, "asd-map"), fixed
+
+
+def user_function(stage: Stage, function: Callable[..., Any], node: Map | None = None) -> UserFunction:
+    """Return a stage's user function, with its way to name records and to seed ``rng``."""
+    origins = stage.context.services.origins
+    if node is None or not node.wants_rng:
+        return UserFunction(function, origins.describe)
+    return UserFunction(function, origins.describe, stage.context.key(node, node.seed, "rng"), origins.stable)
+
+
+@dataclass
+class FilterStage(Stage):
+    """Running form of ``Filter``: in order, on threads."""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: Filter = self.node
+        self.counters.waits_for = "user"
+        user = user_function(self, node.predicate)
+        executor = ThreadExecutor(MAX_AUTO_THREADS, "asd-filter")
+        self.context.services.own_executor(executor)
+        work = _same(lambda chunk: filter_rows(user, chunk))
+        hops = PacedHops(self, executor, work, None, True, self.context.services.cpus)
+        await hops.run(inlets[0], outlet)
+
+    def rows_accounted(self, outlet: Outlet) -> int | None:
+        return outlet.rows

@@ -1,0 +1,50 @@
+"""Decode framed records to columns on worker threads, in order, several chunks at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiostream_data._engine.context import settle
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.hops import Hops
+from aiostream_data._engine.stages.base import OneToOne
+from aiostream_data._engine.window import Window
+from aiostream_data.executors.base import Outcome
+from aiostream_data.plan.operators import ParseExample
+from aiostream_data.records import Chunk, Columns, Items
+from aiostream_data.structure import LEAF
+from aiostream_data.transforms.collate import collate
+
+
+@dataclass
+class ParseStage(OneToOne):
+    """Running form of ``ParseExample`` where it could not be fused into the reader."""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        services = self.context.services
+        self.counters.workers = services.cpus
+
+        async def emit(chunk: Chunk, outcome: Outcome) -> None:
+            parsed = settle(self.counters, outcome)
+            # Byte features share the records' memory, so the records' lease lives on with them.
+            await outlet.send(parsed.with_lease((chunk.lease, services.budget.charge(parsed.nbytes))))
+
+        def begin(chunk: Chunk) -> asyncio.Future[Outcome]:
+            return services.pool.submit(self._parse, chunk)
+
+        await Hops(begin, emit, Window(services.cpus), ordered=True).run(aiter(inlets[0]))
+
+    def _parse(self, chunk: Chunk) -> Chunk:
+        node: ParseExample = self.node
+        origins = self.context.services.origins
+        if isinstance(chunk, Items):
+            chunk = collate(chunk.values, chunk.ids)
+        if not isinstance(chunk, Columns) or chunk.structure != LEAF:
+            raise TypeError("parse_example() needs elements that are serialized bytes")
+
+        def describe(row: int) -> tuple[str, int]:
+            return origins.url_and_index(int(chunk.ids[row, 0]), int(chunk.ids[row, 1]))
+
+        return node.decoder.parse(chunk, describe)

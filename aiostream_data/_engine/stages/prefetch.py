@@ -1,0 +1,18 @@
+"""Pass chunks through a deeper channel, so that the input runs ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.stages.base import OneToOne
+
+
+@dataclass
+class PrefetchStage(OneToOne):
+    """Running form of ``Prefetch``; the depth is the channel's, set where the stage is started."""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        async for chunk in inlets[0]:
+            await outlet.send(chunk)

@@ -1,0 +1,115 @@
+"""Sources that are the user's own Python: generators, iterables, async iterables."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from aiostream_data._engine.context import hop
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.origins import Namespace
+from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
+from aiostream_data._engine.signature import check_signature
+from aiostream_data._engine.stages.base import Stage
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.plan.sources import Generator
+from aiostream_data.records import Chunk, object_nbytes, run_of_ids
+from aiostream_data.transforms.collate import collate
+
+PULL_S = 0.005
+"""Seconds after which what was pulled so far is handed on."""
+
+
+@dataclass
+class PythonSource(Stage):
+    """Running form of ``Generator`` and ``PythonIterable``.
+
+    A sync iterator lives on one thread of its own, so that it may block, and is closed there when the
+    run ends, however it ends. An async one is awaited on the engine's loop.
+    """
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node = self.node
+        self.counters.waits_for = "user"
+        namespace = self.context.namespace(node, lambda _: f"{node.label}({node.detail()})")
+        thread = ThreadExecutor(1, f"asd-{node.label}")
+        self.context.services.own_executor(thread)
+        try:
+            make = node.factory if isinstance(node, Generator) else lambda: node.iterable
+            source = await hop(self.counters, thread.submit(make, *getattr(node, "args", ())))
+            if hasattr(source, "__aiter__"):
+                await self._run_async(aiter(source), namespace, outlet)
+            else:
+                await self._run_sync(thread, source, namespace, outlet)
+        finally:
+            thread.close(0.0)
+
+    async def _run_sync(self, thread: ThreadExecutor, iterable: Any, namespace: Namespace, outlet: Outlet) -> None:
+        iterator = await hop(self.counters, thread.submit(iter, iterable))
+        first, ended = 0, False
+        try:
+            while not ended:
+                pull = thread.submit(_pull, iterator, namespace.base, first, self._signature())
+                chunk, ended = await hop(self.counters, pull)
+                first += len(chunk)
+                await outlet.send(chunk)
+        finally:
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                thread.submit(close)  # runs when the pull in progress is done; nobody can wait for that
+
+    async def _run_async(self, iterator: AsyncIterator[Any], namespace: Namespace, outlet: Outlet) -> None:
+        first, ended = 0, False
+        try:
+            while not ended:
+                started = perf_counter()
+                elements, ended = await _pull_async(iterator)
+                self.counters.busy_s += perf_counter() - started
+                chunk = await self.hop(_chunk, elements, namespace.base, first, self._signature())
+                first += len(chunk)
+                await outlet.send(chunk)
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _signature(self) -> Any:
+        return self.node.signature if isinstance(self.node, Generator) else None
+
+
+def _pull(iterator: Iterator[Any], split: int, first: int, signature: Any) -> tuple[Chunk, bool]:
+    elements: list[Any] = []
+    nbytes, ended = 0, False
+    deadline = perf_counter() + PULL_S
+    while len(elements) < CHUNK_ROWS and nbytes < CHUNK_NBYTES and perf_counter() < deadline:
+        try:
+            element = next(iterator)
+        except StopIteration:
+            ended = True
+            break
+        elements.append(element)
+        nbytes += 8 if isinstance(element, (int, float)) else object_nbytes(element)
+    return _chunk(elements, split, first, signature), ended
+
+
+async def _pull_async(iterator: AsyncIterator[Any]) -> tuple[list[Any], bool]:
+    elements: list[Any] = []
+    nbytes = 0
+    deadline = perf_counter() + PULL_S
+    while len(elements) < CHUNK_ROWS and nbytes < CHUNK_NBYTES and (not elements or perf_counter() < deadline):
+        try:
+            element = await anext(iterator)
+        except StopAsyncIteration:
+            return elements, True
+        elements.append(element)
+        nbytes += object_nbytes(element)
+    return elements, False
+
+
+def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> Chunk:
+    if signature is not None:
+        for row, element in enumerate(elements):
+            check_signature(element, signature, first + row)
+    return collate(elements, run_of_ids(split, first, len(elements)))

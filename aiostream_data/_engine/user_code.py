@@ -1,0 +1,192 @@
+"""Call user functions over the rows of a chunk, on a worker, and say which row one failed on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
+
+import numpy as np
+
+from aiostream_data._engine.origins import Origins
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.operators import function_name
+from aiostream_data.records import Chunk, Columns, Ids, Items
+from aiostream_data.structure import flatten
+from aiostream_data.transforms.batching import batch_leaf
+from aiostream_data.transforms.collate import collate, stack
+from aiostream_data.transforms.randomness import RecordGenerator, key_of
+
+Describe = Callable[[Ids, int], str]
+"""Names the record of a row: (ids, row) -> "URL record N"."""
+
+Stable = Callable[[int], tuple[int, int, int]]
+"""Gives (source, epoch, split) for the split number of a row id."""
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A user's function and how it is called.
+
+    A plain tuple is unpacked into arguments, as tf.data does; dicts and NamedTuples are not.
+
+    Attributes:
+        describe: Names a record in notes.
+        rng_key: When given, the function takes ``rng``: a Generator keyed by seed, epoch and record.
+        stable: Needed with ``rng_key``.
+    """
+
+    function: Callable[..., Any]
+    describe: Describe
+    rng_key: np.uint64 | None = None
+    stable: Stable | None = None
+
+    def results(self, chunk: Chunk) -> list[Any]:
+        """Return the function's result for every row, in order.
+
+        Raises:
+            BaseException: What the function raised, with notes naming function and record.
+        """
+        elements = chunk.elements()
+        left = iter(elements)
+        try:
+            results = list(self._calls(left, elements, chunk.ids))
+        except BaseException as error:
+            self._note(error, elements, chunk.ids, len(elements) - left.__length_hint__() - 1)
+            raise
+        if len(results) < len(elements):  # StopIteration inside list() ends it silently
+            error = StopIteration("raised by the function")
+            self._note(error, elements, chunk.ids, len(results))
+            raise error
+        return results
+
+    def _calls(self, left: Iterator[Any], elements: list[Any], ids: Ids) -> Iterator[Any]:
+        unpack = bool(elements) and type(elements[0]) is tuple
+        if self.rng_key is not None:
+            return self._calls_with_rng(left, ids, unpack)
+        return starmap(self.function, left) if unpack else map(self.function, left)
+
+    def _calls_with_rng(self, left: Iterator[Any], ids: Ids, unpack: bool) -> Iterator[Any]:
+        assert self.rng_key is not None
+        assert self.stable is not None
+        generators: dict[tuple[int, int], RecordGenerator] = {}
+        for element, (split, ordinal) in zip(left, ids.tolist(), strict=True):
+            source, epoch, local = self.stable(split)
+            generator = generators.get((source, epoch))
+            if generator is None:
+                generator = generators[source, epoch] = RecordGenerator(key_of(int(self.rng_key), source, epoch))
+            rng = generator.at(local, ordinal)
+            yield self.function(*element, rng=rng) if unpack else self.function(element, rng=rng)
+
+    def _note(self, error: BaseException, elements: list[Any], ids: Ids, row: int) -> None:
+        error.add_note(f"function: {function_name(self.function)}")
+        if 0 <= row < len(elements):
+            error.add_note(f"record: {self.describe(ids, row)}")
+            error.add_note(f"element: {summary(elements[row])}")
+
+
+def map_rows(user: UserFunction, chunk: Chunk) -> Chunk:
+    """Return the results for every row as a chunk: columns where they fit, else items."""
+    return collate(user.results(chunk), chunk.ids)
+
+
+def filter_rows(user: UserFunction, chunk: Chunk) -> Chunk:
+    """Return the rows for which the function is true.
+
+    Raises:
+        PlanError: It returned something else than a scalar bool.
+    """
+    kept = user.results(chunk)
+    wrong = next((value for value in kept if not isinstance(value, (bool, np.bool_)) and not _is_bool0d(value)), None)
+    if wrong is not None or None in kept[:1]:
+        raise PlanError(
+            f"the predicate of filter() must return a scalar bool, but {function_name(user.function)} "
+            f"returned {summary(wrong)}"
+        )
+    rows = np.flatnonzero(np.array(kept, bool))
+    return chunk if len(rows) == len(chunk) else chunk.take(rows)
+
+
+def _is_bool0d(value: Any) -> bool:
+    return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
+
+
+def map_batched(user: UserFunction, chunk: Chunk) -> Chunk:
+    """Call the function once with the chunk's rows as arrays; rows in, as many rows out.
+
+    Raises:
+        PlanError: The arrays it returned have another number of rows.
+    """
+    argument = _as_arrays(chunk)
+    try:
+        result = user.function(*argument) if type(argument) is tuple else user.function(argument)
+    except BaseException as error:
+        error.add_note(f"function: {function_name(user.function)}")
+        error.add_note(f"records: {user.describe(chunk.ids, 0)} to {user.describe(chunk.ids, len(chunk) - 1)}")
+        raise
+    structure, leaves = flatten(result)
+    arrays = tuple(np.asarray(leaf) for leaf in leaves)
+    for path, array in zip(structure.paths(), arrays, strict=True):
+        if array.ndim == 0 or len(array) != len(chunk):
+            raise PlanError(
+                f"a batched map function must return as many rows as it was given ({len(chunk)}), "
+                f"but {path} has shape {array.shape}"
+            )
+    return Columns(structure, arrays, chunk.ids)
+
+
+def _as_arrays(chunk: Chunk) -> Any:
+    """Return the rows as one element of arrays, rows first."""
+    if isinstance(chunk, Items):
+        return stack(chunk.values, lambda row: f"row {row}")
+    return chunk.structure.unflatten([batch_leaf(leaf) for leaf in chunk.leaves])
+
+
+def summary(value: Any) -> str:
+    """Describe a value by type, shape and dtype, never by its data."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {summary(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        inner = ", ".join(summary(part) for part in value[:8]) + (", ..." if len(value) > 8 else "")
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, (bytes, str)):
+        return f"{type(value).__name__}[{len(value)}]"
+    return repr(value) if isinstance(value, (int, float, bool, type(None))) else type(value).__name__
+
+
+_UNNAMED = re.compile(r"record: row (\d+):(\d+)")
+
+
+def _unnamed(ids: Ids, row: int) -> str:
+    return f"row {ids[row, 0]}:{ids[row, 1]}"
+
+
+@dataclass(frozen=True)
+class _StableTable:
+    table: dict[int, tuple[int, int, int]]
+
+    def __call__(self, split: int) -> tuple[int, int, int]:
+        return self.table[split]
+
+
+def without_origins(user: UserFunction, ids: Ids) -> UserFunction:
+    """Return the same function for these rows, free of references that cannot go to another process."""
+    stable = user.stable
+    table = None if stable is None else _StableTable({int(s): stable(int(s)) for s in np.unique(ids[:, 0])})
+    return UserFunction(user.function, _unnamed, user.rng_key, table)
+
+
+def name_records(error: BaseException, origins: Origins) -> None:
+    """Replace the row ids in an error's notes, as written where origins are unknown, by record names."""
+    notes = getattr(error, "__notes__", None)
+    if not notes:
+        return
+    for number, note in enumerate(notes):
+        found = _UNNAMED.fullmatch(note)
+        if found:
+            url, index = origins.url_and_index(int(found[1]), int(found[2]))
+            notes[number] = f"record: {url} record {index}"

@@ -1,0 +1,43 @@
+"""A window of hops in flight whose width may change while it is in use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Window:
+    """Like a semaphore, with an adjustable limit. Loop thread only."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
+        self._wake()
+
+    async def acquire(self) -> None:
+        """Wait for a place and take it."""
+        while self._taken >= self._limit:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        self._taken += 1
+
+    def release(self) -> None:
+        """Give a place back."""
+        self._taken -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)

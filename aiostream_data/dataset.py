@@ -1,0 +1,456 @@
+"""Dataset: a lazy, immutable, picklable description of a sequence of elements, built by chaining."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.budget import default_limit, parse_nbytes
+from aiostream_data._engine.engine import Engine, EngineOptions
+from aiostream_data.device.select import check_device
+from aiostream_data.errors import PlanError
+from aiostream_data.formats.example import ExampleParser
+from aiostream_data.formats.features import Feature
+from aiostream_data.loader import Loader
+from aiostream_data.plan import operators as op
+from aiostream_data.plan.base import AUTO, INFINITE, Auto, Concurrency, ExecutorName, Node, at_least, concurrency_of
+from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.explain import explain
+from aiostream_data.plan.spec import element_spec
+from aiostream_data.plan.validate import (
+    check_executor,
+    check_extends,
+    check_reaches_processes,
+    check_repeat,
+    check_rereadable,
+)
+from aiostream_data.sources import DatasetSources
+from aiostream_data.structure import flatten
+
+T = TypeVar("T")
+U = TypeVar("U")
+A = TypeVar("A")
+B = TypeVar("B")
+S = TypeVar("S", bound=np.generic)
+RNG = "rng"
+"""A parameter of this name of a map function receives a NumPy Generator keyed by (seed, epoch, record)."""
+
+
+class Dataset(DatasetSources, Generic[T]):
+    """A sequence of elements of type ``T``, described and not yet read.
+
+    Every method returns a new data set. Building one does no I/O and needs no event loop; what makes no
+    sense is refused as a :class:`PlanError` (a ``ValueError``) where it is written. :meth:`open` runs it.
+
+    Attributes:
+        plan: The description: a tree of frozen nodes.
+    """
+
+    def __init__(self, plan: Node) -> None:
+        self.plan = plan
+        self._iterations = itertools.count()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"plan": self.plan}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["plan"])  # type: ignore[misc]
+
+    # -- user functions
+
+    @overload
+    def map(
+        self,
+        function: Callable[..., Awaitable[U]],
+        *,
+        executor: ExecutorName = ...,
+        concurrency: Concurrency = ...,
+        ordered: bool = ...,
+        batched: bool = ...,
+        seed: int | None = ...,
+    ) -> Dataset[U]: ...
+    @overload
+    def map(
+        self,
+        function: Callable[..., U],
+        *,
+        executor: ExecutorName = ...,
+        concurrency: Concurrency = ...,
+        ordered: bool = ...,
+        batched: bool = ...,
+        seed: int | None = ...,
+    ) -> Dataset[U]: ...
+    def map(
+        self,
+        function: Callable[..., Any],
+        *,
+        executor: ExecutorName = "auto",
+        concurrency: Concurrency = AUTO,
+        ordered: bool = True,
+        batched: bool = False,
+        seed: int | None = None,
+    ) -> Dataset[Any]:
+        """Return ``function`` of every element (tf.data ``map``).
+
+        A plain tuple is unpacked into arguments, a dict is not. A coroutine function is awaited on the
+        engine's loop. A parameter named ``rng`` receives a NumPy Generator keyed by seed, epoch and
+        record: the same numbers whatever the executor and the number of workers.
+
+        Args:
+            executor: "thread" (what "auto" means), "process" (the function must be importable by name)
+                or "inline" (one thread).
+            concurrency: Calls at once; AUTO chooses from what a call costs.
+            ordered: False gives results as they finish.
+            batched: The function gets a run of rows as arrays (rows first, any number) and returns as many.
+            seed: For ``rng``; without one, the loader's.
+
+        Raises:
+            StageBuildError: The function cannot be sent to a process.
+            PlanError: An argument makes no sense.
+        """
+        check_executor(executor)
+        if not callable(function):
+            raise PlanError(f"map() needs a function, got {type(function).__name__}")
+        is_coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
+        )
+        if executor == "process":
+            if is_coroutine:
+                raise PlanError("a coroutine function is awaited on the loop; it cannot have executor='process'")
+            check_reaches_processes(function)
+        return self._then(
+            op.Map,
+            "map",
+            function=function,
+            executor=executor,
+            concurrency=concurrency_of(concurrency),
+            ordered=ordered,
+            batched=batched,
+            is_coroutine=is_coroutine,
+            wants_rng=_takes_rng(function) and not batched,
+            seed=seed,
+        )
+
+    def filter(self, predicate: Callable[..., bool]) -> Dataset[T]:
+        """Return the elements for which ``predicate`` is true, in order (tf.data ``filter``)."""
+        if not callable(predicate):
+            raise PlanError(f"filter() needs a function, got {type(predicate).__name__}")
+        return self._then(op.Filter, "filter", predicate=predicate)
+
+    def flat_map(self, function: Callable[..., Dataset[U] | Iterable[U]]) -> Dataset[U]:
+        """Return all elements of the data sets that ``function`` makes, one after another (tf.data ``flat_map``).
+
+        The function may also return any iterable.
+        """
+        return self._interleave(function, 1, 1, True, "flat_map")
+
+    def interleave(
+        self,
+        function: Callable[..., Dataset[U] | Iterable[U]],
+        *,
+        cycle_length: int | Auto = AUTO,
+        block_length: int = 1,
+        ordered: bool = True,
+    ) -> Dataset[U]:
+        """Return elements of the data sets that ``function`` makes, ``cycle_length`` at a time (tf.data ``interleave``).
+
+        Up to ``block_length`` elements are taken from each in turn. An exhausted one is replaced when
+        the cycle comes round to its place.
+
+        Args:
+            ordered: False lets whichever has elements ready go next.
+        """
+        cycle = 8 if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
+        return self._interleave(function, cycle, at_least("block_length", block_length, 1), ordered, "interleave")
+
+    def _interleave(
+        self, function: Callable[..., Any], cycle: int, block: int, ordered: bool, name: str
+    ) -> Dataset[Any]:
+        if not callable(function):
+            raise PlanError(f"{name}() needs a function, got {type(function).__name__}")
+        return self._then(
+            op.Interleave, name, function=function, cycle_length=cycle, block_length=block, ordered=ordered, name=name
+        )
+
+    def parse_example(self: Dataset[bytes], features: Mapping[str, Feature]) -> Dataset[dict[str, Any]]:
+        """Parse serialized ``tf.train.Example`` records into a dict of features (tf.io ``parse_example``).
+
+        Parsing happens in native code, over whole chunks, in the reading hop where possible.
+
+        Raises (when iterated):
+            ExampleParseError: Names URL, record, feature, expected and found.
+        """
+        parser = ExampleParser(features)
+        return self._then(op.ParseExample, "parse_example", decoder=parser, features=dict(features))
+
+    # -- order
+
+    def shuffle(
+        self, buffer_size: int, *, seed: int | None = None, reshuffle_each_iteration: bool = True
+    ) -> Dataset[T]:
+        """Give elements in random order out of a buffer of ``buffer_size`` (tf.data ``shuffle``).
+
+        The buffer is filled, then a uniformly chosen element is given and replaced by the next. The
+        order depends on seed, epoch and the input's order only.
+        """
+        size = at_least("buffer_size", buffer_size, 1)
+        return self._then(
+            op.Shuffle, "shuffle", buffer_size=size, seed=seed, reshuffle_each_iteration=reshuffle_each_iteration
+        )
+
+    def repeat(self, count: int | None = None) -> Dataset[T]:
+        """Give the elements ``count`` times, or for ever with None or -1 (tf.data ``repeat``).
+
+        The next epoch is being read before this one ends; epochs never mix.
+
+        Raises:
+            StageBuildError: The source can be read only once.
+        """
+        times = None if count is None or count == -1 else at_least("count", count, 0)
+        repeated: Dataset[T] = self._then(op.Repeat, "repeat", count=times)
+        assert isinstance(repeated.plan, op.Repeat)
+        check_repeat(repeated.plan)
+        return repeated
+
+    def take(self, count: int) -> Dataset[T]:
+        """Give the first ``count`` elements; all with -1 (tf.data ``take``)."""
+        return self._then(op.Take, "take", count=at_least("count", count, -1))
+
+    def skip(self, count: int) -> Dataset[T]:
+        """Leave out the first ``count`` elements; every one with -1 (tf.data ``skip``)."""
+        return self._then(op.Skip, "skip", count=at_least("count", count, -1))
+
+    def shard(self, num_shards: int, index: int) -> Dataset[T]:
+        """Give every ``num_shards``-th element, beginning with number ``index`` (tf.data ``shard``).
+
+        Do it before ``map`` and ``shuffle``, on file names where possible.
+        """
+        shards = at_least("num_shards", num_shards, 1)
+        if at_least("index", index, 0) >= shards:
+            raise PlanError(f"index must be below num_shards ({shards}), got {index}")
+        return self._then(op.Shard, "shard", num_shards=shards, index=index)
+
+    # -- several data sets
+
+    def zip(*datasets: Any) -> Dataset[Any]:  # type: ignore[misc]
+        """Give one element of each at a time, ending with the shortest (tf.data ``zip``).
+
+        ``Dataset.zip(a, b)`` and ``a.zip(b)`` give tuples; ``Dataset.zip({"x": a, "y": b})``, or any
+        nested structure, that structure.
+
+        Raises:
+            PlanError: A list is given, or something that is no data set.
+        """
+        whole: Any = datasets[0] if len(datasets) == 1 else tuple(datasets)
+        structure, leaves = flatten(whole)
+        nodes = tuple(_plan_of(leaf, "zip") for leaf in leaves)
+        return Dataset(op.Zip(structure=structure, nodes=nodes))
+
+    def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]:
+        """Give all elements of the first, then of the next (tf.data ``concatenate``)."""
+        return Dataset(op.Concatenate(nodes=tuple(_plan_of(dataset, "concatenate") for dataset in datasets)))
+
+    def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
+        """Give (number, element) pairs, counted from ``start`` (tf.data ``enumerate``)."""
+        return self._then(op.Enumerate, "enumerate", start=int(start))
+
+    # -- batches
+
+    @overload
+    def batch(self: Dataset[int], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.int64]]: ...
+    @overload
+    def batch(self: Dataset[float], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.float64]]: ...
+    @overload
+    def batch(self: Dataset[bytes], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
+    @overload
+    def batch(self: Dataset[str], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
+    @overload
+    def batch(self: Dataset[NDArray[S]], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
+    @overload
+    def batch(
+        self: Dataset[dict[A, NDArray[S]]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[dict[A, NDArray[S]]]: ...
+    @overload
+    def batch(
+        self: Dataset[tuple[NDArray[S], int]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[tuple[NDArray[S], NDArray[np.int64]]]: ...
+    @overload
+    def batch(self, batch_size: int, *, drop_remainder: bool = ...) -> Dataset[T]: ...
+    def batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset[Any]:
+        """Stack ``batch_size`` consecutive elements, leaf by leaf (tf.data ``batch``).
+
+        Numbers and arrays become arrays with the rows first; bytes and str become object arrays; VarLen
+        and Ragged features a :class:`RaggedArray`. Batches own their memory.
+
+        Args:
+            drop_remainder: Leave out a last batch that is not full.
+
+        Raises (when iterated):
+            BatchShapeError: Shapes or structures differ; names both and both records.
+        """
+        size = at_least("batch_size", batch_size, 1)
+        return self._then(op.Batch, "batch", batch_size=size, drop_remainder=drop_remainder)
+
+    def unbatch(self) -> Dataset[Any]:
+        """Give the rows of every element's first axis (tf.data ``unbatch``)."""
+        return self._then(op.Unbatch, "unbatch")
+
+    # -- memory and devices
+
+    def cache(self) -> Dataset[T]:
+        """Keep the elements of the first complete pass in memory (tf.data ``cache``).
+
+        Iterators of this process share them; an incomplete pass is thrown away. What is kept counts
+        against the memory limit of the loader that read it.
+        """
+        return self._then(op.Cache, "cache")
+
+    def prefetch(self, buffer_size: Concurrency = AUTO) -> Dataset[T]:
+        """Let up to ``buffer_size`` elements be ready before they are asked for (tf.data ``prefetch``)."""
+        size = buffer_size if isinstance(buffer_size, Auto) else at_least("buffer_size", buffer_size, 1)
+        return self._then(op.Prefetch, "prefetch", buffer_size=size)
+
+    def to_device(self, device: str = "auto", *, depth: int = 3) -> Dataset[Any]:
+        """Give batches in the memory of a device; must come last.
+
+        Batches are written into ``depth`` reusable slots and copied ahead of the consumer, who gets
+        memory of its own: NumPy arrays on "cpu", CuPy arrays on a GPU.
+
+        Args:
+            device: "cpu", "cuda", "cuda:N", or "auto" for a GPU where there is one.
+
+        Raises (when opened):
+            MissingExtraError, DeviceUnavailableError: The device cannot be used here.
+        """
+        return self._then(op.ToDevice, "to_device", device=check_device(device), depth=at_least("depth", depth, 1))
+
+    def apply(self, transformation: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
+        """Return ``transformation(self)`` (tf.data ``apply``)."""
+        return transformation(self)
+
+    # -- what is known before reading
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of an element with an :class:`ArraySpec` per leaf, as far as it is known."""
+        return element_spec(self.plan)
+
+    def cardinality(self) -> int:
+        """Return the number of elements, :data:`INFINITE` (-1) or :data:`UNKNOWN` (-2)."""
+        return cardinality(self.plan)
+
+    def __len__(self) -> int:
+        count = cardinality(self.plan)
+        if count < 0:
+            raise TypeError(f"the data set is {'infinite' if count == INFINITE else 'of unknown length'}")
+        return count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def explain(self, *, memory_limit: int | str | None = None) -> str:
+        """Return the plan as it will run, what it reads, and its worst-case memory; does no I/O."""
+        return explain(self.plan, default_limit() if memory_limit is None else parse_nbytes(memory_limit))
+
+    # -- running
+
+    def open(
+        self,
+        state: Mapping[str, Any] | None = None,
+        *,
+        memory_limit: int | str | None = None,
+        epoch: int = 0,
+        seed: int | None = None,
+    ) -> Loader[T]:
+        """Start reading and return the running :class:`Loader`.
+
+        Called outside an event loop it waits until files were found, so that a wrong name is an error
+        here; inside one, ``async with`` does.
+
+        Args:
+            state: Reserved for resuming.
+            memory_limit: Bytes ("256MB") for everything the loader holds; default a quarter of what the
+                cgroup or the machine has.
+            epoch: Number of this pass, from which shuffles and ``rng`` draw anew.
+            seed: For every operator that was given none; random by default.
+
+        Raises:
+            NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: It cannot start.
+        """
+        if state is not None:
+            raise NotImplementedError("open(state=...) is reserved: resuming is not part of this release yet")
+        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
+        options = EngineOptions(memory_limit=limit, epoch=at_least("epoch", epoch, 0), root_seed=seed)
+        loader: Loader[T] = Loader(Engine(self.plan, options))
+        if not _in_running_loop():
+            loader.wait_ready()
+        return loader
+
+    def __iter__(self) -> Iterator[T]:
+        """Open, iterate and close. Every iteration over this object is the next epoch, as in tf.data."""
+        with self.open(epoch=self._next_epoch()) as loader:
+            yield from loader
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        """Open and iterate; what is left is closed when the iterator is dropped."""
+        return _AsyncIteration(self.open(epoch=self._next_epoch()))
+
+    def _next_epoch(self) -> int:
+        epoch = next(self._iterations)
+        if epoch:
+            check_rereadable(self.plan, "iterating again")
+        return epoch
+
+    def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Dataset[Any]:
+        check_extends(self.plan, name)
+        return Dataset(kind(input=self.plan, **arguments))
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self.plan.label}, element_spec={self.element_spec}>"
+
+
+class _AsyncIteration(Generic[T]):
+    """Iterates a loader and closes it at the end; dropped half-way, the loader's own end stops it."""
+
+    def __init__(self, loader: Loader[T]) -> None:
+        self._loader = loader
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await anext(self._loader)
+        except BaseException:
+            await self._loader.aclose()
+            raise
+
+
+def _plan_of(dataset: Any, name: str) -> Node:
+    if isinstance(dataset, list):
+        raise PlanError(f"{name}() takes data sets or a tuple or dict of them; a list counts as data, not structure")
+    if not isinstance(dataset, Dataset):
+        raise PlanError(f"{name}() takes data sets, got {type(dataset).__name__}")
+    check_extends(dataset.plan, name)
+    return dataset.plan
+
+
+def _takes_rng(function: Callable[..., Any]) -> bool:
+    try:
+        return RNG in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # builtins without a signature
+        return False
+
+
+def _in_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

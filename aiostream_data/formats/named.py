@@ -1,0 +1,27 @@
+"""Give each record together with the URL of the object it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from aiostream_data.records import Columns
+from aiostream_data.structure import LEAF, Structure
+
+
+@dataclass(frozen=True)
+class WithUrl:
+    """Row-wise decoder: a record becomes ``{"url": str, "data": record}``."""
+
+    label: ClassVar[str] = "with_url"
+    structure: ClassVar[Structure] = Structure("dict", ("url", "data"), (LEAF, LEAF))
+    element_specs: ClassVar[tuple[tuple[tuple[int, ...], type, bool], ...]] = (((), object, False),) * 2
+
+    def parse(self, chunk: Columns, describe: Callable[[int], tuple[str, int]]) -> Columns:
+        """Return the chunk's records with their URLs; the records' bytes are shared, not copied."""
+        urls = np.empty(len(chunk), object)
+        urls[:] = [describe(row)[0] for row in range(len(chunk))]
+        return Columns(self.structure, (urls, *chunk.leaves), chunk.ids)

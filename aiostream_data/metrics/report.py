@@ -1,0 +1,124 @@
+"""Turn counters into an answer: what each stage did, and which one limits the pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
+from aiostream_data.metrics.limits import Limit, find_limit
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """The byte budget: its limit, what is held now, the most held at once, and seconds spent waiting for room."""
+
+    limit: int
+    used: int
+    peak: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderStats:
+    """Everything a loader counted, at one instant.
+
+    Attributes:
+        stages: Sources first.
+        consumer: What the training loop saw.
+        storage: Requests, bytes, retries and failures of all stores together.
+        memory: The byte budget.
+        waiting: Elements ready for the consumer.
+        wall_s: Seconds from open to the last delivery, or to now before the first.
+    """
+
+    stages: tuple[StageCounters, ...]
+    consumer: ConsumerCounters
+    storage: Mapping[str, int]
+    memory: MemoryStats
+    waiting: int
+    wall_s: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the same as JSON-safe data."""
+        return {
+            "stages": [stage.as_dict() for stage in self.stages],
+            "consumer": asdict(self.consumer),
+            "storage": dict(self.storage),
+            "memory": asdict(self.memory),
+            "waiting": self.waiting,
+            "wall_s": self.wall_s,
+        }
+
+
+def snapshot(
+    stages: Iterable[StageCounters],
+    consumer: ConsumerCounters,
+    storage: Iterable[Mapping[str, int]],
+    memory: MemoryStats,
+    waiting: int,
+) -> LoaderStats:
+    """Return a copy of counters that the engine goes on writing."""
+    stores = list(storage)
+    totals = {key: sum(store[key] for store in stores) for key in (stores[0] if stores else ())}
+    ended = consumer.last_at or perf_counter()
+    copies = tuple(replace(stage, extra=dict(stage.extra)) for stage in list(stages))
+    return LoaderStats(copies, replace(consumer), totals, memory, waiting, max(1e-9, ended - consumer.started_at))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A readable account of a run. ``str()`` is a table and one sentence; ``to_json()`` the numbers."""
+
+    stats: LoaderStats
+
+    @property
+    def limit(self) -> Limit:
+        """The stage that limits the pipeline, why, and what to do about it."""
+        stats = self.stats
+        throttled = stats.storage.get("retries", 0) / max(1, stats.storage.get("requests", 0))
+        return find_limit(stats.stages, stats.consumer, stats.wall_s, stats.memory.wait_s, throttled)
+
+    def to_json(self) -> str:
+        """Return stats and limit as one line of JSON."""
+        return json.dumps({**self.stats.as_dict(), "limit": asdict(self.limit)})
+
+    def __str__(self) -> str:
+        rows = [("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers")]
+        rows += [_row(stage) for stage in self.stats.stages]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = [
+            "  ".join(
+                _aligned(cell, width, column) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        ]
+        return "\n".join([*lines, *_closing(self.stats), f"limit: {self.limit.sentence}"])
+
+
+def _row(stage: StageCounters) -> tuple[str, ...]:
+    seconds = (f"{value:.2f}" for value in (stage.busy_s, stage.input_wait_s, stage.output_wait_s))
+    return stage.name, f"{stage.rows:,}", f"{stage.nbytes / (1 << 20):.1f}", *seconds, str(stage.workers)
+
+
+def _aligned(cell: str, width: int, column: int) -> str:
+    return cell.ljust(width) if column == 0 else cell.rjust(width)
+
+
+def _closing(stats: LoaderStats) -> list[str]:
+    consumer, memory = stats.consumer, stats.memory
+    lines = [
+        f"delivered {consumer.elements:,} elements in {stats.wall_s:.2f} s; "
+        f"the training loop waited {consumer.wait_s:.2f} s",
+        f"memory: peak {memory.peak / (1 << 20):.1f} MiB of {memory.limit / (1 << 20):.0f} MiB",
+    ]
+    if stats.storage:
+        storage = stats.storage
+        lines.append(
+            f"storage: {storage['requests']:,} requests, {storage['nbytes'] / (1 << 20):.1f} MiB, "
+            f"{storage['retries']:,} retries"
+        )
+    return lines

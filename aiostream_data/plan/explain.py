@@ -1,0 +1,87 @@
+"""Print a plan before it runs: its stages, what they will read, and the most memory it can take."""
+
+from __future__ import annotations
+
+import math
+
+from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
+from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.operators import Shuffle, ToDevice
+from aiostream_data.plan.rewrite import rewrite
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.plan.spec import ArraySpec, spec_of
+
+
+def explain(plan: Node, memory_limit: int) -> str:
+    """Return the plan as it will run, with its worst-case memory; touches no store.
+
+    Args:
+        memory_limit: Bytes of the budget it would be opened with.
+    """
+    running = rewrite(plan)
+    lines = ["plan (sources first):"]
+    lines += _tree(running, 1)
+    lines.append(f"elements: {_count(cardinality(plan))}")
+    lines += _reads(running)
+    lines.append(f"host memory: at most {_size(memory_limit)} in queues and buffers, plus one record or range")
+    lines += _buffers(running)
+    lines += _device(running)
+    return "\n".join(lines)
+
+
+def _tree(node: Node, depth: int) -> list[str]:
+    lines = [line for child in node.inputs for line in _tree(child, depth + (len(node.inputs) > 1))]
+    detail = node.detail()
+    lines.append("  " * depth + node.label + (f"({detail})" if detail else ""))
+    return lines
+
+
+def _count(number: int) -> str:
+    return {INFINITE: "infinite", UNKNOWN: "unknown until read"}.get(number, f"{number:,}")
+
+
+def _reads(plan: Node) -> list[str]:
+    patterns = [pattern for node in walk(plan) if isinstance(node, (ReadFiles, ListFiles)) for pattern in node.patterns]
+    return [f"reads: {pattern}" for pattern in patterns]
+
+
+def _buffers(plan: Node) -> list[str]:
+    lines = []
+    for node in walk(plan):
+        if isinstance(node, Shuffle):
+            row = element_nbytes(node)
+            size = "of unknown size" if row is None else f"of {row} bytes = {_size(row * node.buffer_size)}"
+            lines.append(f"  of these, shuffle holds up to {node.buffer_size:,} rows {size}")
+    return lines
+
+
+def _device(plan: Node) -> list[str]:
+    if not isinstance(plan, ToDevice):
+        return []
+    batch = element_nbytes(plan)
+    if batch is None:
+        return [f"slots: {plan.depth} on the host and {plan.depth} on {plan.device}, as large as the largest batch"]
+    total = _size(plan.depth * batch)
+    return [f"slots: {plan.depth} × {_size(batch)} = {total} pinned on the host, and {total} on {plan.device}"]
+
+
+def element_nbytes(node: Node) -> int | None:
+    """Return the bytes of one element where the plan tells them, else None."""
+    _, leaves = spec_of(node)
+    sizes = [_leaf_nbytes(leaf) for leaf in leaves]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _leaf_nbytes(leaf: ArraySpec) -> int | None:
+    if leaf.shape is None or leaf.dtype is None or leaf.dtype.hasobject or leaf.ragged:
+        return None
+    known = [axis for axis in leaf.shape if axis is not None]
+    return math.prod(known) * leaf.dtype.itemsize if len(known) == len(leaf.shape) else None
+
+
+def _size(nbytes: int) -> str:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.4g} {unit}"
+    return f"{nbytes} B"
