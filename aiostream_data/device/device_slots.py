@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from aiostream_data.device.backend import DeviceBackend
+from aiostream_data.device.backend import DeviceBackend, DeviceBlock
 from aiostream_data.device.layout import BatchLayout
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slots import DeviceSlot, DeviceState, SlotSize
@@ -100,7 +100,15 @@ class DeviceSlots:
                 self._backend.join(slot.mark)
             self._backend.retire(slot.mark)
         slot.block = slot.mark = None
-        slot.block = self._backend.device_block(wanted)
+        slot.block = self._block(wanted, nbytes)
+
+    def _block(self, wanted: int, nbytes: int) -> DeviceBlock:
+        try:
+            return self._backend.device_block(wanted)
+        except DeviceMemoryError:
+            if wanted == nbytes:
+                raise
+            return self._backend.device_block(nbytes)  # without the reserve for batches to come
 
     def take_out(self, batch: DeviceBatch) -> list[Any]:
         """Copy a batch into memory of the consumer's, free its slot, and return the arrays."""

@@ -1,0 +1,121 @@
+"""The CUDA backend on a real GPU; skipped, saying why, where there is none."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiostream_data.device.backend import DeviceBackend
+from aiostream_data.device.device_slots import DeviceBatch
+from aiostream_data.device.select import open_backend
+from aiostream_data.device.stage import DeviceStage
+from aiostream_data.errors import DeviceUnavailableError, MissingExtraError
+from aiostream_data.ragged import RaggedArray
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def backend() -> Iterator[DeviceBackend]:
+    try:
+        opened = open_backend("cuda:0")
+    except (MissingExtraError, DeviceUnavailableError) as error:
+        pytest.skip(str(error))
+    yield opened
+    opened.close()
+
+
+def batch_of(number: int, rows: int = 64) -> dict[str, Any]:
+    random_bits = np.random.default_rng(number)
+    return {
+        "image": random_bits.integers(0, 256, (rows, 32, 32, 3), np.uint8),
+        "label": random_bits.integers(0, 1000, rows),
+        "score": random_bits.standard_normal(rows).astype(np.float16),
+        "words": RaggedArray(random_bits.integers(0, 9, rows), np.array([0, rows // 3, rows])),
+        "none": np.zeros((0, 4), np.float32),
+        "number": number,
+    }
+
+
+def assert_same(on_device: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name in ("image", "label", "score", "none", "number"):
+        np.testing.assert_array_equal(on_device[name].get(), expected[name], err_msg=name)
+    np.testing.assert_array_equal(on_device["words"].values.get(), expected["words"].values)
+    np.testing.assert_array_equal(on_device["words"].row_splits.get(), expected["words"].row_splits)
+
+
+def test_batches_reach_the_gpu_bit_for_bit_as_cupy_arrays(backend: DeviceBackend) -> None:
+    import cupy
+
+    with DeviceStage(backend) as stage:
+        for number in range(8):
+            batch = stage.put(batch_of(number))
+            assert batch is not None
+            taken = batch.materialise()
+            assert all(isinstance(taken[name], cupy.ndarray) for name in ("image", "label", "number"))
+            assert_same(taken, batch_of(number))
+
+
+def test_slow_consumers_on_several_streams_never_see_a_torn_batch(backend: DeviceBackend) -> None:
+    import cupy
+
+    order = random.Random(0)
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    busy = cupy.ones((1024, 1024), cupy.float32)
+    held: deque[tuple[int, DeviceBatch]] = deque()
+    sums: list[tuple[int, Any]] = []
+    with DeviceStage(backend, host_slots=2, device_slots=2) as stage:
+        for number in range(300):
+            batch = stage.put(np.full(1 << 18, number, np.int64))
+            assert batch is not None
+            held.append((number, batch))
+            if len(held) == 2:
+                sent, oldest = held.popleft()
+                with order.choice(streams):
+                    for _ in range(order.randrange(4)):
+                        busy = busy @ busy / 1024
+                    taken = oldest.materialise()
+                    sums.append((sent, cupy.stack([taken.min(), taken.max()])))
+        for stream in streams:
+            stream.synchronize()
+    for sent, extremes in sums:
+        assert extremes.get().tolist() == [sent, sent]
+
+
+def test_a_warm_stage_allocates_nothing(backend: DeviceBackend) -> None:
+    import cupy
+
+    with DeviceStage(backend, slot_nbytes=1 << 20) as stage:
+
+        def send() -> None:
+            batch = stage.put(np.zeros(1 << 10))
+            assert batch is not None
+            batch.materialise()
+
+        for _ in range(6):
+            send()
+        cupy.cuda.Device(0).synchronize()
+        free_before = cupy.cuda.runtime.memGetInfo()[0]
+        for _ in range(50):
+            send()
+        cupy.cuda.Device(0).synchronize()
+        assert cupy.cuda.runtime.memGetInfo()[0] == free_before
+        assert stage.stats().ring.regrows == 0
+
+
+def test_growing_batches_and_an_early_close_leave_taken_arrays_intact(backend: DeviceBackend) -> None:
+    stage = DeviceStage(backend, device_slots=2)
+    taken = []
+    for number in range(1, 8):
+        batch = stage.put(np.full(number << 16, number))
+        assert batch is not None
+        taken.append(batch.materialise())
+    assert stage.put(np.zeros(8)) is not None, "left in its slot"
+    stage.close()
+    for number, array in enumerate(taken, start=1):
+        assert (array.get() == number).all()
