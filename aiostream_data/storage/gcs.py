@@ -21,7 +21,7 @@ from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, fill_buffer, range_header
 from aiostream_data.storage.patterns import compile_pattern, plan_listing
 from aiostream_data.storage.translate import translate_error, translate_status, translating
-from aiostream_data.storage.urls import has_magic, split_bucket, split_url
+from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
 
 if TYPE_CHECKING:
     import aiohttp
@@ -64,7 +64,7 @@ class GcsStore:
                 if matches(entry["name"]) and not entry["name"].endswith("/")
             ]
         if not found:
-            raise NoMatchError(pattern, f"no object in bucket {bucket!r} matches")
+            raise NoMatchError(safe_url(pattern), f"no object in bucket {bucket!r} matches")
         return sorted(found, key=lambda shard: shard.url)
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
@@ -120,7 +120,7 @@ class GcsStore:
             text = await _read_at_most(answer, _PAGE_LIMIT_NBYTES)
         found = json.loads(text)
         if not isinstance(found, dict):
-            raise StorageError(url, "the server answered with JSON that is not an object")
+            raise StorageError(safe_url(url), "the server answered with JSON that is not an object")
         return found
 
     @asynccontextmanager
@@ -212,10 +212,10 @@ def _refusal(url: str, status: int, detail: str, *, is_anonymous: bool, is_listi
     """Return the error for an answer of Google's JSON API."""
     bucket = split_bucket(split_url(url).path)[0]
     if status == 404 and (is_listing or "bucket does not exist" in detail):
-        return ObjectNotFoundError(url, f"there is no bucket {bucket!r} (HTTP 404)")
+        return ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} (HTTP 404)")
     if status in (401, 403) and is_anonymous:
         how = "set GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default login', or pass a token"
-        return CredentialsError(url, f"the bucket is not public, and no Google credentials were found: {how}")
+        return CredentialsError(safe_url(url), f"the bucket is not public, and no Google credentials were found: {how}")
     return translate_status(url, status, detail=detail)
 
 

@@ -18,7 +18,7 @@ from aiostream_data.storage.body import check_range_answer, check_version, fill_
 from aiostream_data.storage.patterns import compile_pattern, plan_listing
 from aiostream_data.storage.s3_errors import response_status, translate_s3_error
 from aiostream_data.storage.translate import translating
-from aiostream_data.storage.urls import has_magic, split_bucket, split_url
+from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
 
 _CONFIG = {
     "max_pool_connections": 64,  # the default of 10 caps the throughput
@@ -68,7 +68,7 @@ class S3Store:
             except client.exceptions.ClientError as error:
                 # The answer to HEAD has no body that could say which of the two is missing.
                 if response_status(error) == 404 and await self._bucket_is_missing(client, bucket):
-                    raise ObjectNotFoundError(url, f"there is no bucket {bucket!r} (HTTP 404)") from error
+                    raise ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} (HTTP 404)") from error
                 raise
         return ShardRef(url, int(answer["ContentLength"]), str(answer.get("ETag", "")))
 
@@ -84,7 +84,7 @@ class S3Store:
                 if matches(entry["Key"]) and not entry["Key"].endswith("/")
             ]
         if not found:
-            raise NoMatchError(pattern, f"no object in bucket {bucket!r} matches")
+            raise NoMatchError(safe_url(pattern), f"no object in bucket {bucket!r} matches")
         return sorted(found, key=lambda shard: shard.url)
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:

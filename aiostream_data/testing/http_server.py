@@ -6,10 +6,10 @@ next request, in order, so that a test can say what happens to the first attempt
 
 from __future__ import annotations
 
-import hashlib
 import re
 import socketserver
 import threading
+import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         if data is None:
             self._send(fault, 404, {}, b"no such object")
             return
-        etag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+        etag = _etag(data)
         if headers.get("if-match", etag) != etag:
             self._send(fault, 412, {}, b"")
             return
@@ -162,3 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
             body = body[: fault.cut_after]
             self.close_connection = True
         self.wfile.write(body)
+
+
+def _etag(data: bytes) -> str:
+    """Return a strong ETag, of both ends of the data only: it is made anew for every request."""
+    return f'"{len(data):x}-{zlib.crc32(data[:4096]):08x}{zlib.crc32(data[-4096:]):08x}"'
