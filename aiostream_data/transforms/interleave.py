@@ -136,8 +136,9 @@ class InterleaveOrder:
     def advance(self, max_rows: int) -> Step:
         """Return the longest order that can be given now, of at most ``max_rows`` rows.
 
-        Rows of a step are given for good. A deterministic order stops early only for the slot whose
-        turn it is; otherwise ROWS means that no slot has rows.
+        Rows of a step are given for good; the step that says FINISHED may bring the last ones. A
+        deterministic order stops early only for the slot whose turn it is; otherwise ROWS means that no
+        slot has rows.
         """
         which, rows, need, slot = _native.interleave_rows(
             self._position,

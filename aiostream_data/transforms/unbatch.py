@@ -21,9 +21,9 @@ Describe = Callable[[Ids, int], str]
 def unbatch(chunk: Chunk, describe: Describe) -> Chunk:
     """Split axis 0 of every leaf of every element into rows, as tf.data's ``unbatch``.
 
-    The rows are copied, keep the id of the element they were split from, and come as Columns where all
-    have one layout. A RaggedArray splits into arrays of differing length; a list counts as
-    an array, as in tf.data.
+    The rows keep the id of the element they were split from, and come as Columns where all have one
+    layout; those of a lone element may share its memory. A RaggedArray splits into arrays of differing
+    length; a list counts as an array, as in tf.data.
 
     Raises:
         BatchShapeError: The leaves of an element have no first axis, or first axes of several sizes.

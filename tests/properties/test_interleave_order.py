@@ -1,0 +1,185 @@
+"""The order equals a literal per-element copy of tf.data's kernel, however streams are cut, from any position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiostream_data._native import interleave_rows, ordering_py
+from aiostream_data.transforms.interleave import InterleaveOrder, Need
+
+Row = tuple[int, int]
+"""(stream, index in the stream)."""
+
+
+def kernel_of_tf_data(sizes: list[int], cycle_length: int, block_length: int) -> Iterator[Row]:
+    """Follow GetNextInternal of tf.data's InterleaveDataset, one element per step."""
+    inputs = iter(enumerate(sizes))
+    current: list[Iterator[Row] | None] = [None] * cycle_length
+    end_of_input, open_streams, cycle_index, block_index = False, 0, 0, 0
+    while not end_of_input or open_streams > 0:
+        stream = current[cycle_index]
+        if stream is not None:
+            row = next(stream, None)
+            if row is not None:
+                block_index += 1
+                if block_index == block_length:
+                    cycle_index, block_index = (cycle_index + 1) % cycle_length, 0
+                yield row
+                continue
+            current[cycle_index] = None
+            open_streams -= 1
+            cycle_index, block_index = (cycle_index + 1) % cycle_length, 0
+        elif not end_of_input:
+            found = next(inputs, None)
+            if found is None:
+                end_of_input = True
+            else:
+                number, size = found
+                current[cycle_index] = iter([(number, index) for index in range(size)])
+                open_streams += 1
+        else:
+            cycle_index, block_index = (cycle_index + 1) % cycle_length, 0
+
+
+class Run:
+    """An order with its streams, cut into chunks and asked for steps as a test decides."""
+
+    def __init__(self, sizes: list[int], order: InterleaveOrder, pick: Callable[[int, int], int]) -> None:
+        self.sizes, self.order, self.pick = sizes, order, pick
+        self.opened = 0
+        self.finished = False
+        self.stream_in: dict[int, int] = {}
+        self.loaded: dict[int, int] = {}
+        self.base: dict[int, int] = {}
+
+    def step(self) -> list[Row]:
+        """Do one step, and answer what it waits for."""
+        step = self.order.advance(self.pick(0, 5))
+        pairs = zip(step.which.tolist(), step.rows.tolist(), strict=True)
+        rows = [(self.stream_in[slot], self.base[slot] + row) for slot, row in pairs]
+        slot = step.waiting.slot
+        if step.waiting.need is Need.STREAM:
+            self._open(slot)
+        elif step.waiting.need is Need.ROWS:
+            self._load(slot)
+        self.finished = step.waiting.need is Need.FINISHED
+        return rows
+
+    def _open(self, slot: int) -> None:
+        if self.opened == len(self.sizes):
+            self.order.no_more_streams()
+            return
+        self.stream_in[slot], self.loaded[slot] = self.opened, 0
+        self.opened += 1
+        self.order.opened(slot)
+
+    def _load(self, slot: int) -> None:
+        left = self.sizes[self.stream_in[slot]] - self.loaded[slot]
+        rows = self.pick(0, left)
+        if rows or left:
+            self.order.load(slot, rows)
+            self.base[slot] = self.loaded[slot]
+            self.loaded[slot] += rows
+        if rows == left:
+            self.order.ended(slot)
+
+    def resumed(self) -> Run:
+        """Return a run that continues from this one's state with a new order."""
+        order = InterleaveOrder(self.order.cycle_length, self.order.block_length, self.order.deterministic)
+        state = self.order.state()
+        order.restore(state)
+        run = Run(self.sizes, order, self.pick)
+        run.opened = self.opened
+        for slot, count in enumerate(state["given"]):
+            if count is not None:
+                run.stream_in[slot], run.loaded[slot] = self.stream_in[slot], count
+        return run
+
+
+SIZES = st.lists(st.integers(0, 7), max_size=6)
+
+
+@given(SIZES, st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32))
+def test_the_order_is_tf_datas_however_streams_are_cut(sizes: list[int], cycle: int, block: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    run = Run(sizes, InterleaveOrder(cycle, block), lambda low, high: int(rng.integers(low, high + 1)))
+    found: list[Row] = []
+    while not run.finished:
+        found += run.step()
+    assert found == list(kernel_of_tf_data(sizes, cycle, block))
+
+
+@given(SIZES, st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32), st.floats(0.1, 0.8))
+def test_resuming_at_any_step_gives_the_same_order(
+    sizes: list[int], cycle: int, block: int, seed: int, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    run = Run(sizes, InterleaveOrder(cycle, block), lambda low, high: int(rng.integers(low, high + 1)))
+    found: list[Row] = []
+    while not run.finished:
+        found += run.step()
+        if not run.finished and rng.random() < share:  # never always: what is loaded is lost, and loaded again
+            run = run.resumed()
+    assert found == list(kernel_of_tf_data(sizes, cycle, block))
+
+
+@given(SIZES, st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32))
+def test_without_determinism_every_row_comes_once_and_streams_stay_in_order(
+    sizes: list[int], cycle: int, block: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    order = InterleaveOrder(cycle, block, deterministic=False)
+    run = Run(sizes, order, lambda low, high: int(rng.integers(low, high + 1)))
+    found: list[Row] = []
+    while not run.finished:
+        found += run.step()
+    for stream, size in enumerate(sizes):
+        assert [index for number, index in found if number == stream] == list(range(size))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=5),
+    st.integers(0, 4),
+    st.integers(0, 3),
+    st.integers(1, 3),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 20),
+)
+def test_the_native_order_equals_its_twin(
+    slots: list[tuple[int, int, int]],
+    slot: int,
+    taken: int,
+    block: int,
+    deterministic: bool,
+    more_streams: bool,
+    max_rows: int,
+) -> None:
+    results = []
+    for kernel in (interleave_rows, ordering_py.interleave_rows):
+        position = np.array([slot % len(slots), min(taken, block - 1)], np.int64)
+        status = np.array([status for status, _, _ in slots], np.uint8)
+        next_row = np.array([first for _, first, _ in slots], np.int64)
+        stop_row = np.array([first + (rows if status else 0) for status, first, rows in slots], np.int64)
+        which, rows, waiting, waited = kernel(
+            position, status, next_row, stop_row, block, deterministic, more_streams, max_rows
+        )
+        kept = [array.tolist() for array in (position, status, next_row)]
+        results.append((which.tolist(), rows.tolist(), waiting, waited, kept))
+    assert results[0] == results[1]
+
+
+def test_the_native_order_refuses_arrays_that_do_not_fit() -> None:
+    native = pytest.importorskip("aiostream_data._native.ordering", exc_type=ImportError)
+    two, three = np.zeros(2, np.int64), np.zeros(3, np.int64)
+    with pytest.raises(ValueError, match="length"):
+        native.interleave_rows(two, np.zeros(3, np.uint8), three, two, 1, True, True, 1)
+    with pytest.raises(ValueError, match="slot 7 of 3"):
+        native.interleave_rows(two + 7, np.zeros(3, np.uint8), three, three, 1, True, True, 1)
+    with pytest.raises(ValueError, match="next row"):
+        native.interleave_rows(two, np.zeros(3, np.uint8), three - 1, three, 1, True, True, 1)
