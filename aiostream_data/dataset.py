@@ -158,7 +158,7 @@ class Dataset(DatasetSources, Generic[T]):
         block_length: int = 1,
         ordered: bool = True,
     ) -> Dataset[U]:
-        """Return elements of the data sets that ``function`` makes, ``cycle_length`` at a time (tf.data ``interleave``).
+        """Return elements of the data sets that ``function`` makes, several at a time (tf.data ``interleave``).
 
         Up to ``block_length`` elements are taken from each in turn. An exhausted one is replaced when
         the cycle comes round to its place.
@@ -238,7 +238,7 @@ class Dataset(DatasetSources, Generic[T]):
 
     # -- several data sets
 
-    def zip(*datasets: Any) -> Dataset[Any]:  # type: ignore[misc]
+    def zip(*datasets: Any) -> Dataset[Any]:
         """Give one element of each at a time, ending with the shortest (tf.data ``zip``).
 
         ``Dataset.zip(a, b)`` and ``a.zip(b)`` give tuples; ``Dataset.zip({"x": a, "y": b})``, or any

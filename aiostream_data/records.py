@@ -108,7 +108,7 @@ class VarColumn:
         stops = (self.starts + self.lengths).tolist()
         if self.kind == "array":
             return [self.values[a:b] for a, b in zip(starts, stops, strict=True)]
-        view = memoryview(np.ascontiguousarray(self.values))
+        view = np.ascontiguousarray(self.values).data
         if self.kind == "bytes":
             return [bytes(view[a:b]) for a, b in zip(starts, stops, strict=True)]
         return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.plan import sources as src
-from aiostream_data.plan.base import AUTO, Auto, Concurrency, Node, at_least, concurrency_of
+from aiostream_data.plan.base import AUTO, Auto, Concurrency, Decoder, Node, at_least
 from aiostream_data.structure import flatten
 
 if TYPE_CHECKING:
@@ -115,9 +116,8 @@ class DatasetSources:
         Raises (when opened):
             NoMatchError: A pattern matches nothing.
         """
-        return _dataset(
-            src.ListFiles(patterns=_patterns(pattern), storage_options=dict(storage_options or {}), seed=seed)
-        )
+        options = dict(storage_options or {})
+        return _dataset(src.ListFiles(patterns=_patterns(pattern), storage_options=options, seed=seed))
 
     @staticmethod
     def from_tfrecord(
@@ -215,40 +215,44 @@ class DatasetSources:
         return _dataset(read.node(files, WholeFileFormat(), storage_options))
 
 
+@dataclass(frozen=True)
 class _Reading:
     """The arguments that every file source shares, checked."""
 
-    def __init__(
-        self,
-        compression: str,
-        cycle_length: int,
-        block_length: int,
-        shuffle_shards: bool,
-        seed: int | None,
-        ordered: bool,
-        read_ahead: Concurrency,
-        decoders: tuple[Any, ...] = (),
-    ) -> None:
-        name = (compression or "").lower()
-        if name not in COMPRESSIONS:
-            raise PlanError(f"compression must be one of {', '.join(map(repr, COMPRESSIONS))}, got {compression!r}")
-        self._arguments = {
-            "compression": name,
-            "cycle_length": at_least("cycle_length", cycle_length, 1),
-            "block_length": at_least("block_length", block_length, 1),
-            "shuffle_shards": shuffle_shards,
-            "seed": seed,
-            "ordered": ordered,
-            "read_ahead": read_ahead if isinstance(read_ahead, Auto) else concurrency_of(read_ahead),
-            "decoders": decoders,
-        }
+    compression: str
+    cycle_length: int
+    block_length: int
+    shuffle_shards: bool
+    seed: int | None
+    ordered: bool
+    read_ahead: Concurrency
+    decoders: tuple[Decoder, ...] = ()
 
     def node(self, files: Any, format: src.FormatLike, storage_options: StorageOptions) -> src.ReadFiles:
+        compression = (self.compression or "").lower()
+        if compression not in COMPRESSIONS:
+            known = ", ".join(map(repr, COMPRESSIONS))
+            raise PlanError(f"compression must be one of {known}, got {self.compression!r}")
         plan = getattr(files, "plan", None)
         inner = plan if isinstance(plan, Node) else None
-        patterns = () if inner is not None else _patterns(files)
-        options = dict(storage_options or {})
-        return src.ReadFiles(patterns=patterns, files=inner, format=format, storage_options=options, **self._arguments)
+        return src.ReadFiles(
+            patterns=() if inner is not None else _patterns(files),
+            files=inner,
+            format=format,
+            compression=compression,
+            cycle_length=at_least("cycle_length", self.cycle_length, 1),
+            block_length=at_least("block_length", self.block_length, 1),
+            ordered=self.ordered,
+            shuffle_shards=self.shuffle_shards,
+            seed=self.seed,
+            storage_options=dict(storage_options or {}),
+            read_ahead=_read_ahead(self.read_ahead),
+            decoders=self.decoders,
+        )
+
+
+def _read_ahead(value: Concurrency) -> Concurrency:
+    return value if isinstance(value, Auto) else at_least("read_ahead", value, 1)
 
 
 def _patterns(files: Any) -> tuple[str, ...]:

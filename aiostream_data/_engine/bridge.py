@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -96,10 +97,8 @@ class Bridge:
             waiter, self._async_waiter = self._async_waiter, None
         if waiter is not None:
             loop, future = waiter
-            try:
+            with suppress(RuntimeError):  # the consumer's loop was closed; its loader will be collected
                 loop.call_soon_threadsafe(_resolve, future)
-            except RuntimeError:
-                pass  # the consumer's loop was closed; its loader will be collected
 
     def _taken(self, count: int) -> None:
         self._waiting -= count
@@ -134,10 +133,8 @@ class Bridge:
         if isinstance(item, Ending):
             self._ending = item
         elif self._loop is not None:
-            try:
+            with suppress(RuntimeError):  # the engine has ended; what it left in the queue is still good
                 self._loop.call_soon_threadsafe(self._taken, len(item.elements))
-            except RuntimeError:
-                pass  # the engine has ended; what it left in the queue is still good
         return item
 
 

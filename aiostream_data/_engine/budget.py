@@ -18,6 +18,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 DEFAULT_FRACTION = 0.25
@@ -111,10 +112,8 @@ class Budget:
             self.used += change
             self.peak = max(self.peak, self.used)
         if change < 0 and self._waiters and self._loop is not None:
-            try:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self.poke)
-            except RuntimeError:
-                pass  # the loop is closed: nobody waits any more
 
 
 def parse_nbytes(value: int | str) -> int:

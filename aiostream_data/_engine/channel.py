@@ -13,7 +13,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from time import perf_counter
 from types import TracebackType
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from aiostream_data.metrics.counters import StageCounters
 
@@ -220,7 +220,7 @@ class Receiver(Generic[T]):
         self.close()
 
 
-def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[T], Receiver[T]]:
+def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[Any], Receiver[Any]]:
     """Return the two ends of a new channel.
 
     Args:
@@ -233,5 +233,5 @@ def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[T], Receiver[T
     for name, value in (("max_items", max_items), ("max_nbytes", max_nbytes)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    shared: _Shared[T] = _Shared(max_items, max_nbytes)
+    shared: _Shared[Any] = _Shared(max_items, max_nbytes)
     return Sender(shared), Receiver(shared)

@@ -10,6 +10,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter
 from typing import Any
@@ -126,10 +127,8 @@ class Engine:
         self._stopping = True
         loop = self._loop
         if loop is not None:
-            try:
+            with suppress(RuntimeError):  # already over
                 loop.call_soon_threadsafe(self._cancel_main)
-            except RuntimeError:
-                pass  # already over
 
     def stop(self) -> None:
         """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``."""
@@ -149,10 +148,8 @@ class Engine:
         future: asyncio.Future[None] = loop.create_future()
 
         def wake() -> None:
-            try:
-                loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
-            except RuntimeError:
-                pass  # the caller's loop is closed
+            with suppress(RuntimeError):  # the caller's loop is closed
+                loop.call_soon_threadsafe(_resolve, future)
 
         with self._callback_lock:
             if event.is_set():
@@ -301,6 +298,11 @@ async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
     if outcome.error is not None:
         raise outcome.error
     return Parcel(outcome.value, chunk.ids, chunk.nbytes, chunk.lease)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

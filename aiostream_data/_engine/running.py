@@ -106,7 +106,7 @@ async def supervise(
             if root is None:
                 return
             raise _noted(root, label) from root.__cause__
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - only a note is added
             raise _noted(error, label) from error.__cause__
         finally:
             if source_of is not None:

@@ -103,7 +103,7 @@ class ShardReader:
             charge = await self.budget.admit(part.nbytes + headroom, urgent)
             data = np.empty(headroom + part.nbytes, np.uint8)
             started = perf_counter()
-            await self.stores.read_into(self.shard, part.start, memoryview(data)[headroom:])
+            await self.stores.read_into(self.shard, part.start, data.data[headroom:])
             self.counters.extra["fetch_s"] = self.counters.extra.get("fetch_s", 0.0) + perf_counter() - started
             return _Block(data, headroom, charge)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import starmap
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,12 @@ class UserFunction:
         try:
             results = list(self._calls(left, elements, chunk.ids))
         except BaseException as error:
-            self._note(error, elements, chunk.ids, len(elements) - left.__length_hint__() - 1)
+            self._note(error, elements, chunk.ids, len(elements) - length_hint(left) - 1)
             raise
         if len(results) < len(elements):  # StopIteration inside list() ends it silently
-            error = StopIteration("raised by the function")
-            self._note(error, elements, chunk.ids, len(results))
-            raise error
+            stopped = StopIteration("raised by the function")
+            self._note(stopped, elements, chunk.ids, len(results))
+            raise stopped
         return results
 
     def _calls(self, left: Iterator[Any], elements: list[Any], ids: Ids) -> Iterator[Any]:

@@ -87,21 +87,21 @@ class Report:
         return json.dumps({**self.stats.as_dict(), "limit": asdict(self.limit)})
 
     def __str__(self) -> str:
-        rows = [("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers")]
+        rows: list[tuple[str, ...]] = [("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers")]
         rows += [_row(stage) for stage in self.stats.stages]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = [
-            "  ".join(
-                _aligned(cell, width, column) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
+        lines = [_line(row, widths) for row in rows]
         return "\n".join([*lines, *_closing(self.stats), f"limit: {self.limit.sentence}"])
 
 
 def _row(stage: StageCounters) -> tuple[str, ...]:
     seconds = (f"{value:.2f}" for value in (stage.busy_s, stage.input_wait_s, stage.output_wait_s))
     return stage.name, f"{stage.rows:,}", f"{stage.nbytes / (1 << 20):.1f}", *seconds, str(stage.workers)
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    cells = zip(row, widths, strict=True)
+    return "  ".join(_aligned(cell, width, column) for column, (cell, width) in enumerate(cells))
 
 
 def _aligned(cell: str, width: int, column: int) -> str:

@@ -7,7 +7,7 @@ from functools import singledispatch
 
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
-from aiostream_data.plan.base import INFINITE, UNKNOWN, Node
+from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
 
 
 @singledispatch
@@ -51,7 +51,7 @@ def _(node: src.PythonIterable) -> int:
 @cardinality.register(op.Cache)
 @cardinality.register(op.Prefetch)
 @cardinality.register(op.ToDevice)
-def _(node: op.Operator) -> int:
+def _(node: Operator) -> int:
     return cardinality(node.input)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
-from aiostream_data.plan.base import Node
+from aiostream_data.plan.base import Node, Operator
 from aiostream_data.structure import LEAF, Structure, flatten
 
 
@@ -115,11 +115,11 @@ def _decoded(decoder: Any) -> Spec:
 @spec_of.register(op.Cache)
 @spec_of.register(op.Prefetch)
 @spec_of.register(op.ToDevice)
-def _(node: op.Operator) -> Spec:
+def _(node: Operator) -> Spec:
     return spec_of(node.input)
 
 
-def _per_leaf(node: op.Operator, change: Callable[[ArraySpec], ArraySpec]) -> Spec:
+def _per_leaf(node: Operator, change: Callable[[ArraySpec], ArraySpec]) -> Spec:
     structure, leaves = spec_of(node.input)
     return structure, tuple(change(leaf) for leaf in leaves)
 
