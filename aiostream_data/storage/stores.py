@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from aiostream_data.errors import LoaderClosedError
 from aiostream_data.records import ShardRef
@@ -20,7 +21,8 @@ class StoreSet:
 
     Args:
         options: ``storage_options`` for every store; the keys ``retry_total_s``,
-            ``retry_connect_total_s`` and ``retry_attempts`` are taken out for the retries.
+            ``retry_connect_total_s`` and ``retry_attempts`` are taken out for the retries. Options for
+            one store alone stand under its scheme: ``{"s3://": {"anon": True}, "https://": {...}}``.
         run_blocking: Runs blocking calls on a worker thread.
 
     Attributes:
@@ -80,6 +82,13 @@ class StoreSet:
             raise LoaderClosedError("the stores of this loader were closed")
         scheme = split_url(url).scheme
         if scheme not in self._stores:
-            inner = open_store(scheme, self._options, self._run_blocking)
+            inner = open_store(scheme, options_of(scheme, self._options), self._run_blocking)
             self._stores[scheme] = RetryingStore(inner, self._policy, self.counters)
         return self._stores[scheme]
+
+
+def options_of(scheme: str, options: StoreOptions) -> dict[str, Any]:
+    """Return the options meant for ``scheme``: those for every store, overridden by those for it alone."""
+    common = {name: value for name, value in options.items() if not name.endswith("://")}
+    own = [value for name, value in options.items() if name.endswith("://") and split_url(name).scheme == scheme]
+    return {**common, **{name: value for part in own for name, value in part.items()}}

@@ -6,9 +6,12 @@ import os
 import re
 from typing import NamedTuple, TypeAlias
 
+from aiostream_data.errors import PlanError
+
 Url: TypeAlias = "str | os.PathLike[str]"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_CHAIN = re.compile(r"[A-Za-z0-9+.-]+::.*://", re.DOTALL)
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "local": "file"}
 _MAGIC = re.compile(r"[*?\[]")
 _REDACTED = "***"
@@ -28,10 +31,18 @@ class Location(NamedTuple):
 
 
 def split_url(url: Url) -> Location:
-    """Split a URL or path; whatever has no ``scheme://`` is a local path, in which ``~`` is expanded."""
+    """Split a URL or path; whatever has no ``scheme://`` is a local path, in which ``~`` is expanded.
+
+    Raises:
+        PlanError: The URL is a chain, such as fsspec's ``simplecache::s3://bucket/key``.
+    """
     text = os.fspath(url)
     found = _SCHEME.match(text)
     if found is None:
+        if _CHAIN.match(text):
+            raise PlanError(
+                f"chained URLs are not supported, got {text.partition('::')[0]}::...; use the last one alone"
+            )
         return Location("file", os.path.expanduser(text))
     scheme = found[1].lower()
     scheme = _ALIASES.get(scheme, scheme)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aiostream_data.errors import StorageError
@@ -67,8 +67,7 @@ def test_a_server_that_is_honest_about_its_range_never_gives_wrong_bytes(
 )
 def test_a_right_answer_is_never_refused(asked: tuple[int, int], sizes: list[int], whole: bool) -> None:
     start, stop = asked[0], min(sum(asked), len(OBJECT))
-    if start >= stop:
-        return
+    assume(start < stop)
     told = {"content-range": f"bytes {start}-{stop - 1}/{len(OBJECT)}"}
     body = OBJECT if whole else OBJECT[start:stop]
     found = fetch(200 if whole else 206, {} if whole else told, Chunks(body, sizes), start, stop - start)

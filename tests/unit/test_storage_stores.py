@@ -22,7 +22,7 @@ from aiostream_data.storage import memory
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import open_store, register_store
-from aiostream_data.storage.stores import StoreSet
+from aiostream_data.storage.stores import StoreSet, options_of
 from aiostream_data.testing.conformance import read_range
 from aiostream_data.testing.latency_store import LatencyStore
 
@@ -87,6 +87,13 @@ def test_stores_get_the_storage_options_without_those_for_retries(recorded: list
     memory.put("memory://a", b"1")
     use(lambda stores: stores.info("recorded://a"), anon=True, retry_total_s=5)
     assert recorded[0].options == {"anon": True}
+
+
+def test_options_under_a_scheme_are_for_its_store_alone() -> None:
+    options = {"anon": True, "s3://": {"key": "a", "anon": False}, "gcs://": {"token": "anon"}}
+    assert options_of("s3", options) == {"anon": False, "key": "a"}
+    assert options_of("gs", options) == {"anon": True, "token": "anon"}
+    assert options_of("http", options) == {"anon": True}
 
 
 def test_several_patterns_keep_their_order(memory_objects: None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aiostream_data.errors import PlanError
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
 
 
@@ -37,6 +38,11 @@ def test_the_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("HOME", "/home/someone")
     assert split_url("~/x") == ("file", "/home/someone/x")
     assert split_url("file://~/x") == ("file", "/home/someone/x")
+
+
+def test_chained_urls_are_refused_rather_than_taken_for_paths() -> None:
+    with pytest.raises(PlanError, match="simplecache::"):
+        split_url("simplecache::s3://bucket/key")
 
 
 def test_a_bucket_ends_at_the_first_slash() -> None:
