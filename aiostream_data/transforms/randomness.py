@@ -98,5 +98,5 @@ def _high_product(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.ui
     """Return the high 64 bits of the 128-bit products, by halves."""
     a_low, a_high, b_low, b_high = a & _LOW_HALF, a >> _32, b & _LOW_HALF, b >> _32
     middle = a_high * b_low + (a_low * b_low >> _32)
-    high: NDArray[np.uint64] = a_high * b_high + (middle >> _32)
-    return high + ((a_low * b_high + (middle & _LOW_HALF)) >> _32)
+    high: NDArray[np.uint64] = a_high * b_high + (middle >> _32) + ((a_low * b_high + (middle & _LOW_HALF)) >> _32)
+    return high
