@@ -17,11 +17,13 @@ from aiostream_data.device.select import check_device
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
+from aiostream_data.formats.sequence_example import SequenceExampleParser
 from aiostream_data.loader import Loader
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import AUTO, INFINITE, Auto, Concurrency, ExecutorName, Node, at_least, concurrency_of
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.explain import explain
+from aiostream_data.plan.rewrite import unordered
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.validate import (
     check_executor,
@@ -187,7 +189,22 @@ class Dataset(DatasetSources, Generic[T]):
             ExampleParseError: Names URL, record, feature, expected and found.
         """
         parser = ExampleParser(features)
-        return self._then(op.ParseExample, "parse_example", decoder=parser, features=dict(features))
+        return self._then(op.ParseExample, "parse_example", decoder=parser, features=tuple(features))
+
+    def parse_sequence_example(
+        self: Dataset[bytes], context: Mapping[str, Feature], sequences: Mapping[str, Feature]
+    ) -> Dataset[dict[str, dict[str, Any]]]:
+        """Parse serialized ``tf.train.SequenceExample`` records (tf.io ``parse_sequence_example``).
+
+        Elements are ``{"context": {name: value}, "sequences": {name: array of (steps, *shape)}}``; a
+        VarLen sequence gives a :class:`~aiostream_data.formats.sequence_example.RaggedSteps`.
+
+        Raises (when iterated):
+            ExampleParseError: Names URL, record, feature, expected and found.
+        """
+        parser = SequenceExampleParser(context, sequences)
+        name = "parse_sequence_example"
+        return self._then(op.ParseExample, name, decoder=parser, features=(*context, *sequences), name=name)
 
     # -- order
 
@@ -367,6 +384,7 @@ class Dataset(DatasetSources, Generic[T]):
         memory_limit: int | str | None = None,
         epoch: int = 0,
         seed: int | None = None,
+        deterministic: bool = True,
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
 
@@ -379,6 +397,8 @@ class Dataset(DatasetSources, Generic[T]):
                 cgroup or the machine has.
             epoch: Number of this pass, from which shuffles and ``rng`` draw anew.
             seed: For every operator that was given none; random by default.
+            deterministic: False lets every stage give results as they come: the same elements, in
+                whatever order is fastest (tf.data ``options().deterministic``).
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: It cannot start.
@@ -387,7 +407,7 @@ class Dataset(DatasetSources, Generic[T]):
             raise NotImplementedError("open(state=...) is reserved: resuming is not part of this release yet")
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
         options = EngineOptions(memory_limit=limit, epoch=at_least("epoch", epoch, 0), root_seed=seed)
-        loader: Loader[T] = Loader(Engine(self.plan, options))
+        loader: Loader[T] = Loader(Engine(self.plan if deterministic else unordered(self.plan), options))
         if not _in_running_loop():
             loader.wait_ready()
         return loader

@@ -106,8 +106,9 @@ class Loader(Generic[T]):
         consumer = self._consumer
         consumer.first_at = consumer.first_at or now
         consumer.last_at = now
-        self._parcel = item
         self._left = _handed_out(item)
+        self._parcel = item
+        self._engine.bridge.took(item)
         return True
 
     def _let_go(self) -> None:

@@ -301,11 +301,12 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
     if not same_layout(chunks):
         return Items([element for chunk in chunks for element in chunk.elements()], ids)
     sources = [chunk for chunk in chunks if isinstance(chunk, Columns)]
-    leaves = tuple(_concat_column(column) for column in zip(*(chunk.leaves for chunk in sources), strict=True))
+    leaves = tuple(concat_column(column) for column in zip(*(chunk.leaves for chunk in sources), strict=True))
     return Columns(sources[0].structure, leaves, ids)
 
 
-def _concat_column(columns: Sequence[Column]) -> Column:
+def concat_column(columns: Sequence[Column]) -> Column:
+    """Return the rows of columns of one layout, one after another, as one new column."""
     variable = [column.compact() for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])

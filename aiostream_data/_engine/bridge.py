@@ -72,11 +72,19 @@ class Bridge:
         self._loop = asyncio.get_running_loop()
         count = len(parcel.elements)
         while self._waiting and self._waiting + count > self._max_elements:
-            self._room = self._loop.create_future()
-            await self._room
+            await self._until_one_is_taken()
         self._waiting += count
         self._queue.put(parcel)
         self._wake_consumer()
+
+    async def until_all_taken(self) -> None:
+        """Wait until the consumer has taken every parcel. Loop thread only."""
+        while self._waiting:
+            await self._until_one_is_taken()
+
+    async def _until_one_is_taken(self) -> None:
+        self._room = asyncio.get_running_loop().create_future()
+        await self._room
 
     def end(self, error: BaseException | None) -> None:
         """Hand over the ending. After an error nothing that still waits is delivered."""
@@ -132,10 +140,13 @@ class Bridge:
     def _received(self, item: Parcel | Ending) -> Parcel | Ending:
         if isinstance(item, Ending):
             self._ending = item
-        elif self._loop is not None:
-            with suppress(RuntimeError):  # the engine has ended; what it left in the queue is still good
-                self._loop.call_soon_threadsafe(self._taken, len(item.elements))
         return item
+
+    def took(self, parcel: Parcel) -> None:
+        """Say that the parcel's elements are the consumer's now, so that there is room for the next."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the engine has ended; what it left in the queue is still good
+                self._loop.call_soon_threadsafe(self._taken, len(parcel.elements))
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

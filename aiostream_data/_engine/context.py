@@ -46,7 +46,7 @@ class Drained:
 
 
 class Board:
-    """The counters of every stage, in plan order."""
+    """The counters of every stage, sources first."""
 
     def __init__(self) -> None:
         self._counters: dict[str, StageCounters] = {}
@@ -56,7 +56,14 @@ class Board:
         return self._counters.setdefault(key, StageCounters(name))
 
     def __iter__(self) -> Iterator[StageCounters]:
-        return iter(self._counters.values())
+        known = dict(self._counters)  # a copy: the loop may add a stage meanwhile
+        entries = sorted(known.items(), key=lambda entry: _place(entry[0]))
+        return iter([counters for _, counters in entries])
+
+
+def _place(key: str) -> tuple[int, ...]:
+    """Return where a key stands in the plan: inputs before what reads them."""
+    return tuple(int(number) for number in key.split("/"))
 
 
 OpenPlan = Callable[["RunContext", Node], AbstractAsyncContextManager[Receiver[Chunk]]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import os
 import secrets
 import threading
@@ -82,7 +83,7 @@ class Engine:
         self.board = Board()
         self.origins = Origins()
         self.pid = os.getpid()
-        self.stores: dict[int, StoreSet] = {}
+        self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
         self._owned = _Owned()
         self._ready = threading.Event()
@@ -210,6 +211,8 @@ class Engine:
                 async for chunk in receiver:
                     await self.bridge.put(await _parcel(chunk, pool))
                     del chunk
+                if self.devices:  # their slots must outlive the batches that the consumer has not taken out
+                    await self.bridge.until_all_taken()
         finally:
             await self._close_services()
 
@@ -231,7 +234,8 @@ class Engine:
         return RunContext(services=services, epoch=self.options.epoch, path=0, numbers=numbers, drained=Drained())
 
     def _stores(self, options: Mapping[str, Any], pool: ThreadExecutor) -> StoreSet:
-        if id(options) not in self.stores:
+        key = json.dumps(options, sort_keys=True, default=id)
+        if key not in self.stores:
 
             async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
                 outcome = await pool.submit(function, *args)
@@ -239,9 +243,9 @@ class Engine:
                     raise outcome.error
                 return outcome.value
 
-            self.stores[id(options)] = StoreSet(options, run_blocking)
-            self._owned.stores.append(self.stores[id(options)])
-        return self.stores[id(options)]
+            self.stores[key] = StoreSet(options, run_blocking)
+            self._owned.stores.append(self.stores[key])
+        return self.stores[key]
 
     def _open_device(self, node: ToDevice, device: DeviceStage) -> None:
         self.devices[node] = device

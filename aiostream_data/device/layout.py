@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.device.backend import ALIGNMENT, DeviceArray
 from aiostream_data.errors import DeviceLeafError
+from aiostream_data.parts import Parts
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.structure import Structure, flatten
 
@@ -84,7 +85,7 @@ class TakenApart:
     """
 
     layout: BatchLayout
-    sources: list[NDArray[Any]]
+    sources: list[NDArray[Any] | Parts]
     kept: list[Any]
 
 
@@ -103,7 +104,7 @@ def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
     """
     structure, leaves = flatten(batch)
     kinds: list[LeafKind] = []
-    named: list[tuple[str, NDArray[Any]]] = []
+    named: list[tuple[str, NDArray[Any] | Parts]] = []
     kept: list[Any] = []
     for path, leaf in zip(structure.paths(), leaves, strict=True):
         parts = _numeric_parts(path, leaf)
@@ -136,22 +137,25 @@ def views(block: NDArray[np.uint8], layout: BatchLayout) -> list[NDArray[Any]]:
     return [np.ndarray(array.shape, array.dtype, buffer=block, offset=array.offset) for array in layout.arrays]
 
 
-def fill(slot_arrays: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any]]) -> None:
+def fill(slot_arrays: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any] | Parts]) -> None:
     """Write ``sources`` into the arrays of a slot, without a temporary and with the GIL released.
 
     ``np.copyto`` and not assignment to a memoryview, which would hold the GIL for the whole copy.
     """
     for target, source in zip(slot_arrays, sources, strict=True):
-        np.copyto(target, source, casting="no")
+        if isinstance(source, Parts):
+            source.write_into(target)
+        else:
+            np.copyto(target, source, casting="no")
 
 
-def _numeric_parts(path: str, leaf: Any) -> list[tuple[str, NDArray[Any]]] | None:
+def _numeric_parts(path: str, leaf: Any) -> Sequence[tuple[str, NDArray[Any] | Parts]] | None:
     if isinstance(leaf, RaggedArray):
         named = [(f"{path}.values", leaf.values), (f"{path}.row_splits", leaf.row_splits)]
         return named if is_numeric(leaf.values.dtype) else None
     if isinstance(leaf, (bool, int, float, complex, np.generic)):
         leaf = np.asarray(leaf)
-    return [(path, leaf)] if isinstance(leaf, np.ndarray) and is_numeric(leaf.dtype) else None
+    return [(path, leaf)] if isinstance(leaf, (np.ndarray, Parts)) and is_numeric(leaf.dtype) else None
 
 
 def is_numeric(dtype: np.dtype[Any]) -> bool:

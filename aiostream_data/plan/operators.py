@@ -66,17 +66,18 @@ class Interleave(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParseExample(Operator):
-    """Serialized ``tf.train.Example`` records to columns."""
+    """Serialized ``tf.train.Example`` (or ``SequenceExample``) records to columns."""
 
     decoder: Decoder
-    features: Any
+    features: tuple[str, ...]
+    name: str = "parse_example"
 
     @property
     def label(self) -> str:
-        return "parse_example"
+        return self.name
 
     def detail(self) -> str:
-        return ", ".join(map(str, self.features))
+        return ", ".join(self.features)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,10 +94,14 @@ class Shuffle(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Batch(Operator):
-    """``batch_size`` consecutive elements stacked into one."""
+    """``batch_size`` consecutive elements stacked into one.
+
+    ``in_parts`` is set by a rewrite where the batch is written into a device's slot anyway.
+    """
 
     batch_size: int
     drop_remainder: bool = False
+    in_parts: bool = False
 
     def detail(self) -> str:
         return f"{self.batch_size}" + (", drop_remainder" if self.drop_remainder else "")

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import ParseExample, Prefetch, Repeat
+from aiostream_data.plan.operators import Batch, Interleave, Map, ParseExample, Prefetch, Repeat, ToDevice
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 
 
 def rewrite(node: Node) -> Node:
     """Return an equivalent plan, rewritten from the sources up."""
-    return _rewrite_one(_with_inputs(node))
+    return _rewrite_one(_with_inputs(node, rewrite))
 
 
-def _with_inputs(node: Node) -> Node:
+def unordered(node: Node) -> Node:
+    """Return the plan with every stage free to give results as they come: same elements, any order."""
+    node = _with_inputs(node, unordered)
+    return replace(node, ordered=False) if isinstance(node, (Map, Interleave, ReadFiles)) else node
+
+
+def _with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     changed: dict[str, Any] = {}
     for part in fields(node):
         value = getattr(node, part.name)
         if isinstance(value, Node):
-            changed[part.name] = rewrite(value)
+            changed[part.name] = change(value)
         elif isinstance(value, tuple) and value and isinstance(value[0], Node):
-            changed[part.name] = tuple(rewrite(child) for child in value)
+            changed[part.name] = tuple(change(child) for child in value)
     return replace(node, **changed) if changed else node
 
 
@@ -35,7 +42,16 @@ def _rewrite_one(node: Node) -> Node:
         return replace(node.input, times=_times(node.input.times, node.count))
     if isinstance(node, Prefetch) and isinstance(node.input, Prefetch):
         return replace(node, input=node.input.input)
+    if isinstance(node, ToDevice):
+        # The slot is where the batch is put together: its rows are copied once.
+        return replace(node, input=_batch_in_parts(node.input))
     return node
+
+
+def _batch_in_parts(node: Node) -> Node:
+    if isinstance(node, Prefetch):
+        return replace(node, input=_batch_in_parts(node.input))
+    return replace(node, in_parts=True) if isinstance(node, Batch) else node
 
 
 def _times(inner: int | None, outer: int | None) -> int | None:

@@ -10,8 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
+from aiostream_data.parts import Parts
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Column, Columns, Ids, Items, VarColumn, concat, gather
+from aiostream_data.records import (
+    Chunk,
+    Column,
+    Columns,
+    Ids,
+    Items,
+    VarColumn,
+    concat,
+    concat_column,
+    gather,
+    same_layout,
+)
 from aiostream_data.transforms.collate import object_array, stack
 
 Describe = Callable[[Ids, int], str]
@@ -97,10 +109,13 @@ class Batcher:
     Args:
         order: Where to cut.
         describe: Names rows in errors.
+        in_parts: Leave dense leaves as :class:`Parts` of the chunks they stand in, for whoever writes
+            them into memory of its own; such batches keep the chunks' memory alive.
     """
 
-    def __init__(self, order: BatchOrder, describe: Describe) -> None:
+    def __init__(self, order: BatchOrder, describe: Describe, in_parts: bool = False) -> None:
         self.order = order
+        self._in_parts = in_parts
         self.dropped = 0
         """Rows left out at the end."""
         self._describe = describe
@@ -155,12 +170,27 @@ class Batcher:
         self._carry = [_owned(chunk) for chunk in carry if len(chunk)]
 
     def _batch(self, parts: Sequence[Chunk]) -> Batch:
+        if self._in_parts and same_layout(parts):
+            return _batch_in_parts([part for part in parts if isinstance(part, Columns)])
         rows = concat(parts)
         if isinstance(rows, Items):
             return Batch(stack(rows.values, lambda row: self._describe(rows.ids, row)), rows.ids.copy())
         shared = len(parts) == 1  # concat copies when there is more than one
         leaves = [batch_leaf(leaf, copy=shared) for leaf in rows.leaves]
         return Batch(rows.structure.unflatten(leaves), rows.ids.copy())
+
+
+def _batch_in_parts(chunks: Sequence[Columns]) -> Batch:
+    leaves = [_leaf_in_parts(columns) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)]
+    ids = np.concatenate([chunk.ids for chunk in chunks])
+    return Batch(chunks[0].structure.unflatten(leaves), ids)
+
+
+def _leaf_in_parts(columns: Sequence[Column]) -> Any:
+    dense = tuple(column for column in columns if not isinstance(column, VarColumn) and not column.dtype.hasobject)
+    if len(dense) == len(columns):
+        return Parts(dense)
+    return batch_leaf(concat_column(columns))
 
 
 def batch_leaf(column: Column, copy: bool = True) -> NDArray[Any] | RaggedArray:

@@ -24,7 +24,7 @@ class BatchStage(Stage):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Batch = self.node
         order = batching.BatchOrder(node.batch_size, node.drop_remainder)
-        batcher = batching.Batcher(order, self.context.services.origins.describe)
+        batcher = batching.Batcher(order, self.context.services.origins.describe, node.in_parts)
         held = self.context.services.budget.charge(0)
         try:
             async for chunk in inlets[0]:

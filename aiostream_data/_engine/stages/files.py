@@ -40,10 +40,10 @@ class ListFilesSource(Stage):
 
 async def find_shards(stage: Stage, node: ListFiles | ReadFiles) -> list[ShardRef]:
     """Return the shards of a source; what was listed when the loader was opened is not listed again."""
-    resolved = stage.context.services.resolved
-    if node not in resolved:
-        resolved[node] = await stage.context.services.stores(node.storage_options).glob(list(node.patterns))
-    return resolved[node]
+    resolved = stage.context.services.resolved.get(node)
+    if resolved is not None:
+        return resolved
+    return await stage.context.services.stores(node.storage_options).glob(list(node.patterns))
 
 
 @dataclass
