@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol, Self
@@ -152,5 +153,7 @@ class _FsspecTarget:
         self._file.commit()
 
     def discard(self) -> None:
-        self._file.discard()
+        # Whoever discards has an error of their own to report, and stores drop unfinished uploads in time.
+        with suppress(Exception):
+            self._file.discard()
         self._file.closed = True  # or the garbage collector would finish the upload
