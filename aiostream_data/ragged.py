@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -55,6 +56,9 @@ class RaggedArray:
             raise IndexError(f"row {row} of {len(self)}")
         view: NDArray[Any] = self.values[int(self.row_splits[position]) : int(self.row_splits[position + 1])]
         return view
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return (self[row] for row in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return an object array with one array per row, for ``np.asarray``."""

@@ -132,10 +132,8 @@ def _stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDAr
     kinds = set(map(type, values))
     if all(issubclass(kind, bytes) for kind in kinds) or all(issubclass(kind, str) for kind in kinds):
         return object_array(values)
-    if kinds <= _NUMBERS:
-        numbers = np.asarray(values)
-        if numbers.dtype.kind in "biufc":
-            return numbers
+    if kinds <= _NUMBERS and (numbers := _numbers(values, kinds)) is not None:
+        return numbers
     arrays = [_as_array(value) for value in values]
     if all(array is None for array in arrays) and kinds.isdisjoint(_NUMBERS | {bytes, str}):
         return object_array(values)
@@ -144,6 +142,14 @@ def _stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDAr
     if row or arrays[0] is None:
         raise _refusal(f"the leaves {path!r}", describe, row, found[0], found)
     return _stacked(arrays)
+
+
+def _numbers(values: Sequence[Any], kinds: set[type[Any]]) -> NDArray[Any] | None:
+    """Return Python numbers as ``np.asarray`` does, but None instead of rounding ints to float64 or objects."""
+    array = np.asarray(values)
+    if kinds <= {int, bool} and array.dtype.kind == "f":
+        return np.array(values, np.uint64) if min(values) >= 0 and max(values) < 2**64 else None
+    return array if array.dtype.kind in "biufc" else None
 
 
 def _as_array(value: Any) -> NDArray[Any] | None:

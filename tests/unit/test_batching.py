@@ -1,0 +1,164 @@
+"""Rows are cut into batches that own their memory, whatever chunks they came in."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.records import Chunk, Columns, Ids, Items, VarColumn, run_of_ids
+from aiostream_data.structure import LEAF, structure_of
+from aiostream_data.transforms.batching import Batch, Batcher, BatchOrder, Cut
+
+
+def describe(ids: Ids, row: int) -> str:
+    return f"split {ids[row, 0]} record {ids[row, 1]}"
+
+
+def numbers(first: int, count: int) -> Columns:
+    return Columns(LEAF, (np.arange(first, first + count),), run_of_ids(0, first, count))
+
+
+def batches_of(chunks: list[Chunk], size: int, drop_remainder: bool = False) -> list[Batch]:
+    batcher = Batcher(BatchOrder(size, drop_remainder), describe)
+    return [batch for chunk in chunks for batch in batcher.push(chunk)] + batcher.finish()
+
+
+def test_the_order_says_where_a_chunk_is_cut() -> None:
+    order = BatchOrder(4)
+    assert order.push(1) == [Cut(0, 1, False)]
+    assert order.push(10) == [Cut(0, 3, True), Cut(3, 7, True), Cut(7, 10, False)]
+    assert order.push(1) == [Cut(0, 1, True)]
+    assert order.push(0) == []
+    assert not order.finish()
+
+
+@pytest.mark.parametrize("cuts", [[10], [1] * 10, [3, 0, 7], [4, 4, 2], [9, 1]])
+def test_batches_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> None:
+    stops = np.cumsum(cuts).tolist()
+    chunks: list[Chunk] = [numbers(stop - count, count) for count, stop in zip(cuts, stops, strict=True)]
+    batches = batches_of(chunks, 4)
+    assert [batch.element.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [batch.ids[:, 1].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_a_dropped_remainder_is_counted() -> None:
+    batcher = Batcher(BatchOrder(4, drop_remainder=True), describe)
+    assert [len(batch) for batch in batcher.push(numbers(0, 10))] == [4, 4]
+    assert batcher.finish() == []
+    assert batcher.dropped == 2
+    assert len(batcher) == 0
+
+
+def test_a_batch_never_shares_memory_with_its_chunk() -> None:
+    chunk = numbers(0, 8)
+    for batch in batches_of([chunk], 4) + batches_of([chunk], 8):
+        assert not np.shares_memory(batch.element, chunk.leaves[0])
+        assert not np.shares_memory(batch.ids, chunk.ids)
+        assert batch.element.flags.c_contiguous
+        assert batch.element.base is None
+
+
+def test_carried_rows_keep_no_chunk_and_no_lease() -> None:
+    class Lease:
+        pass
+
+    lease = Lease()
+    watch = weakref.ref(lease)
+    values = np.zeros(100_000, np.uint8)
+    chunk = Columns(
+        LEAF, (VarColumn(values, np.arange(10) * 10_000, np.full(10, 10_000)),), run_of_ids(0, 0, 10), lease
+    )
+    batcher = Batcher(BatchOrder(9), describe)
+    batches = batcher.push(chunk)
+    values_watch = weakref.ref(values)
+    del chunk, lease, values
+    gc.collect()
+    assert watch() is None
+    assert values_watch() is None
+    assert len(batches) == 1
+    assert batcher.nbytes < 11_000
+
+
+def column(kind: Any) -> VarColumn:
+    return VarColumn(np.frombuffer(b"abcdef", np.uint8), np.array([0, 4]), np.array([3, 2]), kind)
+
+
+def test_bytes_and_str_become_object_arrays() -> None:
+    element = {"b": b"", "s": ""}
+    chunk = Columns(structure_of(element), (column("bytes"), column("str")), run_of_ids(0, 0, 2))
+    (batch,) = batches_of([chunk], 2)
+    assert batch.element["b"].tolist() == [b"abc", b"ef"]
+    assert batch.element["s"].tolist() == ["abc", "ef"]
+    assert batch.element["b"].dtype == object
+
+
+@pytest.mark.parametrize("lengths", [[3, 2], [2, 2]])
+def test_variable_arrays_become_ragged_also_when_they_have_one_length(lengths: list[int]) -> None:
+    values = np.arange(20.0)
+    leaf = VarColumn(values, np.array([10, 0]), np.array(lengths), "array")
+    (batch,) = batches_of([Columns(LEAF, (leaf,), run_of_ids(0, 0, 2))], 2)
+    assert isinstance(batch.element, RaggedArray)
+    expected = [list(range(10, 10 + lengths[0])), list(range(lengths[1]))]
+    assert batch.element.to_list() == expected
+    assert not np.shares_memory(batch.element.values, values)
+
+
+def test_items_are_stacked() -> None:
+    (batch,) = batches_of([Items([{"a": 1}, {"a": 2.5}], run_of_ids(0, 0, 2))], 2)
+    assert batch.element["a"].tolist() == [1.0, 2.5]
+
+
+def test_columns_and_items_meet_in_one_batch() -> None:
+    first, second = batches_of([numbers(0, 3), Items([3.5, 4], run_of_ids(0, 3, 2))], 4)
+    assert first.element.tolist() == [0, 1, 2, 3.5]
+    assert second.element.tolist() == [4]
+
+
+def test_rows_that_do_not_stack_are_named_by_their_origin() -> None:
+    chunks: list[Chunk] = [
+        Columns(LEAF, (np.zeros((3, 2)),), run_of_ids(5, 10, 3)),
+        Columns(LEAF, (np.zeros((3, 4)),), run_of_ids(6, 20, 3)),
+    ]
+    with pytest.raises(BatchShapeError, match=r"\(2,\).* in split 5 record 10, .*\(4,\).* in split 6 record 20"):
+        batches_of(chunks, 6)
+
+
+def test_batches_of_batches_stack() -> None:
+    inner = batches_of([numbers(0, 6)], 3)
+    (outer,) = batches_of([Items([batch.element for batch in inner], run_of_ids(0, 0, 2))], 2)
+    assert outer.element.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_nothing_gives_no_batch() -> None:
+    assert batches_of([], 3) == []
+    assert batches_of([numbers(0, 0)], 3) == []
+
+
+@pytest.mark.parametrize("stop_after", range(5))
+def test_resuming_at_every_step_gives_the_same_remainder(stop_after: int) -> None:
+    chunks = [numbers(0, 5), numbers(5, 1), numbers(6, 9), numbers(15, 2)]
+    batcher = Batcher(BatchOrder(4), describe)
+    out = [batch for chunk in chunks[:stop_after] for batch in batcher.push(chunk)]
+    state = json.loads(json.dumps(batcher.order.state()))
+    carried = batcher.carried_ids()[:, 1]
+    resumed = Batcher(BatchOrder(4), describe)
+    resumed.restore(state, [numbers(0, 100).take(carried.copy())])
+    out += [batch for chunk in chunks[stop_after:] for batch in resumed.push(chunk)] + resumed.finish()
+    assert [batch.element.tolist() for batch in out] == [[*range(i, min(i + 4, 17))] for i in range(0, 17, 4)]
+
+
+def test_giving_back_another_number_of_carried_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="3 rows were carried over, 1 are given back"):
+        Batcher(BatchOrder(4), describe).restore({"carried": 3}, [numbers(0, 1)])
+
+
+def test_a_batch_size_below_one_is_refused() -> None:
+    with pytest.raises(PlanError, match="batch_size must be at least 1, got 0"):
+        BatchOrder(0)

@@ -1,0 +1,175 @@
+"""Collating changes nothing that can be seen; stacking makes a batch or names what does not fit."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiostream_data.errors import BatchShapeError
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.records import Columns, Items, VarColumn, run_of_ids
+from aiostream_data.transforms.collate import collate, stack
+
+Box = namedtuple("Box", ["x", "y"])
+
+
+def columns_of(elements: list[Any]) -> Columns:
+    chunk = collate(elements, run_of_ids(0, 0, len(elements)))
+    assert isinstance(chunk, Columns)
+    return chunk
+
+
+def name(row: int) -> str:
+    return f"s3://b/x record {row + 10}"
+
+
+@pytest.mark.parametrize(
+    ("elements", "dtype"),
+    [
+        ([1, -(2**63), 2**63 - 1], "int64"),
+        ([1.5, float("inf")], "float64"),
+        ([True, False], "bool"),
+        ([np.float32(1.5), np.float32(2)], "float32"),
+        ([np.datetime64("2020-01-01")] * 2, "datetime64[D]"),
+    ],
+)
+def test_scalars_of_one_type_become_a_column(elements: list[Any], dtype: str) -> None:
+    chunk = columns_of(elements)
+    assert isinstance(chunk.leaves[0], np.ndarray)
+    assert chunk.leaves[0].dtype == dtype
+    assert chunk.elements() == elements
+
+
+@pytest.mark.parametrize("elements", [[b"a", b"", b"\0b"], ["a", "", "äö\0"]])
+def test_bytes_and_str_become_variable_columns(elements: list[Any]) -> None:
+    chunk = columns_of(elements)
+    assert isinstance(chunk.leaves[0], VarColumn)
+    assert chunk.elements() == elements
+
+
+def test_arrays_of_one_shape_are_stacked_and_copied() -> None:
+    arrays = [np.full((2, 3), i, np.uint8) for i in range(4)]
+    leaf = columns_of(arrays).leaves[0]
+    assert isinstance(leaf, np.ndarray)
+    arrays[0][:] = 9
+    assert leaf.shape == (4, 2, 3)
+    assert leaf[:, 0, 0].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "element", [{"a": 1, "b": (b"x", Box(1.5, "y"))}, (1, {"k": np.zeros(2)}), Box(True, (2, 3.5))]
+)
+def test_nested_elements_come_back_as_they_were(element: Any) -> None:
+    assert repr(columns_of([element, element]).elements()) == repr([element, element])
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        [1, 2.5],
+        [1, True],
+        [2**63, 1],
+        [1, None],
+        [None, None],
+        [b"a", "a"],
+        ["\ud800", "a"],
+        [[1, 2], [3, 4]],
+        [np.zeros(2), np.zeros(3)],
+        [np.zeros(2), np.zeros(2, np.float32)],
+        [np.int64(1), 1],
+        [np.array([None]), np.array([None])],
+        [{"a": 1}, {"b": 1}],
+        [{"a": 1}, 1],
+        [1, {"a": 1}],
+        [(1, 2), (1, 2, 3)],
+        [{}, {}],
+        [],
+        [1j, 2j],
+        [RaggedArray(np.zeros(1), np.array([0, 1]))] * 2,
+    ],
+    ids=repr,
+)
+def test_what_would_come_back_as_something_else_stays_a_list(elements: list[Any]) -> None:
+    ids = run_of_ids(0, 0, len(elements))
+    chunk = collate(elements, ids)
+    assert isinstance(chunk, Items)
+    assert chunk.values is elements
+    assert chunk.ids is ids
+
+
+@pytest.mark.parametrize(
+    ("elements", "dtype"),
+    [
+        ([1, 2], "int64"),
+        ([1, 2.5], "float64"),
+        ([True, 2], "int64"),
+        ([1, 2**63], "uint64"),
+        ([1j, 2], "complex128"),
+        ([np.int64(1), 2], "int64"),
+        ([np.float32(1), np.float32(2)], "float32"),
+        ([[1, 2], [3, 4]], "int64"),
+        ([np.zeros((2, 2), np.int8)] * 2, "int8"),
+    ],
+    ids=repr,
+)
+def test_numbers_stack_to_numbers(elements: list[Any], dtype: str) -> None:
+    batch = stack(elements, name)
+    assert batch.dtype == dtype
+    assert batch.tolist() == [e.tolist() if isinstance(e, np.ndarray) else e for e in elements]
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [[b"a", b"bc"], ["a", "bc"], [np.str_("a"), "b"], [None, {1}], [[1, [2, 3]]] * 2, [object()], [range(2)] * 2],
+    ids=repr,
+)
+def test_other_objects_stack_to_an_array_of_references(elements: list[Any]) -> None:
+    batch = stack(elements, name)
+    assert (batch.dtype, batch.shape) == (object, (len(elements),))
+    assert all(ours is theirs for ours, theirs in zip(batch, elements, strict=True))
+
+
+def test_a_batch_of_ragged_batches_holds_the_ragged_arrays() -> None:
+    rows = RaggedArray(np.arange(3), np.array([0, 1, 3]))
+    batch = stack([{"r": rows}, {"r": rows}], name)["r"]
+    assert batch.shape == (2,)
+    assert batch[1] is rows
+
+
+def test_structure_and_leaves_are_kept() -> None:
+    batch = stack([Box(1, {"k": b"a"}), Box(2, {"k": b"b"})], name)
+    assert isinstance(batch, Box)
+    assert (batch.x.tolist(), batch.y["k"].tolist()) == ([1, 2], [b"a", b"b"])
+
+
+@pytest.mark.parametrize(
+    ("elements", "parts"),
+    [
+        (
+            [{"a": {"b": np.zeros((3,))}}, {"a": {"b": np.zeros((3,))}}, {"a": {"b": np.zeros((4, 1))}}],
+            ["'a.b'", "shape (3,) of float64 in s3://b/x record 10", "shape (4, 1) of float64 in s3://b/x record 12"],
+        ),
+        ([np.zeros(2, np.int8), np.zeros(2)], ["shape (2,) of int8", "shape (2,) of float64"]),
+        ([1, np.float32(2)], ["of int64", "of float32 in s3://b/x record 11"]),
+        ([[1], [1, 2]], ["shape (1,)", "shape (2,)"]),
+        ([[1, 2], [1, [2]]], ["shape (2,)", "a list"]),
+        ([1, None], ["of int64", "a NoneType in s3://b/x record 11"]),
+        ([None, 1], ["a NoneType in s3://b/x record 10", "of int64 in s3://b/x record 11"]),
+        ([b"a", "a"], ["a bytes", "a str"]),
+        ([b"a", None], ["a bytes", "a NoneType"]),
+        ([-1, 2**63], ["of int64 in s3://b/x record 10", "of uint64 in s3://b/x record 11"]),
+        ([1, 2**64], ["an int beyond 64 bits in s3://b/x record 11"]),
+        ([2**64, 2**65], ["an int beyond 64 bits in s3://b/x record 10"]),
+        ([{"a": 1}, {"a": 1, "b": 2}], ["{a: *} in s3://b/x record 10", "{a: *, b: *} in s3://b/x record 11"]),
+        ([(1, 2), [1, 2]], ["(*, *)", "*"]),
+    ],
+    ids=repr,
+)
+def test_what_does_not_stack_is_named_with_both_records(elements: list[Any], parts: list[str]) -> None:
+    with pytest.raises(BatchShapeError) as caught:
+        stack(elements, name)
+    for part in parts:
+        assert part in str(caught.value)
