@@ -14,6 +14,7 @@ from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.origins import Namespace, Origins
+from aiostream_data._engine.workers import Workers
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
@@ -80,7 +81,7 @@ class Services:
     root_seed: int
     cpus: int
     stores: Callable[[Any], StoreSet]
-    own_executor: Callable[[Executor], None]
+    workers: Workers
     open_plan: OpenPlan
     device: Callable[[Any], Any]
     open_device: Callable[[Any, Any], None]
@@ -116,8 +117,11 @@ class RunContext:
 
     def counters(self, node: Node) -> StageCounters:
         """Return the counters that every run of this node adds to."""
-        key = f"{self.prefix}{self.numbers[node]}"
-        return self.services.board.of(key, self.prefix + node.label)
+        return self.services.board.of(self.place(node), self.prefix + node.label)
+
+    def place(self, node: Node) -> str:
+        """Return the name of the node's place in the plan, the same in every run."""
+        return f"{self.prefix}{self.numbers[node]}"
 
     def namespace(self, node: Node, url_of: Callable[[int], str]) -> Namespace:
         """Open the row ids of one run of a source."""

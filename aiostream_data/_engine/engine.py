@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
 from aiostream_data._engine.bridge import Bridge, Parcel
@@ -25,9 +25,9 @@ from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.pacing import cpu_count
 from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.running import open_plan
+from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import ForkedPipelineError
-from aiostream_data.executors.base import Executor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Prefetch, ToDevice
@@ -37,6 +37,9 @@ from aiostream_data.storage.stores import StoreSet
 
 CLOSE_S = 2.0
 """Seconds within which a closed loader has stopped everything it can stop."""
+
+LEFTOVERS_S = 0.5
+"""Seconds for tasks that nobody awaits, such as those of a client library, to end after their cancellation."""
 
 PARCEL_ELEMENTS = 2
 """Elements that wait for the consumer where the plan does not end in prefetch()."""
@@ -61,7 +64,6 @@ class EngineOptions:
 class _Owned:
     """What has to be ended when the run is over, whatever happened."""
 
-    executors: list[Executor] = field(default_factory=list)
     stores: list[StoreSet] = field(default_factory=list)
     devices: list[DeviceStage] = field(default_factory=list)
 
@@ -86,6 +88,8 @@ class Engine:
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
         self._owned = _Owned()
+        self._pool = ThreadExecutor(cpu_count(), "asd-pool")
+        self._workers = Workers(self._pool)
         self._ready = threading.Event()
         self._done = threading.Event()
         self._callbacks: list[Callable[[], None]] = []
@@ -94,6 +98,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._stopping = False
+        self._stuck = False
         self.wall_s = 0.0
         self._thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         _live.add(self)
@@ -117,8 +122,7 @@ class Engine:
 
     async def wait_ready_async(self) -> None:
         """Like :meth:`wait_ready`, awaited on the caller's loop."""
-        if not self._ready.is_set():
-            await self._on_caller_loop(self._ready)
+        await self._on_caller_loop(self._ready)
         self.wait_ready()
 
     def stop_soon(self) -> None:
@@ -140,11 +144,14 @@ class Engine:
     async def stop_async(self) -> None:
         """Like :meth:`stop`, awaited on the caller's loop."""
         self.stop_soon()
-        if not self._done.is_set():
-            await self._on_caller_loop(self._done)
+        await self._on_caller_loop(self._done)
         self.stop()
 
     async def _on_caller_loop(self, event: threading.Event) -> None:
+        while not event.is_set():  # callbacks are called for either event
+            await self._until_next_event(event)
+
+    async def _until_next_event(self, event: threading.Event) -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -168,8 +175,15 @@ class Engine:
     # -- on the engine's thread
 
     def _cancel_main(self) -> None:
-        if self._main is not None:
+        if self._main is not None and self._loop is not None:
             self._main.cancel()
+            self._loop.call_later(CLOSE_S, self._abandon)
+
+    def _abandon(self) -> None:
+        """Leave behind a user's coroutine that does not end although it was cancelled."""
+        if self._loop is not None:
+            self._stuck = True
+            self._loop.stop()
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -190,19 +204,20 @@ class Engine:
             self.wall_s = perf_counter() - started
             if not self._ready.is_set():
                 self._open_error = error
-            # Executors first: their threads report to this loop.
-            stuck = self._close_executors()
-            self._close_loop(loop)
-            self.bridge.end(error)
-            self._announce(self._ready)
-            self._announce(self._done)
-            _live.discard(self)
-            if stuck:
+            try:
+                # Executors first: their threads report to this loop.
+                self._stuck = not self._workers.close(CLOSE_S) or self._stuck
+                self._close_loop(loop)
+            finally:
+                self.bridge.end(error)
+                self._announce(self._ready)
+                self._announce(self._done)
+                _live.discard(self)
+            if self._stuck:
                 _warn_stuck()
 
     async def _work(self) -> None:
-        pool = ThreadExecutor(cpu_count(), "asd-pool")
-        self._owned.executors.append(pool)
+        pool = self._pool
         context = self._context(pool)
         try:
             await prepare(self.plan, context)
@@ -225,7 +240,7 @@ class Engine:
             root_seed=self.root_seed,
             cpus=cpu_count(),
             stores=lambda options: self._stores(options, pool),
-            own_executor=self._owned.executors.append,
+            workers=self._workers,
             open_plan=open_plan,
             device=self.devices.__getitem__,
             open_device=self._open_device,
@@ -264,18 +279,14 @@ class Engine:
         if failures:
             raise ExceptionGroup("closing the stores failed", failures)
 
-    def _close_executors(self) -> bool:
-        deadline = monotonic() + CLOSE_S
-        ended = [executor.close(max(0.0, deadline - monotonic())) for executor in self._owned.executors]
-        return not all(ended)
-
     def _close_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         leftovers = asyncio.all_tasks(loop)
         for task in leftovers:
             task.cancel()
 
         async def finish() -> None:
-            await asyncio.gather(*leftovers, return_exceptions=True)
+            if leftovers:
+                await asyncio.wait(leftovers, timeout=LEFTOVERS_S)
             await loop.shutdown_asyncgens()
             await asyncio.wait_for(loop.shutdown_default_executor(), CLOSE_S)
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from time import perf_counter, process_time
@@ -36,37 +39,34 @@ class ProcessExecutor(ThreadExecutor):
     def __init__(self, max_workers: int, name: str) -> None:
         super().__init__(max_workers, name)
         self._children: dict[int, _Child] = {}
-        self._lock = threading.Lock()
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
         started = perf_counter()
         me = threading.get_ident()
-        child = self._children.get(me)
         try:
             request = pickle.dumps((function, args), protocol=5)
-            if child is None:
-                child = _Child(self._name)
-                with self._lock:
-                    self._children[me] = child
+            child = self._children.get(me) or self._start_child(me)
             reply = child.ask(request)
+            if reply is None:
+                del self._children[me]
+                raise child.obituary()
+            value, failure, busy_s, cpu_s = pickle.loads(reply)
         except Exception as error:  # noqa: BLE001 - delivered to the caller as a value
             return Outcome(None, error, perf_counter() - started)
-        if reply is None:
-            with self._lock:
-                del self._children[me]
-            return Outcome(None, child.obituary(), perf_counter() - started)
-        value, failure, busy_s, cpu_s = pickle.loads(reply)
         return Outcome(value, None if failure is None else failure.as_error(), busy_s, cpu_s)
 
+    def _start_child(self, me: int) -> _Child:
+        if self._closed:
+            raise WorkerDiedError("the workers are being closed")
+        child = self._children[me] = _Child(self._name)
+        return child
+
     def close(self, timeout_s: float) -> bool:
-        with self._lock:
-            children = list(self._children.values())
-        for child in children:
+        self._closed = True
+        for child in list(self._children.values()):
             child.stop()  # a thread that waits for a busy child is released by this
         ended = super().close(timeout_s)
-        with self._lock:
-            late = list(self._children.values())
-        for child in late:
+        for child in list(self._children.values()):
             child.bury()
         return ended
 
@@ -76,10 +76,13 @@ class _Child:
 
     def __init__(self, name: str) -> None:
         context = multiprocessing.get_context("spawn")
+        self._lock = threading.Lock()  # two threads must not wait for one process at once, nor after it was closed
+        self._buried = False
+        self._exit_code: int | None = None
         self._pipe, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(target=serve, args=(theirs,), name=name, daemon=True)
-        self._process.start()
-        theirs.close()
+        with theirs, _interrupts_held_back():
+            self._process.start()
 
     def ask(self, request: bytes) -> bytes | None:
         """Send a request and wait for the reply; None when the worker died."""
@@ -91,27 +94,55 @@ class _Child:
 
     def obituary(self) -> WorkerDiedError:
         """Return the error that says how the worker ended."""
-        self._process.join(JOIN_S)
-        code = self._process.exitcode
-        self.bury()
+        with self._lock:
+            if not self._buried:
+                self._process.join(JOIN_S)
+        code = self.bury()
         if code is not None and code < 0:
             hint = ", likely out of memory" if code == -9 else ""
             return WorkerDiedError(f"a worker process was killed by signal {-code}{hint}")
-        return WorkerDiedError(f"a worker process ended by itself with exit code {code}")
+        return WorkerDiedError(
+            f"a worker process ended by itself with exit code {code}; its standard error says why. A script that "
+            "uses worker processes needs the guard: if __name__ == '__main__'"
+        )
 
     def stop(self) -> None:
-        if self._process.is_alive():
-            self._process.terminate()
+        """Ask the process to end, without waiting."""
+        with self._lock:
+            if not self._buried:
+                self._process.terminate()
 
-    def bury(self) -> None:
-        """End the process for certain and let go of everything it held."""
-        self.stop()
-        self._process.join(JOIN_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join(JOIN_S)
-        self._pipe.close()
-        self._process.close()
+    def bury(self) -> int | None:
+        """End the process for certain, let go of everything it held, and return its exit code."""
+        with self._lock:
+            if not self._buried:
+                self._buried = True
+                self._process.terminate()
+                self._process.join(JOIN_S)
+                if self._process.is_alive():
+                    self._process.kill()
+                    self._process.join(JOIN_S)
+                self._exit_code = self._process.exitcode
+                self._pipe.close()
+                self._process.close()
+            return self._exit_code
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Block SIGINT in this thread, and so in a process started by it: Ctrl-C is the parent's business.
+
+    A signal handler set by the child would come too late for an interrupt while it still starts.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not on every platform
+        yield
+        return
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class Failure:
@@ -168,9 +199,7 @@ def _round_trip(error: BaseException) -> bytes | None:
 
 def serve(pipe: Connection) -> None:
     """Work off requests until the parent closes the pipe or is gone; runs in the child."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked before the start
     while True:
         try:
             request = pipe.recv_bytes()

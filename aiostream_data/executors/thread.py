@@ -75,4 +75,9 @@ class ThreadExecutor:
         deadline = monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - monotonic()))
+        return self.ended
+
+    @property
+    def ended(self) -> bool:
+        """True when no thread is left."""
         return not any(thread.is_alive() for thread in self._threads)

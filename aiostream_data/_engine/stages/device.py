@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aiostream_data._engine.context import hop
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.stages.base import OneToOne
+from aiostream_data.device.stage import DeviceStage as Device
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.operators import ToDevice
 from aiostream_data.records import Items
@@ -21,9 +22,11 @@ class DeviceStage(OneToOne):
         node: ToDevice = self.node
         self.counters.waits_for = "device"
         device = self.context.services.device(node)
-        thread = ThreadExecutor(1, "asd-device")
-        self.context.services.own_executor(thread)
-        async for chunk in inlets[0]:
+        with self.context.services.workers.thread("asd-device") as thread:
+            await self._send_all(inlets[0], outlet, device, thread)
+
+    async def _send_all(self, inlet: Inlet, outlet: Outlet, device: Device, thread: ThreadExecutor) -> None:
+        async for chunk in inlet:
             row_ids = chunk.row_ids if isinstance(chunk, Items) else None
             for row, batch in enumerate(chunk.elements()):
                 sent = await hop(self.counters, thread.submit(device.put, batch))

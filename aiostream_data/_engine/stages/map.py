@@ -30,19 +30,21 @@ from aiostream_data.records import Chunk
 
 MAX_AUTO_THREADS = 32
 
+Job = tuple[Callable[[Chunk], Chunk], Chunk]
+
 
 @dataclass
 class PacedHops:
     """Cuts chunks into hops of about ten milliseconds and runs them on an executor, several at a time.
 
     Attributes:
-        work_for: Gives what a hop does to its rows.
+        job_for: Gives the work of a hop, and the rows to call it with.
         fixed_workers: Hops at once, or None to choose from what rows cost.
     """
 
     stage: Stage
     executor: Executor
-    work_for: Callable[[Chunk], Callable[[Chunk], Chunk]]
+    job_for: Callable[[Chunk], Job]
     fixed_workers: int | None
     ordered: bool
     cpus: int
@@ -59,7 +61,7 @@ class PacedHops:
             await outlet.send(result)
 
         def begin(piece: Chunk) -> asyncio.Future[Outcome]:
-            return self.executor.submit(self.work_for(piece), piece)
+            return self.executor.submit(*self.job_for(piece))
 
         await Hops(begin, emit, self._window, self.ordered).run(self._pieces(inlet))
 
@@ -90,18 +92,23 @@ class MapStage(OneToOne):
         node: Map = self.node
         self.counters.waits_for = "user"
         user = user_function(self, node.function, node)
-        executor, workers = _executor_for(node, self.context.services.cpus)
-        self.context.services.own_executor(executor)
-        work_for = self._for_processes(user) if node.executor == "process" else _same(MapWork(user, node.batched))
-        hops = PacedHops(self, executor, work_for, workers, node.ordered, self.context.services.cpus)
+        cpus = self.context.services.cpus
+        workers = _workers_of(node, cpus)
+        executor = self.context.services.workers.at(self.context.place(node), lambda: _executor_for(node, workers))
+        job_for = self._for_processes(user) if node.executor == "process" else _same(MapWork(user, node.batched))
+        hops = PacedHops(self, executor, job_for, workers, node.ordered, cpus)
         try:
             await hops.run(inlets[0], outlet)
         except BaseExceptionGroup as failures:
             self._name_records(failures)
             raise
 
-    def _for_processes(self, user: UserFunction) -> Callable[[Chunk], MapWork]:
-        return lambda chunk: MapWork(without_origins(user, chunk.ids), self.node.batched)
+    def _for_processes(self, user: UserFunction) -> Callable[[Chunk], Job]:
+        def job_for(chunk: Chunk) -> Job:
+            # The lease stays here, where the job is held until its outcome is there.
+            return MapWork(without_origins(user, chunk.ids), self.node.batched), chunk.with_lease(None)
+
+        return job_for
 
     def _name_records(self, failures: BaseExceptionGroup[BaseException]) -> None:
         error = root_error(failures)
@@ -120,18 +127,21 @@ class MapWork:
         return (map_batched if self.batched else map_rows)(self.user, chunk)
 
 
-def _same(work: Callable[[Chunk], Chunk]) -> Callable[[Chunk], Callable[[Chunk], Chunk]]:
-    return lambda _: work
+def _same(work: Callable[[Chunk], Chunk]) -> Callable[[Chunk], Job]:
+    return lambda chunk: (work, chunk)
 
 
-def _executor_for(node: Map, cpus: int) -> tuple[Executor, int | None]:
-    fixed = node.concurrency if isinstance(node.concurrency, int) else None
-    if node.executor == "process":
-        workers = fixed or cpus
-        return ProcessExecutor(workers, "asd-map"), workers
+def _workers_of(node: Map, cpus: int) -> int | None:
+    """Return how many calls run at once, or None to choose from what they cost."""
     if node.executor == "inline":
-        return ThreadExecutor(1, "asd-map"), 1
-    return ThreadExecutor(fixed or MAX_AUTO_THREADS, "asd-map"), fixed
+        return 1
+    fixed = node.concurrency if isinstance(node.concurrency, int) else None
+    return fixed or cpus if node.executor == "process" else fixed
+
+
+def _executor_for(node: Map, workers: int | None) -> Executor:
+    kind = ProcessExecutor if node.executor == "process" else ThreadExecutor
+    return kind(workers or MAX_AUTO_THREADS, "asd-map")
 
 
 def user_function(stage: Stage, function: Callable[..., Any], node: Map | None = None) -> UserFunction:
@@ -150,8 +160,8 @@ class FilterStage(Stage):
         node: Filter = self.node
         self.counters.waits_for = "user"
         user = user_function(self, node.predicate)
-        executor = ThreadExecutor(MAX_AUTO_THREADS, "asd-filter")
-        self.context.services.own_executor(executor)
+        place = self.context.place(node)
+        executor = self.context.services.workers.at(place, lambda: ThreadExecutor(MAX_AUTO_THREADS, "asd-filter"))
         work = _same(lambda chunk: filter_rows(user, chunk))
         hops = PacedHops(self, executor, work, None, True, self.context.services.cpus)
         await hops.run(inlets[0], outlet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -13,13 +14,18 @@ from aiostream_data._engine.origins import Namespace
 from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
 from aiostream_data._engine.signature import check_signature
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data.errors import StageBuildError
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.plan.sources import Generator
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.sources import Generator, PythonIterable
 from aiostream_data.records import Chunk, object_nbytes, run_of_ids
 from aiostream_data.transforms.collate import collate
 
 PULL_S = 0.005
 """Seconds after which what was pulled so far is handed on."""
+
+_begun: weakref.WeakSet[Node] = weakref.WeakSet()
+"""One-shot iterables that were read, or begun to be."""
 
 
 @dataclass
@@ -33,18 +39,16 @@ class PythonSource(Stage):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node = self.node
         self.counters.waits_for = "user"
+        if isinstance(node, PythonIterable) and node.one_shot:
+            _begin_once(node)
         namespace = self.context.namespace(node, lambda _: f"{node.label}({node.detail()})")
-        thread = ThreadExecutor(1, f"asd-{node.label}")
-        self.context.services.own_executor(thread)
-        try:
+        with self.context.services.workers.thread(f"asd-{node.label}") as thread:
             make = node.factory if isinstance(node, Generator) else lambda: node.iterable
             source = await hop(self.counters, thread.submit(make, *getattr(node, "args", ())))
             if hasattr(source, "__aiter__"):
                 await self._run_async(aiter(source), namespace, outlet)
             else:
                 await self._run_sync(thread, source, namespace, outlet)
-        finally:
-            thread.close(0.0)
 
     async def _run_sync(self, thread: ThreadExecutor, iterable: Any, namespace: Namespace, outlet: Outlet) -> None:
         iterator = await hop(self.counters, thread.submit(iter, iterable))
@@ -77,6 +81,16 @@ class PythonSource(Stage):
 
     def _signature(self) -> Any:
         return self.node.signature if isinstance(self.node, Generator) else None
+
+
+def _begin_once(node: PythonIterable) -> None:
+    # Reading on where another run left off would silently lose the rows that it had read ahead.
+    if node in _begun:
+        raise StageBuildError(
+            f"from_iterable() was given a {type(node.iterable).__name__}, which can be read only once, and it was "
+            "read before; give a re-iterable object, or a function to from_generator(), or put .cache() behind it"
+        )
+    _begun.add(node)
 
 
 def _pull(iterator: Iterator[Any], split: int, first: int, signature: Any) -> tuple[Chunk, bool]:

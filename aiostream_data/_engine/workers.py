@@ -1,0 +1,47 @@
+"""The executors of one loader: shared by all runs of a place in the plan, or a source's own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from aiostream_data.executors.base import Executor
+from aiostream_data.executors.thread import ThreadExecutor
+
+
+class Workers:
+    """Everything that runs user code, and how it ends.
+
+    A stage is run anew in every epoch and for every inner data set. Its executor is not made anew:
+    worker processes would have to start each time, and what was left of them would pile up.
+    """
+
+    def __init__(self, pool: Executor) -> None:
+        """Own ``pool``, too."""
+        self._shared: dict[str, Executor] = {"": pool}
+        self._leaving: list[ThreadExecutor] = []
+
+    def at(self, key: str, make: Callable[[], Executor]) -> Executor:
+        """Return the executor of a place in the plan, made when first asked for."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        return self._shared[key]
+
+    @contextmanager
+    def thread(self, name: str) -> Iterator[ThreadExecutor]:
+        """Lend one thread to the block. At its end the thread does what it was given, and then ends."""
+        self._leaving = [thread for thread in self._leaving if not thread.ended]
+        thread = ThreadExecutor(1, name)
+        self._leaving.append(thread)
+        try:
+            yield thread
+        finally:
+            thread.close(0.0)
+
+    def close(self, timeout_s: float) -> bool:
+        """Close all executors; False when some are still in a function after ``timeout_s``."""
+        deadline = monotonic() + timeout_s
+        executors: list[Executor] = [*self._shared.values(), *self._leaving]
+        ended = [executor.close(max(0.0, deadline - monotonic())) for executor in executors]
+        return all(ended)

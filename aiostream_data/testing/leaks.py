@@ -1,0 +1,143 @@
+"""Prove that a block of code leaves nothing behind: no thread, process, descriptor, file, or lost task."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from pathlib import Path
+
+_POLL_S = 0.005
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What this process holds at one instant.
+
+    Attributes:
+        threads: Identifier and name of every Python thread.
+        children: Process id and command line of every child process; empty where there is no ``/proc``.
+        descriptors: Number and target of every open file and socket; empty where there is no ``/proc``.
+        files: Paths in the folders that are watched.
+    """
+
+    threads: dict[int, str]
+    children: dict[int, str]
+    descriptors: dict[int, str]
+    files: frozenset[str]
+
+    @staticmethod
+    def now(folders: Sequence[str | os.PathLike[str]] = ()) -> Holdings:
+        """Return what is held now."""
+        threads = {thread.ident or 0: thread.name for thread in threading.enumerate()}
+        files = frozenset(str(path) for folder in folders for path in Path(folder).rglob("*"))
+        return Holdings(threads, _children(), _descriptors(), files)
+
+    def beyond(self, before: Holdings) -> list[str]:
+        """Return a line for everything held here and not ``before``."""
+        lines = [f"thread {name}" for ident, name in self.threads.items() if ident not in before.threads]
+        lines += [f"process {pid}: {name}" for pid, name in self.children.items() if pid not in before.children]
+        lines += [f"descriptor of {target}" for target in _surplus(self.descriptors, before.descriptors)]
+        return lines + [f"file {path}" for path in sorted(self.files - before.files)]
+
+
+@contextmanager
+def leaves_nothing(*, within_s: float = 2.0, folders: Sequence[str | os.PathLike[str]] = ()) -> Iterator[None]:
+    """Raise AssertionError unless everything that the block began is gone soon after it.
+
+    Looked at: threads, child processes, open descriptors (sockets are some), new files in ``folders``,
+    and what asyncio logs of tasks destroyed or exceptions never retrieved. A block that raises is not
+    looked at: its own error matters more. Use it around ``asyncio.run``, not inside a running loop.
+
+    Args:
+        within_s: Seconds that whatever is ending may still take.
+        folders: Where new files count as left behind, such as the folder for temporary files.
+
+    Example::
+
+        with leaves_nothing():
+            with dataset.open() as loader:
+                next(iter(loader))
+    """
+    _start_what_stays()
+    gc.collect()
+    before = Holdings.now(folders)
+    with _asyncio_log() as complaints:
+        yield
+        gc.collect()
+        deadline = time.monotonic() + within_s
+        left = Holdings.now(folders).beyond(before)
+        while left and time.monotonic() < deadline:
+            time.sleep(_POLL_S)  # the end of a process or a thread announces itself to nobody here
+            gc.collect()
+            left = Holdings.now(folders).beyond(before)
+    left += complaints
+    if left:
+        raise AssertionError(f"{len(left)} left behind after {within_s:g} s:\n  " + "\n  ".join(left))
+
+
+def _start_what_stays() -> None:
+    """Start what lives as long as the process by design, so that it is not counted."""
+    resource_tracker.ensure_running()  # of multiprocessing: one process and a pipe to it
+    try:
+        import uvloop
+    except ImportError:
+        return
+    uvloop.new_event_loop().close()  # libuv keeps one pipe for signals
+
+
+@contextmanager
+def _asyncio_log() -> Iterator[list[str]]:
+    complaints: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            complaints.append(f"asyncio: {record.getMessage()}")
+
+    handler = Keep(logging.ERROR)
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    try:
+        yield complaints
+    finally:
+        logger.removeHandler(handler)
+
+
+def _children() -> dict[int, str]:
+    found: dict[int, str] = {}
+    for entry in _PROC.glob("[0-9]*"):
+        try:
+            # The command in parentheses may itself hold spaces and parentheses.
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid():
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(entry.name)] = f"{command.strip()} (state {state})"
+        except (OSError, ValueError):
+            continue  # it ended while it was looked at
+    return found
+
+
+def _descriptors() -> dict[int, str]:
+    found: dict[int, str] = {}
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:
+        return found
+    for name in names:
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the descriptor of the listing itself
+    return found
+
+
+def _surplus(now: dict[int, str], before: dict[int, str]) -> list[str]:
+    """Return targets of descriptors that were not open before, or stand for something else now."""
+    return [f"{target} (number {number})" for number, target in now.items() if before.get(number) != target]
