@@ -67,6 +67,10 @@ class Structure:
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Return the element of this structure with these leaves, in leaf order."""
+        if self.is_leaf:
+            return leaves[0]
+        if all(child.is_leaf for child in self.children):
+            return self._maker()(leaves)
         return self._build(iter(leaves))
 
     def rows(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
@@ -140,23 +144,29 @@ class Structure:
 LEAF = Structure("leaf")
 
 
-def structure_of(element: Any) -> Structure:
-    """Return the structure of ``element``. Dict keys keep their order; equality ignores nothing."""
+def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
+    """Return the structure of ``element``. Dict keys keep their order; equality ignores nothing.
+
+    Args:
+        leaf_type: Objects of this class are leaves, even if they would count as structure.
+    """
+    if leaf_type is not None and isinstance(element, leaf_type):
+        return LEAF
     if isinstance(element, Mapping):
-        return Structure("dict", tuple(element), tuple(structure_of(value) for value in element.values()))
+        return Structure("dict", tuple(element), tuple(structure_of(value, leaf_type) for value in element.values()))
     if isinstance(element, tuple):
-        children = tuple(structure_of(value) for value in element)
+        children = tuple(structure_of(value, leaf_type) for value in element)
         if hasattr(element, "_fields"):
             return Structure("namedtuple", tuple(element._fields), children, type(element))
         return Structure("tuple", (), children)
     if dataclasses.is_dataclass(element) and not isinstance(element, type) and not hasattr(element, "__array__"):
         names = tuple(field.name for field in dataclasses.fields(element) if field.init)
-        children = tuple(structure_of(getattr(element, name)) for name in names)
+        children = tuple(structure_of(getattr(element, name), leaf_type) for name in names)
         return Structure("dataclass", names, children, type(element))
     return LEAF
 
 
-def flatten(element: Any) -> tuple[Structure, list[Any]]:
-    """Return the structure of ``element`` and its leaves in order."""
-    structure = structure_of(element)
+def flatten(element: Any, leaf_type: type[Any] | None = None) -> tuple[Structure, list[Any]]:
+    """Return the structure of ``element`` (see :func:`structure_of`) and its leaves in order."""
+    structure = structure_of(element, leaf_type)
     return structure, structure.flatten(element)

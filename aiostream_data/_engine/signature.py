@@ -21,7 +21,7 @@ def check_signature(element: Any, signature: Any, number: int) -> None:
     Raises:
         SignatureError: It does not fit; names leaf, expected and found.
     """
-    structure = structure_of(signature)
+    structure = structure_of(signature, ArraySpec)
     try:
         leaves = structure.flatten(element)
     except StructureError as error:

@@ -75,7 +75,7 @@ def _(node: src.Range) -> Spec:
 def _(node: src.Generator) -> Spec:
     if node.signature is None:
         return LEAF, (UNKNOWN_SPEC,)
-    structure, leaves = flatten(node.signature)
+    structure, leaves = flatten(node.signature, ArraySpec)
     return structure, tuple(leaves)
 
 
