@@ -2,7 +2,8 @@
 
 Every stage hands on through bounded queues, so the one that limits shows in the waits around it:
 stages after it wait for input, stages before it wait for room. Walking from the consumer towards the
-sources, the limit is the first one that hardly ever waited for input.
+sources, the limit is the first one that does work and hardly ever waited for input, or whose
+workers were busy all the time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ CONSUMER_WAITS = 0.10
 
 STARVED = 0.50
 """Above this share of time without input, a stage is not the limit; something before it is."""
+
+SATURATED = 0.75
+"""Above this share of its workers' time at work, a stage is the limit though it waits for input meanwhile."""
 
 THROTTLED = 0.10
 """Above this share of requests that were retries, the store is holding back."""
@@ -81,7 +85,11 @@ def find_limit(
 
 def _first_not_starved(stages: Sequence[StageCounters], wall_s: float) -> StageCounters:
     for stage in reversed(stages):
+        if stage.busy_s == 0:
+            continue  # it only passes on, as prefetch and repeat do
         if stage.rows_in == 0 or stage.input_wait_s < STARVED * wall_s:
+            return stage
+        if stage.busy_s > SATURATED * stage.workers * wall_s:
             return stage
     return stages[0]
 

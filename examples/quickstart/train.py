@@ -26,13 +26,13 @@ FEATURES = {"image": asd.FixedLen((), bytes), "label": asd.FixedLen((), np.int64
 Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
-def decode(record: dict[str, Any]) -> tuple[NDArray[np.float32], np.int64]:
+def decode(record: dict[str, Any]) -> tuple[NDArray[np.float32], int]:
     """Return pixels between 0 and 1, and the label."""
-    pixels = np.asarray(Image.open(io.BytesIO(record["image"])), np.float32) / 255
-    return pixels.ravel(), record["label"]
+    pixels = np.asarray(Image.open(io.BytesIO(record["image"])), np.float32)
+    return pixels.ravel() / np.float32(255), int(record["label"])
 
 
-def decode_and_augment(record: dict[str, Any], rng: np.random.Generator) -> tuple[NDArray[np.float32], np.int64]:
+def decode_and_augment(record: dict[str, Any], rng: np.random.Generator) -> tuple[NDArray[np.float32], int]:
     """Decode, and add noise: the same for a record in an epoch, whichever thread runs this."""
     pixels, label = decode(record)
     return pixels + rng.normal(0, 0.05, pixels.shape).astype(np.float32), label
