@@ -1,0 +1,28 @@
+"""Build the wheel, and check that it is small and holds what users and type checkers need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+MAX_NBYTES = 1_000_000
+NEEDED = ("aiostream_data/py.typed", "aiostream_data/_native/framing.pyi", "aiostream_data/dataset.py")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", folder], check=True, capture_output=True)
+        (wheel,) = Path(folder).glob("*.whl")
+        nbytes = wheel.stat().st_size
+        names = zipfile.ZipFile(wheel).namelist()
+    missing = [name for name in NEEDED if name not in names]
+    if missing or nbytes >= MAX_NBYTES:
+        sys.exit(f"{wheel.name}: {nbytes:,} bytes (limit {MAX_NBYTES:,}), missing {missing}")
+    print(f"{wheel.name}: {nbytes:,} bytes, {len(names)} files")
+
+
+if __name__ == "__main__":
+    main()
