@@ -11,10 +11,10 @@ from typing import Any
 from aiostream_data._engine.channel import Receiver, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet, chunk_nbytes
+from aiostream_data._engine.memory_rows import chunks_of
 from aiostream_data._engine.merge import merge
 from aiostream_data._engine.origins import Namespace
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.stages.memory import chunks_of
 from aiostream_data._engine.user_code import UserFunction, summary
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, walk
@@ -129,6 +129,8 @@ def _as_node(result: Any, node: Interleave) -> Node:
 
 
 def _is_small(node: Node) -> bool:
+    if isinstance(node, PythonIterable):
+        return isinstance(node.iterable, (list, tuple)) and len(node.iterable) <= SMALL_ROWS
     if isinstance(node, TensorSlices):
         return node.times == 1 and node.rows <= SMALL_ROWS
     if isinstance(node, Tensors):
