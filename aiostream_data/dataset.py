@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.budget import default_limit, parse_nbytes
 from aiostream_data._engine.engine import Engine, EngineOptions
+from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.device.select import check_device
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.example import ExampleParser
@@ -405,6 +406,7 @@ class Dataset(DatasetSources, Generic[T]):
         """
         if state is not None:
             raise NotImplementedError("open(state=...) is reserved: resuming is not part of this release yet")
+        warn_without_native_core()
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
         options = EngineOptions(memory_limit=limit, epoch=at_least("epoch", epoch, 0), root_seed=seed)
         loader: Loader[T] = Loader(Engine(self.plan if deterministic else unordered(self.plan), options))

@@ -1,0 +1,20 @@
+"""Say, once in a process, that the slow twins run because the native core was not built."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+from aiostream_data import _native
+
+
+@cache
+def warn_without_native_core() -> None:
+    """Warn when this installation has no native core; called where reading begins, in the user's process."""
+    if not _native.HAVE_NATIVE:
+        warnings.warn(
+            "aiostream_data runs without its native core, on Python code that is many times slower; "
+            "install a C compiler and then the package again",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,66 @@
+"""What this installation can do: versions, native core, extras, device."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from aiostream_data import __version__, _native
+from aiostream_data.device.select import open_backend
+from aiostream_data.errors import AiostreamError
+
+EXTRAS = {
+    "s3": ("s3fs", "aiohttp"),
+    "gcs": ("gcsfs", "aiohttp"),
+    "http": ("aiohttp",),
+    "files": ("aiofiles",),
+    "fsspec": ("fsspec",),
+    "zstd": ("zstandard",),
+    "uvloop": ("uvloop",),
+}
+"""Packages that each extra brings; looked up by name, never imported."""
+
+CUPY_PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+
+
+def diagnose() -> Iterator[str]:
+    """Yield one line per finding."""
+    yield f"aiostream_data {__version__}, Python {platform.python_version()}, NumPy {version('numpy')}"
+    yield f"{platform.system()} {platform.machine()}"
+    yield describe_native()
+    for extra, packages in EXTRAS.items():
+        yield f"extra {extra}: {_describe_packages(extra, packages)}"
+    yield f"device: {_describe_device()}"
+
+
+def describe_native() -> str:
+    """Return one line on the native core and on how CRC-32C is summed."""
+    if not _native.HAVE_NATIVE:
+        return "native core: NOT built (is there a C compiler?); the slower pure-Python twins run instead"
+    return f"native core: built, CRC-32C {'in hardware' if _native.hardware_crc() else 'in software'}"
+
+
+def _describe_packages(extra: str, packages: tuple[str, ...]) -> str:
+    found = {package: _version_of(package) for package in packages}
+    missing = [package for package, number in found.items() if number is None]
+    if missing:
+        return f"{', '.join(missing)} not installed: pip install 'aiostream-data[{extra}]'"
+    return ", ".join(f"{package} {number}" for package, number in found.items())
+
+
+def _describe_device() -> str:
+    """Say which device ``to_device()`` would choose; CuPy is loaded only where it is installed."""
+    if not any(_version_of(package) for package in CUPY_PACKAGES):
+        return "cpu (CuPy is not installed: pip install 'aiostream-data[cupy12]' or [cupy13])"
+    try:
+        return open_backend("cuda").device
+    except AiostreamError as error:
+        return f"cpu ({error})"
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
