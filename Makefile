@@ -1,35 +1,41 @@
-# Two commands matter: `make demo` and `make test`. Each builds what it needs first.
+# Two commands matter: `make demo` and `make test`. Each installs what it needs first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STORE  ?= s3
+NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
 .PHONY: install demo test lint bench clean
 
+# Runs again only when the dependencies or the native core's sources have changed.
 install: $(VENV)/.installed
-$(VENV)/.installed: pyproject.toml setup.py $(wildcard aiostream_data/_native/*.pyx)
-	@echo "== installing aiostream_data with its native core and all extras into $(VENV)"
+$(VENV)/.installed: pyproject.toml setup.py $(NATIVE)
+	@echo "== installing aiostream_data, its native core and all extras into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
-	@$(BIN)/python -c "from aiostream_data import _native as n; print('== native core:', 'built' if n.HAVE_NATIVE else 'NOT built (no C compiler?): running on the slower pure-Python twins')"
+	@$(BIN)/aiostream-data doctor --native
 	@touch $@
 
 demo: install
-	@echo "== demo: TFRecord shards of real images, streamed from STORE=$(STORE) into a small model"
+	@echo "== demo: PNG images in TFRecord shards, streamed from STORE=$(STORE) into a small model"
 	@$(BIN)/python examples/quickstart/train.py --store $(STORE)
 
 test: install
-	@echo "== the whole test suite, with embedded S3 and GCS servers"
+	@echo "== the whole test suite, with S3 and GCS servers on this machine"
 	@$(BIN)/python -m pytest
 
 lint: install
-	@echo "== ruff, mypy --strict, import contracts"
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/mypy aiostream_data tests examples
+	@echo "== ruff, mypy --strict, import contracts, Dockerfiles, YAML"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy aiostream_data tests examples benchmarks .ci
 	@$(BIN)/lint-imports
+	@$(BIN)/hadolint docker/Dockerfile.cpu docker/Dockerfile.cuda
+	@$(BIN)/yamllint --strict -c docker/.yamllint docker/compose.yaml
 
 bench: install
 	@$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info aiostream_data/_native/*.c aiostream_data/_native/*.so
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -f aiostream_data/_native/*.c aiostream_data/_native/*.so

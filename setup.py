@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -16,7 +17,8 @@ def extensions() -> list[Extension]:
         Extension(
             f"aiostream_data._native.{path.stem}",
             [path.as_posix()],
-            extra_compile_args=["-O3"],
+            extra_compile_args=["-O3", "-g0"],
+            extra_link_args=["-s"] if sys.platform == "linux" else [],  # symbols would be most of the wheel
             optional=True,  # a failed compile leaves the pure-Python twin in charge
         )
         for path in SOURCES
