@@ -81,20 +81,24 @@ class Loader(Generic[T]):
         while True:
             for element in self._left:
                 return cast(T, element)
-            if self._ending is not None or self._closed:
+            if self._ending is not None:
                 raise StopAsyncIteration
+            self._check_open()
             await self._engine.wait_ready_async()
             self._let_go()
             started = perf_counter()
             item = await self._engine.bridge.get_async()
             self._consumer.wait_s += perf_counter() - started
-            await asyncio.sleep(0)  # elements that are ready must not starve the caller's other tasks
+            # Accepted before anything else is awaited, so that a cancellation cannot lose it.
             if not self._accept(item):
                 raise StopAsyncIteration
+            await asyncio.sleep(0)  # elements that are ready must not starve the caller's other tasks
 
     def _accept(self, item: Parcel | Ending) -> bool:
         """Take a parcel in; False at the end of the stream; raise what the stream failed with."""
         if isinstance(item, Ending):
+            if self._closed:  # by another thread or task: a stream cut short must not look finished
+                self._check_open()
             first_time = self._ending is None
             self._ending = item
             if item.error is not None and first_time:
@@ -180,11 +184,13 @@ class Loader(Generic[T]):
         """Stop everything and wait until it has stopped. Idempotent."""
         self._leave()
         self._engine.stop()
+        self._engine.bridge.end(None, discard=True)
 
     async def aclose(self) -> None:
         """Like :meth:`close`, awaited."""
         self._leave()
         await self._engine.stop_async()
+        self._engine.bridge.end(None, discard=True)
 
     def _leave(self) -> None:
         self._closed = True

@@ -86,9 +86,9 @@ class Bridge:
         self._room = asyncio.get_running_loop().create_future()
         await self._room
 
-    def end(self, error: BaseException | None) -> None:
-        """Hand over the ending. After an error nothing that still waits is delivered."""
-        if error is not None:
+    def end(self, error: BaseException | None, discard: bool = False) -> None:
+        """Hand over the ending. After an error, or with ``discard``, nothing that still waits is delivered."""
+        if error is not None or discard:
             self._drain()
         self._queue.put(Ending(error))
         self._wake_consumer()

@@ -67,7 +67,6 @@ def leaves_nothing(*, within_s: float = 2.0, folders: Sequence[str | os.PathLike
                 next(iter(loader))
     """
     _start_what_stays()
-    gc.collect()
     before = Holdings.now(folders)
     with _asyncio_log() as complaints:
         yield

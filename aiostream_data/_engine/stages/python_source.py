@@ -52,12 +52,14 @@ class PythonSource(Stage):
 
     async def _run_sync(self, thread: ThreadExecutor, iterable: Any, namespace: Namespace, outlet: Outlet) -> None:
         iterator = await hop(self.counters, thread.submit(iter, iterable))
-        first, ended = 0, False
+        # The first item is handed on before the second is asked for, which may be long in coming.
+        first, count, ended = 0, 1, False
         try:
             while not ended:
-                pull = thread.submit(_pull, iterator, namespace.base, first, self._signature())
+                pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature())
                 chunk, ended = await hop(self.counters, pull)
                 first += len(chunk)
+                count = max(1, min(4 * len(chunk), CHUNK_ROWS))
                 await outlet.send(chunk)
         finally:
             close = getattr(iterator, "close", None)
@@ -93,11 +95,11 @@ def _begin_once(node: PythonIterable) -> None:
     _begun.add(node)
 
 
-def _pull(iterator: Iterator[Any], split: int, first: int, signature: Any) -> tuple[Chunk, bool]:
+def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature: Any) -> tuple[Chunk, bool]:
     elements: list[Any] = []
     nbytes, ended = 0, False
     deadline = perf_counter() + PULL_S
-    while len(elements) < CHUNK_ROWS and nbytes < CHUNK_NBYTES and perf_counter() < deadline:
+    while len(elements) < count and nbytes < CHUNK_NBYTES and perf_counter() < deadline:
         try:
             element = next(iterator)
         except StopIteration:

@@ -1,0 +1,194 @@
+"""A consumer that leaves early, in any way and at any moment, leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pipelines import ROWS, STAGES, same
+
+from aiostream_data import Dataset, Loader
+from aiostream_data.errors import LoaderClosedError
+from aiostream_data.testing.leaks import leaves_nothing
+
+Leave = Callable[[Dataset[Any], int], None]
+
+
+def by_break(dataset: Dataset[Any], after: int) -> None:
+    with dataset.open() as loader:
+        for _ in itertools.islice(loader, after):
+            pass
+
+
+def by_an_exception_in_the_loop_body(dataset: Dataset[Any], after: int) -> None:
+    def train() -> None:
+        with dataset.open() as loader:
+            for number, _ in enumerate(loader):
+                if number == after:
+                    raise KeyError("training step")
+
+    with pytest.raises(KeyError, match="training step"):
+        train()
+
+
+def by_dropping_the_iterator(dataset: Dataset[Any], after: int) -> None:
+    iterator = iter(dataset)
+    for _ in itertools.islice(iterator, after):
+        pass
+    del iterator
+    gc.collect()
+
+
+def by_dropping_the_loader(dataset: Dataset[Any], after: int) -> None:
+    loader = dataset.open()
+    for _ in itertools.islice(loader, after):
+        pass
+    del loader
+    gc.collect()
+
+
+def by_closing_it(dataset: Dataset[Any], after: int) -> None:
+    loader = dataset.open()
+    for _ in itertools.islice(loader, after):
+        pass
+    loader.close()
+    loader.close()
+    with pytest.raises(LoaderClosedError):
+        next(iter(loader))
+
+
+def by_leaving_an_async_loop(dataset: Dataset[Any], after: int) -> None:
+    async def main() -> None:
+        async with dataset.open() as loader:
+            number = 0
+            async for _ in loader:
+                number += 1
+                if number > after:
+                    break
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main(), debug=True)
+
+
+def by_dropping_an_async_iterator(dataset: Dataset[Any], after: int) -> None:
+    async def main() -> None:
+        iterator = aiter(dataset)
+        for _ in range(after):
+            await anext(iterator)
+        del iterator
+
+    asyncio.run(main(), debug=True)
+
+
+def by_cancelling_its_task(dataset: Dataset[Any], after: int) -> None:
+    async def consume(reached: asyncio.Event) -> None:
+        async with dataset.open() as loader:
+            number = 0
+            async for _ in loader:
+                number += 1
+                if number > after:
+                    reached.set()
+
+    async def main() -> None:
+        reached = asyncio.Event()
+        task = asyncio.create_task(consume(reached))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main(), debug=True)
+
+
+def by_closing_the_consumers_event_loop(dataset: Dataset[Any], after: int) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> Loader[Any]:
+        loader = await dataset.open().__aenter__()
+        for _ in range(after):
+            await anext(loader)
+        return loader
+
+    loader = loop.run_until_complete(begin())
+    loop.close()
+    del loader
+    gc.collect()
+
+
+WAYS: list[Leave] = [
+    by_break,
+    by_an_exception_in_the_loop_body,
+    by_dropping_the_iterator,
+    by_dropping_the_loader,
+    by_closing_it,
+    by_leaving_an_async_loop,
+    by_dropping_an_async_iterator,
+    by_cancelling_its_task,
+    by_closing_the_consumers_event_loop,
+]
+
+
+@pytest.mark.parametrize("leave", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("stage", STAGES)
+def test_leaving_early_leaves_nothing(stage: str, leave: Leave, shards: list[str]) -> None:
+    with leaves_nothing():
+        for after in (0, 1, 30):  # while buffers are filled, at the first element, in the middle
+            leave(STAGES[stage](shards), after)
+
+
+@pytest.mark.parametrize("leave", [by_break, by_dropping_the_loader, by_cancelling_its_task], ids=lambda w: w.__name__)
+def test_leaving_a_map_in_processes_ends_the_processes(leave: Leave) -> None:
+    with leaves_nothing():
+        leave(Dataset.range(ROWS).map(same, executor="process", concurrency=2), 3)
+
+
+def test_a_loader_that_was_never_iterated_leaves_nothing(shards: list[str]) -> None:
+    with leaves_nothing():
+        STAGES["the whole chain"](shards).open().close()
+    with leaves_nothing():
+        STAGES["the whole chain"](shards).open()
+        gc.collect()
+
+
+@pytest.mark.parametrize("stage", ["shuffle", "slow generator", "interleave", "tfrecord"])
+def test_closing_from_another_thread_at_any_moment_ends_the_loop_with_an_error(stage: str, shards: list[str]) -> None:
+    rng = random.Random(stage)
+    with leaves_nothing():
+        for _ in range(8):
+            loader = STAGES[stage](shards).repeat().open()
+            closer = threading.Timer(rng.random() * 0.03, loader.close)
+            closer.start()
+            with pytest.raises(LoaderClosedError):
+                for _ in loader:
+                    pass
+            closer.join()
+
+
+def test_closing_while_an_async_consumer_waits_wakes_it_with_an_error() -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def one_then_wait() -> Any:
+        yield 1
+        entered.set()
+        go.wait()
+
+    async def main() -> None:
+        async with Dataset.from_generator(one_then_wait).open() as loader:
+            assert await anext(loader) == 1
+            waiting = asyncio.ensure_future(anext(loader))
+            await asyncio.to_thread(entered.wait)
+            closing = asyncio.ensure_future(loader.aclose())
+            await asyncio.sleep(0)
+            go.set()
+            await closing
+            with pytest.raises(LoaderClosedError):
+                await waiting
+
+    with leaves_nothing():
+        asyncio.run(main())
