@@ -64,12 +64,14 @@ class UserFunction:
         return results
 
     def _calls(self, left: Iterator[Any], elements: list[Any], ids: Ids) -> Iterator[Any]:
-        unpack = bool(elements) and type(elements[0]) is tuple
         if self.rng_key is not None:
-            return self._calls_with_rng(left, ids, unpack)
-        return starmap(self.function, left) if unpack else map(self.function, left)
+            return self._calls_with_rng(left, ids)
+        kinds = set(map(type, elements))
+        if tuple not in kinds:
+            return map(self.function, left)
+        return starmap(self.function, left if len(kinds) == 1 else map(_as_arguments, left))
 
-    def _calls_with_rng(self, left: Iterator[Any], ids: Ids, unpack: bool) -> Iterator[Any]:
+    def _calls_with_rng(self, left: Iterator[Any], ids: Ids) -> Iterator[Any]:
         assert self.rng_key is not None
         assert self.stable is not None
         generators: dict[tuple[int, int], RecordGenerator] = {}
@@ -79,13 +81,17 @@ class UserFunction:
             if generator is None:
                 generator = generators[source, epoch] = RecordGenerator(key_of(int(self.rng_key), source, epoch))
             rng = generator.at(local, ordinal)
-            yield self.function(*element, rng=rng) if unpack else self.function(element, rng=rng)
+            yield self.function(*_as_arguments(element), rng=rng)
 
     def _note(self, error: BaseException, elements: list[Any], ids: Ids, row: int) -> None:
         error.add_note(f"function: {function_name(self.function)}")
         if 0 <= row < len(elements):
             error.add_note(f"record: {self.describe(ids, row)}")
             error.add_note(f"element: {summary(elements[row])}")
+
+
+def _as_arguments(element: Any) -> tuple[Any, ...]:
+    return element if type(element) is tuple else (element,)
 
 
 def map_rows(user: UserFunction, chunk: Chunk) -> Chunk:
@@ -97,15 +103,17 @@ def filter_rows(user: UserFunction, chunk: Chunk) -> Chunk:
     """Return the rows for which the function is true.
 
     Raises:
-        PlanError: It returned something else than a scalar bool.
+        PlanError: It returned something else than a scalar bool; a note names the record.
     """
     kept = user.results(chunk)
-    wrong = next((value for value in kept if not isinstance(value, (bool, np.bool_)) and not _is_bool0d(value)), None)
-    if wrong is not None or None in kept[:1]:
-        raise PlanError(
-            f"the predicate of filter() must return a scalar bool, but {function_name(user.function)} "
-            f"returned {summary(wrong)}"
-        )
+    for row, value in enumerate(kept):
+        if not isinstance(value, (bool, np.bool_)) and not _is_bool0d(value):
+            error = PlanError(
+                f"the predicate of filter() must return a scalar bool, but {function_name(user.function)} "
+                f"returned {summary(value)}"
+            )
+            error.add_note(f"record: {user.describe(chunk.ids, row)}")
+            raise error
     rows = np.flatnonzero(np.array(kept, bool))
     return chunk if len(rows) == len(chunk) else chunk.take(rows)
 

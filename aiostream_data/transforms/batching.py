@@ -120,6 +120,7 @@ class Batcher:
         """Rows left out at the end."""
         self._describe = describe
         self._carry: list[Chunk] = []
+        self._carry_nbytes = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._carry))
@@ -127,7 +128,7 @@ class Batcher:
     @property
     def nbytes(self) -> int:
         """Bytes of the rows carried over; a list's elements are estimated."""
-        return sum(chunk.nbytes for chunk in self._carry)
+        return self._carry_nbytes
 
     def push(self, chunk: Chunk) -> list[Batch]:
         """Take in all rows of ``chunk``; return the batches that are full with them.
@@ -139,15 +140,14 @@ class Batcher:
         for cut in self.order.push(len(chunk)):
             part = chunk.slice(cut.start, cut.stop)
             if cut.completes:
-                batches.append(self._batch([*self._carry, part]))
-                self._carry = []
+                batches.append(self._batch([*self._carried_away(), part]))
             else:
-                self._carry.append(_owned(part))
+                self._carry_over(part)
         return batches
 
     def finish(self) -> list[Batch]:
         """Return the last, smaller batch, unless there is none or it is dropped."""
-        rows, carry, self._carry = len(self), self._carry, []
+        rows, carry = len(self), self._carried_away()
         if self.order.finish():
             return [self._batch(carry)]
         self.dropped += rows
@@ -167,7 +167,18 @@ class Batcher:
         if rows != state["carried"]:
             raise ValueError(f"{state['carried']} rows were carried over, {rows} are given back")
         self.order.restore(state)
-        self._carry = [_owned(chunk) for chunk in carry if len(chunk)]
+        self._carried_away()
+        for chunk in carry:
+            if len(chunk):
+                self._carry_over(chunk)
+
+    def _carry_over(self, rows: Chunk) -> None:
+        self._carry.append(_owned(rows))
+        self._carry_nbytes += self._carry[-1].nbytes
+
+    def _carried_away(self) -> list[Chunk]:
+        carry, self._carry, self._carry_nbytes = self._carry, [], 0
+        return carry
 
     def _batch(self, parts: Sequence[Chunk]) -> Batch:
         if self._in_parts and same_layout(parts):

@@ -149,7 +149,9 @@ def user_function(stage: Stage, function: Callable[..., Any], node: Map | None =
     origins = stage.context.services.origins
     if node is None or not node.wants_rng:
         return UserFunction(function, origins.describe)
-    return UserFunction(function, origins.describe, stage.context.key(node, node.seed, "rng"), origins.stable)
+    # This run's epoch counts beside the row's: rows out of a cache keep the epoch in which they were read.
+    key = stage.context.key(node, node.seed, "rng", stage.context.epoch)
+    return UserFunction(function, origins.describe, key, origins.stable)
 
 
 @dataclass

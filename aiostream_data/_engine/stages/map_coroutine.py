@@ -97,7 +97,7 @@ class CoroutineMapStage(OneToOne):
     def _rng(self, row: _Row) -> np.random.Generator:
         node: Map = self.node
         source, epoch, split = self.context.services.origins.stable(int(row.ids[0, 0]))
-        key = key_of(int(self.context.key(node, node.seed, "rng")), source, epoch)
+        key = key_of(int(self.context.key(node, node.seed, "rng", self.context.epoch)), source, epoch)
         # A generator of its own: other rows are awaited meanwhile.
         return RecordGenerator(key).at(split, int(row.ids[0, 1]))
 
