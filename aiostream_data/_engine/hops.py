@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -31,16 +31,20 @@ class Hops(Generic[Job]):
     ordered: bool
 
     async def run(self, jobs: AsyncIterator[Job]) -> None:
-        """Begin every job and emit every outcome."""
+        """Begin every job and emit every outcome. Closes ``jobs`` if it is an async generator."""
         line: _Line[Job] = _Line(self.ordered)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._admit(jobs, line))
             group.create_task(self._emit_all(line))
 
     async def _admit(self, jobs: AsyncIterator[Job], line: _Line[Job]) -> None:
-        async for job in jobs:
-            await self.window.acquire()
-            line.add(job, self.begin(job))
+        try:
+            async for job in jobs:
+                await self.window.acquire()
+                line.add(job, self.begin(job))
+        finally:
+            if isinstance(jobs, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
+                await jobs.aclose()
         line.close()
 
     async def _emit_all(self, line: _Line[Job]) -> None:
