@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.budget import default_limit, parse_nbytes
-from aiostream_data._engine.engine import Engine, EngineOptions
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.device.select import check_device
 from aiostream_data.errors import PlanError
@@ -406,6 +405,8 @@ class Dataset(DatasetSources, Generic[T]):
         """
         if state is not None:
             raise NotImplementedError("open(state=...) is reserved: resuming is not part of this release yet")
+        from aiostream_data._engine.engine import Engine, EngineOptions  # most of what importing it all would cost
+
         warn_without_native_core()
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
         options = EngineOptions(memory_limit=limit, epoch=at_least("epoch", epoch, 0), root_seed=seed)

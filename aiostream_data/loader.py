@@ -9,17 +9,19 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import asdict, replace
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 
 from aiostream_data._engine.bridge import Ending, Parcel
-from aiostream_data._engine.engine import Engine
 from aiostream_data.device.device_slots import DeviceBatch
 from aiostream_data.errors import LoaderClosedError
 from aiostream_data.metrics.counters import ConsumerCounters
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot
 from aiostream_data.records import Ids
+
+if TYPE_CHECKING:
+    from aiostream_data._engine.engine import Engine
 
 T = TypeVar("T")
 
