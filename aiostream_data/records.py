@@ -157,7 +157,7 @@ class Columns:
         leaves = tuple(
             leaf.slice(start, stop) if isinstance(leaf, VarColumn) else leaf[start:stop] for leaf in self.leaves
         )
-        return replace(self, leaves=leaves, ids=self.ids[start:stop])
+        return Columns(self.structure, leaves, self.ids[start:stop], self.lease)  # replace() is far slower
 
     def take(self, rows: NDArray[np.int64]) -> Columns:
         """Return these rows, in this order. Dense columns are copied; variable ones share values."""

@@ -90,8 +90,20 @@ class Structure:
         """
         if self.is_leaf:
             return [list(elements)]
+        if self.kind == "dict" and all(child.is_leaf for child in self.children):
+            return self._columns_of_dicts(elements)
         flat = [self.flatten(element) for element in elements]
         return [list(column) for column in zip(*flat, strict=True)] if flat else [[] for _ in range(self.leaf_count)]
+
+    def _columns_of_dicts(self, elements: Sequence[Any]) -> list[list[Any]]:
+        size = len(self.names)
+        for element in elements:
+            if type(element) is not dict or len(element) != size:
+                self._parts(element)  # raises, unless it is another kind of mapping
+        try:
+            return [[element[name] for element in elements] for name in self.names]
+        except KeyError:
+            raise next(self._mismatch(element) for element in elements if set(element) != set(self.names)) from None
 
     def map(self, function: Callable[[Any], Any], element: Any) -> Any:
         """Return ``element`` with every leaf replaced by ``function(leaf)``."""

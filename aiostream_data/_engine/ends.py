@@ -71,15 +71,19 @@ class Outlet:
         self.dropped = 0
         sender.counters = counters
 
-    async def send(self, chunk: Chunk) -> None:
+    async def send(self, chunk: Chunk, nbytes: int | None = None) -> None:
         """Hand on a chunk; empty ones are not worth a hand-over.
+
+        Args:
+            nbytes: What it holds, where the stage knows that better or sooner than counting it.
 
         Raises:
             ReceiverClosed: Nobody wants more.
         """
         if not len(chunk):
             return
-        nbytes = chunk_nbytes(chunk)
+        if nbytes is None:
+            nbytes = chunk_nbytes(chunk)
         if chunk.lease is None:
             chunk = chunk.with_lease(self._budget.charge(nbytes))
         self.rows += len(chunk)

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from aiostream_data._engine.bridge import Bridge, Parcel
-from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.context import Board, Drained, RunContext, Services
 from aiostream_data._engine.ends import chunk_nbytes
 from aiostream_data._engine.failures import for_consumer
@@ -308,7 +308,8 @@ def _waiting_elements(plan: Node) -> int:
 
 async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
     if isinstance(chunk, Items):
-        return Parcel(chunk.values, chunk.row_ids or chunk.ids, chunk_nbytes(chunk), chunk.lease)
+        nbytes = chunk.lease.nbytes if isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
+        return Parcel(chunk.values, chunk.row_ids or chunk.ids, nbytes, chunk.lease)
     outcome = await pool.submit(chunk.elements)
     if outcome.error is not None:
         raise outcome.error

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data._engine.channel import EndOfStream, Receiver
 from aiostream_data._engine.ends import Outlet
@@ -108,8 +109,12 @@ async def _rows_of(step: Step, current: dict[int, Chunk], hop: Hop) -> Chunk:
     # Rows of one slot ascend, so one slot over the whole step means one unbroken run: no copy needed.
     if last - first == len(rows) - 1 and bool((which == which[0]).all()):
         return current[int(which[0])].slice(first, last + 1)
-    slots = np.unique(which)
+    chunk: Chunk = await hop(_gathered, dict(current), which, rows)
+    return chunk
+
+
+def _gathered(current: dict[int, Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
+    slots = np.flatnonzero(np.bincount(which))
     table = np.zeros(int(slots[-1]) + 1, np.int32)
     table[slots] = np.arange(len(slots), dtype=np.int32)
-    chunk: Chunk = await hop(gather, [current[int(slot)] for slot in slots], table[which], rows)
-    return chunk
+    return gather([current[slot] for slot in slots.tolist()], table[which], rows)

@@ -21,8 +21,9 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk, run_of_ids
-from aiostream_data.storage.ranges import plan_ranges
+from aiostream_data.storage.ranges import following_nbytes, plan_ranges
 from aiostream_data.storage.stores import StoreSet
+from aiostream_data.storage.urls import split_url
 
 HEADROOM = 64 << 10
 """Scratch before each block, so that a record cut by a range's end is joined without copying the block."""
@@ -89,7 +90,7 @@ class ShardReader:
         nbytes = self.shard.nbytes or 0
         if self.node.format.whole and nbytes:
             return iter([ByteRange(0, nbytes)])
-        return plan_ranges(nbytes)
+        return plan_ranges(nbytes, following=following_nbytes(split_url(self.shard.url).scheme))
 
     def _begin(
         self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup

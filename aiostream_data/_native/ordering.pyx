@@ -50,38 +50,38 @@ def interleave_rows(
     cdef int64_t given = 0, passed = 0
     cdef int waiting = WAIT_NOTHING
     cdef int64_t waited_slot = -1
-    with nogil:
-        while given < max_rows:
-            at = next_row[slot]
-            if at < stop_row[slot]:
-                run = min(min(block_length - taken, stop_row[slot] - at), max_rows - given)
-                run = max(run, 1)
-                for i in range(run):
-                    which[given + i] = <int32_t>slot
-                    rows[given + i] = at + i
-                next_row[slot] = at + run
-                given += run
-                taken += run
-                passed = 0
-                if taken < block_length:
-                    continue
-            elif status[slot] == ENDED:
-                status[slot] = EMPTY
-                unfinished -= 1
-                passed = 0
-            elif status[slot] == EMPTY and more_streams:
-                waiting, waited_slot = WAIT_STREAM, slot
-                break
-            elif unfinished == 0:
-                waiting = WAIT_FINISHED
-                break
-            elif status[slot] == OPEN and (deterministic or passed == slots):
-                waiting, waited_slot = WAIT_ROWS, slot
-                break
-            else:
-                passed = min(passed + 1, slots)
-            slot = slot + 1 if slot + 1 < slots else 0
-            taken = 0
+    # The GIL is kept: a call takes microseconds, and getting it back can take milliseconds.
+    while given < max_rows:
+        at = next_row[slot]
+        if at < stop_row[slot]:
+            run = min(min(block_length - taken, stop_row[slot] - at), max_rows - given)
+            run = max(run, 1)
+            for i in range(run):
+                which[given + i] = <int32_t>slot
+                rows[given + i] = at + i
+            next_row[slot] = at + run
+            given += run
+            taken += run
+            passed = 0
+            if taken < block_length:
+                continue
+        elif status[slot] == ENDED:
+            status[slot] = EMPTY
+            unfinished -= 1
+            passed = 0
+        elif status[slot] == EMPTY and more_streams:
+            waiting, waited_slot = WAIT_STREAM, slot
+            break
+        elif unfinished == 0:
+            waiting = WAIT_FINISHED
+            break
+        elif status[slot] == OPEN and (deterministic or passed == slots):
+            waiting, waited_slot = WAIT_ROWS, slot
+            break
+        else:
+            passed = min(passed + 1, slots)
+        slot = slot + 1 if slot + 1 < slots else 0
+        taken = 0
     position[0] = slot
     position[1] = taken
     return which_out[:given], rows_out[:given], waiting, waited_slot

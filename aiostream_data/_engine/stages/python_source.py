@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from aiostream_data._engine.context import hop
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.origins import Namespace
 from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
 from aiostream_data._engine.signature import check_signature
@@ -67,11 +69,12 @@ class PythonSource(Stage):
                 thread.submit(close)  # runs when the pull in progress is done; nobody can wait for that
 
     async def _run_async(self, iterator: AsyncIterator[Any], namespace: Namespace, outlet: Outlet) -> None:
-        first, ended = 0, False
+        first, count, ended = 0, 1, False
         try:
             while not ended:
                 started = perf_counter()
-                elements, ended = await _pull_async(iterator)
+                elements, ended = await _pull_async(iterator, count)
+                count = min(4 * count, CHUNK_ROWS)
                 self.counters.busy_s += perf_counter() - started
                 chunk = await self.hop(_chunk, elements, namespace.base, first, self._signature())
                 first += len(chunk)
@@ -110,15 +113,20 @@ def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature
     return _chunk(elements, split, first, signature), ended
 
 
-async def _pull_async(iterator: AsyncIterator[Any]) -> tuple[list[Any], bool]:
+async def _pull_async(iterator: AsyncIterator[Any], count: int) -> tuple[list[Any], bool]:
     elements: list[Any] = []
     nbytes = 0
     deadline = perf_counter() + PULL_S
-    while len(elements) < CHUNK_ROWS and nbytes < CHUNK_NBYTES and (not elements or perf_counter() < deadline):
+    while len(elements) < count and nbytes < CHUNK_NBYTES and (not elements or perf_counter() < deadline):
         try:
             element = await anext(iterator)
         except StopAsyncIteration:
             return elements, True
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise as_raisable(error) from error  # raised by the user's code: no signal to this task or its loop
         elements.append(element)
         nbytes += object_nbytes(element)
     return elements, False
