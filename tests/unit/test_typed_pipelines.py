@@ -1,0 +1,65 @@
+"""Type checkers know what a pipeline gives: mypy --strict is asked, as a user's own check would be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+PIPELINE = """
+from typing import Any, assert_type
+import numpy as np
+from numpy.typing import NDArray
+import aiostream_data as asd
+
+def decode(record: dict[str, Any]) -> tuple[NDArray[np.float32], int]:
+    return np.frombuffer(record["image"], np.float32), int(record["label"])
+
+records = asd.Dataset.from_tfrecord("s3://bucket/*.tfrecord")
+batches = (
+    records.parse_example({"image": asd.FixedLen((), bytes), "label": asd.FixedLen((), np.int64)})
+    .shuffle(100)
+    .map(decode)
+    .batch(32)
+    .prefetch(2)
+)
+"""
+
+KNOWN = """
+assert_type(records, asd.Dataset[bytes])
+assert_type(asd.Dataset.from_text("*.txt").map(len), asd.Dataset[int])
+for images, labels in batches:
+    assert_type(images, NDArray[np.float32])
+    assert_type(labels, NDArray[np.int64])
+with batches.open() as loader:
+    for batch in loader:
+        assert_type(batch, tuple[NDArray[np.float32], NDArray[np.int64]])
+"""
+
+WRONG = """
+for images, labels in batches:
+    assert_type(images, NDArray[np.int64])
+"""
+
+
+def check(program: str, folder: Path) -> tuple[str, int]:
+    """Return what mypy reports, and its exit status."""
+    source = folder / "program.py"
+    source.write_text(program)
+    report, crash, status = api.run(["--strict", f"--cache-dir={folder / 'cache'}", "--config-file=", str(source)])
+    assert crash == ""
+    return report, status
+
+
+@pytest.mark.timeout(300)
+def test_r46_the_type_of_a_batch_follows_from_the_chain(tmp_path: Path) -> None:
+    report, status = check(PIPELINE + KNOWN, tmp_path)
+    assert status == 0, report
+
+
+@pytest.mark.timeout(300)
+def test_a_wrong_idea_of_a_batch_is_an_error_of_types(tmp_path: Path) -> None:
+    report, status = check(PIPELINE + WRONG, tmp_path)
+    assert status == 1
+    assert "assert-type" in report
