@@ -14,7 +14,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 _POLL_S = 0.005
-_PROC = Path("/proc")
+_TASKS = Path("/proc/self/task")
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,20 @@ def _asyncio_log() -> Iterator[list[str]]:
 
 def _children() -> dict[int, str]:
     found: dict[int, str] = {}
-    for entry in _PROC.glob("[0-9]*"):
+    for task in _TASKS.glob("*/children"):
         try:
-            # The command in parentheses may itself hold spaces and parentheses.
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-            if int(parent) == os.getpid():
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found[int(entry.name)] = f"{command.strip()} (state {state})"
-        except (OSError, ValueError):
-            continue  # it ended while it was looked at
+            pids = [int(pid) for pid in task.read_text().split()]
+        except OSError:
+            continue  # the thread ended while it was looked at
+        found.update((pid, _command(pid)) for pid in pids)
     return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return "ended meanwhile"
 
 
 def _descriptors() -> dict[int, str]:

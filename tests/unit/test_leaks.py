@@ -1,0 +1,83 @@
+"""The checker for leaks finds each kind of leak, and only leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from aiostream_data.testing.leaks import leaves_nothing
+
+
+def test_a_block_that_begins_nothing_passes() -> None:
+    with leaves_nothing():
+        pass
+
+
+def test_a_thread_that_ends_in_time_is_no_leak() -> None:
+    with leaves_nothing():
+        threading.Timer(0.05, lambda: None).start()
+
+
+def test_a_thread_is_found() -> None:
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait, name="left behind")
+    with pytest.raises(AssertionError, match="thread left behind"), leaves_nothing(within_s=0.02):
+        thread.start()
+    go.set()
+    thread.join()
+
+
+def test_a_child_process_is_found_by_its_command() -> None:
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with pytest.raises(AssertionError, match=r"process [0-9]+: .*stdin\.read"), leaves_nothing(within_s=0.02):
+        child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    child.communicate()
+
+
+def test_an_open_file_is_found_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"descriptor of .*kept\.bin"), leaves_nothing(within_s=0.0):
+        kept = os.open(tmp_path / "kept.bin", os.O_CREAT | os.O_WRONLY)
+    os.close(kept)
+
+
+def test_a_new_file_in_a_watched_folder_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"file .*rest\.tmp"), leaves_nothing(within_s=0.0, folders=[tmp_path]):
+        (tmp_path / "rest.tmp").touch()
+
+
+def test_a_task_that_is_destroyed_while_pending_is_found() -> None:
+    async def for_ever() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    def lose_a_task() -> None:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(for_ever())
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        del task
+        gc.collect()
+
+    with pytest.raises(AssertionError, match="Task was destroyed"), leaves_nothing(within_s=0.0):
+        lose_a_task()
+
+
+def test_the_error_of_the_block_itself_comes_first() -> None:
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait)
+
+    def fail() -> None:
+        with leaves_nothing(within_s=0.0):
+            thread.start()
+            raise KeyError("its own")
+
+    with pytest.raises(KeyError, match="its own"):
+        fail()
+    go.set()
+    thread.join()
