@@ -28,7 +28,7 @@ lint: install
 	@echo "== ruff, mypy --strict, import contracts, Dockerfiles, YAML"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy aiostream_data tests examples benchmarks .ci
+	@$(BIN)/mypy aiostream_data tests examples .ci $(if $(wildcard benchmarks/*.py),benchmarks)
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint docker/Dockerfile.cpu docker/Dockerfile.cuda
 	@$(BIN)/yamllint --strict -c docker/.yamllint docker/compose.yaml
