@@ -112,7 +112,11 @@ class Loader(Generic[T]):
         consumer = self._consumer
         consumer.first_at = consumer.first_at or now
         consumer.last_at = now
-        self._left = _handed_out(item)
+        try:
+            self._left = _handed_out(item)
+        except LoaderClosedError:
+            self._check_open()
+            return True  # the run has failed and closed the device meanwhile: the ending, which comes next, says why
         self._parcel = item
         self._engine.bridge.took(item)
         return True

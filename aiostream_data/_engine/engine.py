@@ -27,7 +27,7 @@ from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.running import open_plan
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
-from aiostream_data.errors import ForkedPipelineError
+from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Prefetch, ToDevice
@@ -197,7 +197,7 @@ class Engine:
                 self._main.cancel()
             loop.run_until_complete(self._main)
         except asyncio.CancelledError:
-            pass  # stopped by its consumer, who expects nothing more
+            error = LoaderClosedError("the loader was stopped before it had given all its elements")
         except BaseException as failure:  # noqa: BLE001 - handed to the consumer
             error = for_consumer(failure)
         finally:
