@@ -74,9 +74,9 @@ class Structure:
         return self._build(iter(leaves))
 
     def rows(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
-        """Turn one sequence per leaf (all of one length) into a list of elements."""
+        """Turn one sequence per leaf (all of one length) into a list of elements; a lone leaf's as it is."""
         if self.is_leaf:
-            return list(columns[0])
+            return columns[0] if isinstance(columns[0], list) else list(columns[0])
         if all(child.is_leaf for child in self.children):
             maker = self._maker()
             return [maker(row) for row in zip(*columns, strict=True)]

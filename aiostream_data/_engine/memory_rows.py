@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from aiostream_data._engine.origins import Namespace
-from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
+from aiostream_data._engine.pacing import CHUNK_NBYTES, HOP_ROWS
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.records import Chunk, Columns, Items, run_of_ids
@@ -41,7 +41,7 @@ def _repetitions(times: int | None) -> Iterator[int]:
 
 
 def _spans(rows: int, row_nbytes: float) -> Iterator[tuple[int, int]]:
-    full = max(1, min(CHUNK_ROWS, int(CHUNK_NBYTES / max(row_nbytes, 1))))
+    full = max(1, min(HOP_ROWS, int(CHUNK_NBYTES / max(row_nbytes, 1))))
     start, size = 0, min(FIRST_ROWS, full)
     while start < rows:
         stop = min(start + size, rows)

@@ -6,7 +6,10 @@ import os
 from dataclasses import dataclass
 
 CHUNK_ROWS = 8192
-"""Most rows of a chunk in steady state."""
+"""Most rows of a chunk that is framed, gathered or shuffled: small enough to stay in the processor's cache."""
+
+HOP_ROWS = 32768
+"""Most rows of a chunk of plain numbers, and of one call of user code: what a hop costs is paid once for them."""
 
 CHUNK_NBYTES = 1 << 20
 """Bytes a chunk aims at in steady state."""
@@ -48,7 +51,7 @@ class Pace:
             self.cpu_share = 0.5 * self.cpu_share + 0.5 * min(1.0, cpu_s / busy_s)
         affordable = int(HOP_S / max(self.row_s, 1e-9))
         # Grow at most 16-fold a step: the first rows of a stream are seldom typical.
-        self.rows = max(1, min(affordable, 16 * self.rows, CHUNK_ROWS))
+        self.rows = max(1, min(affordable, 16 * self.rows, HOP_ROWS))
 
     def workers(self, cpus: int) -> int:
         """Return how many hops AUTO runs at once: one while rows are cheap, more while they wait."""

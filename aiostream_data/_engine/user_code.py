@@ -14,11 +14,14 @@ import numpy as np
 from aiostream_data._engine.origins import Origins
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.operators import function_name
-from aiostream_data.records import Chunk, Columns, Ids, Items
+from aiostream_data.records import Chunk, Columns, Ids, Items, concat
 from aiostream_data.structure import flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import collate, stack
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
+
+BLOCK_ROWS = 4096
+"""Rows whose Python objects exist at once: few enough for the processor's cache."""
 
 Describe = Callable[[Ids, int], str]
 """Names the record of a row: (ids, row) -> "URL record N"."""
@@ -53,7 +56,7 @@ class UserFunction:
         elements = chunk.elements()
         left = iter(elements)
         try:
-            results = list(self._calls(left, elements, chunk.ids))
+            results = list(self._calls(left, chunk))
         except BaseException as error:
             self._note(error, elements, chunk.ids, len(elements) - length_hint(left) - 1)
             raise
@@ -63,10 +66,12 @@ class UserFunction:
             raise stopped
         return results
 
-    def _calls(self, left: Iterator[Any], elements: list[Any], ids: Ids) -> Iterator[Any]:
+    def _calls(self, left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
         if self.rng_key is not None:
-            return self._calls_with_rng(left, ids)
-        kinds = set(map(type, elements))
+            return self._calls_with_rng(left, chunk.ids)
+        if isinstance(chunk, Columns):
+            return starmap(self.function, left) if chunk.structure.kind == "tuple" else map(self.function, left)
+        kinds = set(map(type, chunk.values))
         if tuple not in kinds:
             return map(self.function, left)
         return starmap(self.function, left if len(kinds) == 1 else map(_as_arguments, left))
@@ -96,7 +101,10 @@ def _as_arguments(element: Any) -> tuple[Any, ...]:
 
 def map_rows(user: UserFunction, chunk: Chunk) -> Chunk:
     """Return the results for every row as a chunk: columns where they fit, else items."""
-    return collate(user.results(chunk), chunk.ids)
+    if len(chunk) <= BLOCK_ROWS:
+        return collate(user.results(chunk), chunk.ids)
+    starts = range(0, len(chunk), BLOCK_ROWS)
+    return concat([map_rows(user, chunk.slice(start, start + BLOCK_ROWS)) for start in starts])
 
 
 def filter_rows(user: UserFunction, chunk: Chunk) -> Chunk:

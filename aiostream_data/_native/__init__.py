@@ -31,6 +31,12 @@ except ImportError:
     HAVE_NATIVE = False
     from aiostream_data._native.ordering_py import interleave_rows
 
+try:
+    from aiostream_data._native.unbox import unbox_floats, unbox_ints
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.unbox_py import unbox_floats, unbox_ints
+
 __all__ = [
     "HAVE_NATIVE",
     "compact",
@@ -45,4 +51,6 @@ __all__ = [
     "parse_examples",
     "take_rows",
     "take_rows_many",
+    "unbox_floats",
+    "unbox_ints",
 ]

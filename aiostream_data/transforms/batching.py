@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,7 @@ Describe = Callable[[Ids, int], str]
 """``describe(ids, row)`` names row ``row`` of ``ids`` for messages: "s3://b/x.tfrecord record 17"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """Rows ``start`` (included) to ``stop`` (excluded) of a chunk go into one batch.
 
     Attributes:
@@ -85,9 +84,9 @@ class BatchOrder:
         self.carried = state["carried"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
-    """One batch.
+    """One batch. Not frozen, because making a frozen one costs more than the batch does.
 
     Attributes:
         element: The rows' structure; every leaf has the rows on its first axis.
@@ -136,14 +135,27 @@ class Batcher:
         Raises:
             BatchShapeError: Rows of one batch do not stack.
         """
-        batches = []
+        batches: list[Batch] = []
+        whole: list[Cut] = []
         for cut in self.order.push(len(chunk)):
+            if cut.completes and not self._carry:
+                whole.append(cut)  # a batch that stands in this chunk alone; all of them at once are cheaper
+                continue
             part = chunk.slice(cut.start, cut.stop)
             if cut.completes:
                 batches.append(self._batch([*self._carried_away(), part]))
             else:
+                batches += self._whole_batches(chunk, whole)
+                whole = []
                 self._carry_over(part)
-        return batches
+        return batches + self._whole_batches(chunk, whole)
+
+    def _whole_batches(self, chunk: Chunk, cuts: Sequence[Cut]) -> list[Batch]:
+        if self._in_parts or not isinstance(chunk, Columns) or not cuts:
+            return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
+        leaves = [_cut_column(leaf, cuts) for leaf in chunk.leaves]
+        ids = [chunk.ids[start:stop] for start, stop, _ in cuts]
+        return list(map(Batch, chunk.structure.rows(leaves), ids))
 
     def finish(self) -> list[Batch]:
         """Return the last, smaller batch, unless there is none or it is dropped."""
@@ -189,6 +201,12 @@ class Batcher:
         shared = len(parts) == 1  # concat copies when there is more than one
         leaves = [batch_leaf(leaf, copy=shared) for leaf in rows.leaves]
         return Batch(rows.structure.unflatten(leaves), rows.ids.copy())
+
+
+def _cut_column(column: Column, cuts: Sequence[Cut]) -> list[Any]:
+    if isinstance(column, VarColumn):
+        return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
+    return [column[start:stop].copy() for start, stop, _ in cuts]
 
 
 def _batch_in_parts(chunks: Sequence[Columns]) -> Batch:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.records import Column, Columns, Ids, Items, VarColumn
 from aiostream_data.structure import StructureError, structure_of
@@ -50,19 +51,17 @@ def collate(elements: list[Any], ids: Ids) -> Columns | Items:
     return Columns(structure, tuple(columns), ids) if columns else Items(elements, ids)
 
 
-def column_of(values: Sequence[Any]) -> Column | None:
+def column_of(values: list[Any]) -> Column | None:
     """Return one leaf's values (at least one) as a column that gives them back, or None."""
-    kinds = set(map(type, values))
-    if len(kinds) != 1:
-        return None
-    kind = kinds.pop()
+    kind = type(values[0])
     if kind is int:
-        try:
-            return np.fromiter(values, np.int64, len(values))
-        except OverflowError:
-            return None
-    if kind is float or kind is bool:
-        return np.fromiter(values, np.float64 if kind is float else np.bool_, len(values))
+        return _native.unbox_ints(values)
+    if kind is float:
+        return _native.unbox_floats(values)
+    if not all(type(value) is kind for value in values):
+        return None
+    if kind is bool:
+        return np.fromiter(values, np.bool_, len(values))
     if kind is bytes:
         return _bytes_column(values)
     if kind is str:

@@ -1,0 +1,25 @@
+"""Take the numbers out of a list of Python objects: the clear twin of ``unbox.pyx``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def unbox_ints(values: list[Any]) -> NDArray[np.int64] | None:
+    """Return an int64 array of the values when each is exactly an int that fits, else None."""
+    if not all(type(value) is int for value in values):
+        return None
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except OverflowError:
+        return None
+
+
+def unbox_floats(values: list[Any]) -> NDArray[np.float64] | None:
+    """Return a float64 array of the values when each is exactly a float, else None."""
+    if not all(type(value) is float for value in values):
+        return None
+    return np.fromiter(values, np.float64, len(values))
