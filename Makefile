@@ -33,8 +33,14 @@ lint: install
 	@$(BIN)/hadolint docker/Dockerfile.cpu docker/Dockerfile.cuda
 	@$(BIN)/yamllint --strict -c docker/.yamllint docker/compose.yaml
 
-bench: install
-	@$(BIN)/python benchmarks/run.py
+bench: install .venv-bench/.installed
+	@echo "== benchmarks against other loaders: every one in its own process, taking turns"
+	@.venv-bench/bin/python -m benchmarks.run
+.venv-bench/.installed: benchmarks/requirements.txt
+	@echo "== installing the other loaders into .venv-bench"
+	@test -x .venv-bench/bin/python || $(BIN)/python -m venv .venv-bench
+	@.venv-bench/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

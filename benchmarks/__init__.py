@@ -1,0 +1,1 @@
+"""Benchmarks: other loaders and ours on the same work, one process each; see README.md."""

@@ -1,0 +1,1 @@
+"""One file per contender and scenario; each has ``batches(workload, variant)``."""

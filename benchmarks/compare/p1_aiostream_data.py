@@ -1,0 +1,30 @@
+"""P1 with this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import aiostream_data as asd
+from benchmarks.workload import BATCH_SIZE, CYCLE_LENGTH, FEATURES, SHUFFLE_BUFFER, Workload
+
+
+def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
+    """Yield dicts of arrays."""
+    dataset = (
+        asd.Dataset.from_tfrecord([str(path) for path in workload.paths], compression="", cycle_length=CYCLE_LENGTH)
+        .parse_example(
+            {
+                "features": asd.FixedLen((FEATURES,), np.float32),
+                "label": asd.FixedLen((), np.int64),
+                "id": asd.FixedLen((), np.int64),
+            }
+        )
+        .shuffle(SHUFFLE_BUFFER, seed=7)
+        .batch(BATCH_SIZE)
+        .prefetch(8)
+    )
+    with dataset.open() as loader:
+        yield from loader

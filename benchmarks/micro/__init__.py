@@ -1,0 +1,1 @@
+"""Timings of single kernels, in one thread."""
