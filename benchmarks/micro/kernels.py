@@ -11,6 +11,7 @@ from functools import partial
 from time import thread_time
 
 import numpy as np
+from numpy.typing import NDArray
 
 import aiostream_data as asd
 from aiostream_data._native import example_py, framing, framing_py, gather, gather_py
@@ -39,7 +40,7 @@ def best_s(function: Callable[[], object]) -> float:
     return best
 
 
-def framed_examples() -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def framed_examples() -> NDArray[np.uint8]:
     """Return a TFRecord stream of ``ROWS`` Examples."""
     columns = example_columns(0, ROWS)
     rows = zip(*columns.values(), strict=True)
@@ -64,7 +65,10 @@ def kernels() -> dict[str, tuple[Callable[[], object], Callable[[], object] | No
     which = np.zeros(ROWS, np.int32)
     incoming = rows[:ROWS].copy()
     return {
-        "crc32c of the stream": (partial(framing.crc32c, stream), partial(framing_py.crc32c, stream)),
+        "crc32c of the stream": (
+            partial(framing.crc32c, memoryview(stream)),
+            partial(framing_py.crc32c, memoryview(stream)),
+        ),
         "frame TFRecords, CRC checked": (
             partial(framing.frame_tfrecords, stream, 0, len(stream), True, _MAX_NBYTES),
             partial(framing_py.frame_tfrecords, stream, 0, len(stream), True, _MAX_NBYTES),
