@@ -43,6 +43,20 @@ for images, labels in batches:
 """
 
 
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where programs are written, and what mypy learned of NumPy is kept from one test to the next."""
+    return tmp_path_factory.mktemp("typed")
+
+
+@pytest.fixture(autouse=True)
+def where_mypy_finds_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # it does not see editable installs
+
+
 def check(program: str, folder: Path) -> tuple[str, int]:
     """Return what mypy reports, and its exit status."""
     source = folder / "program.py"
@@ -53,13 +67,13 @@ def check(program: str, folder: Path) -> tuple[str, int]:
 
 
 @pytest.mark.timeout(300)
-def test_r46_the_type_of_a_batch_follows_from_the_chain(tmp_path: Path) -> None:
-    report, status = check(PIPELINE + KNOWN, tmp_path)
+def test_r46_the_type_of_a_batch_follows_from_the_chain(folder: Path) -> None:
+    report, status = check(PIPELINE + KNOWN, folder)
     assert status == 0, report
 
 
 @pytest.mark.timeout(300)
-def test_a_wrong_idea_of_a_batch_is_an_error_of_types(tmp_path: Path) -> None:
-    report, status = check(PIPELINE + WRONG, tmp_path)
+def test_a_wrong_idea_of_a_batch_is_an_error_of_types(folder: Path) -> None:
+    report, status = check(PIPELINE + WRONG, folder)
     assert status == 1
     assert "assert-type" in report
