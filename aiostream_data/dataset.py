@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Never, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,7 @@ class Dataset(DatasetSources, Generic[T]):
     def __init__(self, plan: Node) -> None:
         self.plan = plan
         self._iterations = itertools.count()
+        self._iteration_seed = secrets.randbits(62)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"plan": self.plan}
@@ -279,6 +281,13 @@ class Dataset(DatasetSources, Generic[T]):
 
     # -- batches
 
+    # Only Any matches Never: elements of unknown type give batches of unknown type, not the first that fits.
+    @overload
+    def batch(self: Dataset[Never], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[Any]: ...
+    @overload
+    def batch(
+        self: Dataset[dict[A, Never]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[dict[A, Any]]: ...
     @overload
     def batch(self: Dataset[int], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.int64]]: ...
     @overload
@@ -417,12 +426,12 @@ class Dataset(DatasetSources, Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Open, iterate and close. Every iteration over this object is the next epoch, as in tf.data."""
-        with self.open(epoch=self._next_epoch()) as loader:
+        with self.open(epoch=self._next_epoch(), seed=self._iteration_seed) as loader:
             yield from loader
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Open and iterate; what is left is closed when the iterator is dropped."""
-        return _AsyncIteration(self.open(epoch=self._next_epoch()))
+        return _AsyncIteration(self.open(epoch=self._next_epoch(), seed=self._iteration_seed))
 
     def _next_epoch(self) -> int:
         epoch = next(self._iterations)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from aiostream_data.records import Ids
 
 SPLIT_BITS: Final = 40
@@ -35,6 +37,9 @@ class Namespace:
     base: int
 
 
+_FORGOTTEN: Final = Namespace(-1, 0, lambda _: "<forgotten source>", 0)
+
+
 class Origins:
     """Hands out namespaces and explains row ids. Reading is safe from any thread."""
 
@@ -51,10 +56,26 @@ class Origins:
             self._known.popitem(last=False)
         return namespace
 
+    def adopt(self, ids: Ids, other: Origins, moved: dict[int, int]) -> Ids:
+        """Return ids that name the same rows as these, which ``other`` handed out. Call from the loop.
+
+        Args:
+            moved: Which of the other's namespaces became which of these; kept between calls.
+        """
+        adopted = ids.copy()
+        numbers = ids[:, 0] >> SPLIT_BITS
+        for number in np.unique(numbers).tolist():
+            if number not in moved:
+                known = other._known.get(number, _FORGOTTEN)
+                moved[number] = self.open(known.source, known.epoch, known.url_of).base
+            rows = numbers == number
+            adopted[rows, 0] = moved[number] | (ids[rows, 0] & _SPLIT_MASK)
+        return adopted
+
     def url_and_index(self, split: int, ordinal: int) -> tuple[str, int]:
         """Return the URL (or source name) and the record index of a row."""
         namespace = self._known.get(split >> SPLIT_BITS)
-        return (namespace.url_of(split & _SPLIT_MASK) if namespace else "<forgotten source>"), ordinal
+        return (namespace or _FORGOTTEN).url_of(split & _SPLIT_MASK), ordinal
 
     def describe(self, ids: Ids, row: int) -> str:
         """Return "URL record N" of row ``row`` of ``ids``."""

@@ -45,6 +45,7 @@ async def open_plan(context: RunContext, node: Node) -> AsyncIterator[Receiver[C
 
     Raises:
         BaseException: The root failure of the run, once, without the echoes it caused.
+        ReceiverClosed: The block itself raised it: a pass that was left early must not look complete.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -58,8 +59,9 @@ async def open_plan(context: RunContext, node: Node) -> AsyncIterator[Receiver[C
                         task.cancel()
     except BaseExceptionGroup as failures:
         root = root_error(failures)
-        if root is not None:
-            raise root from root.__cause__
+        if root is None:
+            raise ReceiverClosed from failures
+        raise root from root.__cause__
 
 
 def _start(

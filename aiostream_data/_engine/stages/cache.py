@@ -5,18 +5,31 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.ends import Inlet, Outlet, chunk_nbytes
+from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.plan.operators import Cache, CacheToken
-from aiostream_data.records import Chunk, Columns, VarColumn
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.structure import flatten
 
-_complete: weakref.WeakKeyDictionary[CacheToken, list[Chunk]] = weakref.WeakKeyDictionary()
+
+@dataclass(frozen=True)
+class _Kept:
+    """Rows of a completed pass, and what their ids mean."""
+
+    chunks: list[Chunk]
+    origins: Origins
+
+
+_complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
 """Completed passes of this process. An entry goes when the last data set that holds its token does."""
 
 
@@ -36,14 +49,25 @@ class CacheStage(Stage):
             await passes[node.token].wait()
         cached = _complete.get(node.token)
         if cached is not None:
-            for chunk in cached:
-                await outlet.send(chunk)
+            await self._replay(cached, outlet)
             return
         passes[node.token] = asyncio.Event()
         try:
-            _complete[node.token] = await self._first_pass(node, outlet)
+            _complete[node.token] = _Kept(await self._first_pass(node, outlet), self.context.services.origins)
         finally:
             passes.pop(node.token).set()
+
+    async def _replay(self, kept: _Kept, outlet: Outlet) -> None:
+        origins = self.context.services.origins
+        moved: dict[int, int] = {}
+        for chunk in kept.chunks:
+            if kept.origins is not origins:
+                chunk = _with_origins(chunk, origins, kept.origins, moved)
+            await outlet.send(await self._copy(chunk))
+
+    async def _copy(self, chunk: Chunk) -> Chunk:
+        # Columns are protected by being read-only; the arrays in a list are the consumer's to change.
+        return await self.hop(_copied, chunk) if isinstance(chunk, Items) else chunk
 
     async def _first_pass(self, node: Cache, outlet: Outlet) -> list[Chunk]:
         kept: list[Chunk] = []
@@ -61,8 +85,31 @@ class CacheStage(Stage):
                     )
                 own = own.with_lease(held)
                 kept.append(own)
-                await outlet.send(own)
+                await outlet.send(await self._copy(own))
         return kept
+
+
+def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int]) -> Chunk:
+    if isinstance(chunk, Items) and chunk.row_ids is not None:
+        chunk = replace(chunk, row_ids=[origins.adopt(ids, then, moved) for ids in chunk.row_ids])
+    return chunk.with_ids(origins.adopt(chunk.ids, then, moved))
+
+
+def _copied(chunk: Items) -> Chunk:
+    return replace(chunk, values=[_copied_element(value) for value in chunk.values], lease=None)
+
+
+def _copied_element(element: Any) -> Any:
+    structure, leaves = flatten(element)
+    if not any(isinstance(leaf, (np.ndarray, RaggedArray)) for leaf in leaves):
+        return element
+    return structure.unflatten([_copied_leaf(leaf) for leaf in leaves])
+
+
+def _copied_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, RaggedArray):
+        return RaggedArray(leaf.values.copy(), leaf.row_splits.copy())
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
 def _owned(chunk: Chunk) -> Chunk:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aiostream_data._engine.channel import Receiver, Sender, open_channel
+from aiostream_data._engine.channel import Receiver, ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet, chunk_nbytes
 from aiostream_data._engine.memory_rows import chunks_of
@@ -145,7 +146,7 @@ def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace) -> None:
 
 
 async def _forward(context: RunContext, node: Node, sender: Sender[Chunk]) -> None:
-    with sender:
+    with suppress(ReceiverClosed), sender:
         async with context.open(node) as receiver:
             async for chunk in receiver:
                 await sender.send(chunk, chunk_nbytes(chunk))

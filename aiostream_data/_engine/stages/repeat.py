@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from aiostream_data._engine.channel import EndOfStream, Receiver, Sender, open_channel
+from aiostream_data._engine.channel import EndOfStream, Receiver, ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.stages.base import Stage
@@ -78,7 +79,7 @@ def _begin(
 
 
 async def _play(node: Node, context: RunContext, after: Drained | None, sender: Sender[Chunk]) -> None:
-    with sender:
+    with suppress(ReceiverClosed), sender:
         if after is not None:
             await after.wait()
         async with context.open(node) as receiver:
