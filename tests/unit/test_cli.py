@@ -1,0 +1,72 @@
+"""The command line says what an installation can do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from aiostream_data import __version__, _native
+from aiostream_data._native import notice
+from aiostream_data.cli import doctor
+from aiostream_data.cli.main import main
+
+
+def test_doctor_names_versions_native_core_extras_and_device(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"aiostream_data {__version__}, Python {sys.version_info.major}.")
+    assert "native core: " in said
+    assert [extra for extra in doctor.EXTRAS if f"extra {extra}: " not in said] == []
+    assert "device: " in said
+
+
+def test_doctor_says_how_to_get_an_extra_that_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(doctor.EXTRAS, "s3", ("a-package-that-nobody-has",))
+    main(["doctor"])
+    assert "a-package-that-nobody-has not installed: pip install 'aiostream-data[s3]'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("built", "words"), [(True, "built, CRC-32C in"), (False, "NOT built")])
+def test_doctor_says_whether_the_native_core_was_built(
+    built: bool, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_native, "HAVE_NATIVE", built)
+    main(["doctor", "--native"])
+    said = capsys.readouterr().out
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_doctor_loads_no_cloud_sdk() -> None:
+    program = "import sys; from aiostream_data.cli.main import main; main(['doctor']); print(*sys.modules, sep='\\n')"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"s3fs", "gcsfs", "aiohttp", "fsspec"} & set(run.stdout.split("\n")) == set()
+
+
+def test_the_installed_command_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["--version"])
+    assert exit.value.code == 0
+    assert capsys.readouterr().out == f"aiostream-data {__version__}\n"
+
+
+def test_a_command_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main([])
+    assert exit.value.code == 2
+    assert "required" in capsys.readouterr().err
+
+
+def test_running_without_the_native_core_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "HAVE_NATIVE", False)
+    notice.warn_without_native_core.cache_clear()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        notice.warn_without_native_core()
+        notice.warn_without_native_core()
+    assert ["without its native core" in str(warning.message) for warning in told] == [True]
