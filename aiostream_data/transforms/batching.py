@@ -154,7 +154,7 @@ class Batcher:
         if self._in_parts or not isinstance(chunk, Columns) or not cuts:
             return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
         leaves = [_cut_column(leaf, cuts) for leaf in chunk.leaves]
-        ids = [chunk.ids[start:stop] for start, stop, _ in cuts]
+        ids = [chunk.ids[start:stop].copy() for start, stop, _ in cuts]
         return list(map(Batch, chunk.structure.rows(leaves), ids))
 
     def finish(self) -> list[Batch]:
