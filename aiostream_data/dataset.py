@@ -121,9 +121,10 @@ class Dataset(DatasetSources, Generic[T]):
         check_executor(executor)
         if not callable(function):
             raise PlanError(f"map() needs a function, got {type(function).__name__}")
-        is_coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
-        )
+        is_coroutine = _is_coroutine_function(function)
+        wants_rng = _takes_rng(function)
+        if wants_rng and batched:
+            raise PlanError("a function with a parameter rng draws per record; it cannot have batched=True")
         if executor == "process":
             if is_coroutine:
                 raise PlanError("a coroutine function is awaited on the loop; it cannot have executor='process'")
@@ -137,7 +138,7 @@ class Dataset(DatasetSources, Generic[T]):
             ordered=ordered,
             batched=batched,
             is_coroutine=is_coroutine,
-            wants_rng=_takes_rng(function) and not batched,
+            wants_rng=wants_rng,
             seed=seed,
         )
 
@@ -145,6 +146,7 @@ class Dataset(DatasetSources, Generic[T]):
         """Return the elements for which ``predicate`` is true, in order (tf.data ``filter``)."""
         if not callable(predicate):
             raise PlanError(f"filter() needs a function, got {type(predicate).__name__}")
+        _refuse_coroutine("filter", predicate)
         return self._then(op.Filter, "filter", predicate=predicate)
 
     def flat_map(self, function: Callable[..., Dataset[U] | Iterable[U]]) -> Dataset[U]:
@@ -178,6 +180,7 @@ class Dataset(DatasetSources, Generic[T]):
     ) -> Dataset[Any]:
         if not callable(function):
             raise PlanError(f"{name}() needs a function, got {type(function).__name__}")
+        _refuse_coroutine(name, function)
         return self._then(
             op.Interleave, name, function=function, cycle_length=cycle, block_length=block, ordered=ordered, name=name
         )
@@ -471,6 +474,17 @@ def _plan_of(dataset: Any, name: str) -> Node:
         raise PlanError(f"{name}() takes data sets, got {type(dataset).__name__}")
     check_extends(dataset.plan, name)
     return dataset.plan
+
+
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
+    )
+
+
+def _refuse_coroutine(name: str, function: Callable[..., Any]) -> None:
+    if _is_coroutine_function(function):
+        raise PlanError(f"{name}() calls a plain function, got a coroutine function; await it in a map() before")
 
 
 def _takes_rng(function: Callable[..., Any]) -> bool:

@@ -83,8 +83,8 @@ class FixedLen:
 class VarLen:
     """Take however many values a record has, as a one-dimensional array; none where it lacks the feature.
 
-    As ``tf.io.VarLenFeature``, but each element is a dense array instead of a SparseTensor. Collate the
-    elements with ``padded_batch`` or ``ragged_batch``.
+    As ``tf.io.VarLenFeature``, but each element is a dense array instead of a SparseTensor, and a batch
+    of them a :class:`~aiostream_data.RaggedArray`.
 
     Attributes:
         dtype: As for :class:`FixedLen`.
@@ -101,7 +101,7 @@ class VarLen:
 
     @property
     def spec(self) -> FeatureSpec:
-        return FeatureSpec((None,), storage_dtype(self.type))
+        return FeatureSpec((None,), storage_dtype(self.type), ragged=True)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ class Ragged(VarLen):
 class FixedLenSequence:
     """Take any number of steps of one shape from every record, as an array (steps, \\*shape).
 
-    As ``tf.io.FixedLenSequenceFeature``, without its padding, which ``padded_batch`` does.
+    As ``tf.io.FixedLenSequenceFeature``, without its padding: a batch is a
+    :class:`~aiostream_data.RaggedArray`.
 
     Attributes:
         shape, dtype: Of one step; as for :class:`FixedLen`.
@@ -137,7 +138,7 @@ class FixedLenSequence:
 
     @property
     def spec(self) -> FeatureSpec:
-        return FeatureSpec((None, *self.shape), storage_dtype(self.type))
+        return FeatureSpec((None, *self.shape), storage_dtype(self.type), ragged=True)
 
 
 Feature: TypeAlias = FixedLen | VarLen | FixedLenSequence

@@ -64,8 +64,8 @@ def test_a_scalar_default_fills_the_shape() -> None:
 
 def test_specs_tell_shape_and_dtype_of_an_element() -> None:
     assert FixedLen((2,), np.int32).spec == ((2,), np.dtype(np.int32), False)
-    assert VarLen(bytes).spec == ((None,), np.dtype(object), False)
-    assert FixedLenSequence((3,), bool).spec == ((None, 3), np.dtype(np.bool_), False)
+    assert VarLen(bytes).spec == ((None,), np.dtype(object), True)
+    assert FixedLenSequence((3,), bool).spec == ((None, 3), np.dtype(np.bool_), True)
 
 
 @pytest.mark.parametrize("features", [{}, {1: VarLen(bytes)}, {"a": np.int64}])
