@@ -21,7 +21,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ClassVar, TypeVar
-from unittest import SkipTest
 
 from aiostream_data.errors import NoMatchError, ObjectNotFoundError, ShortReadError, StorageError
 from aiostream_data.records import ShardRef
@@ -37,11 +36,9 @@ class StoreConformance(ABC):
     """The contract of :class:`~aiostream_data.storage.base.Store`, as tests.
 
     Attributes:
-        can_list: The store can expand wildcards.
         odd_names: Names that an object may have in this store.
     """
 
-    can_list: ClassVar[bool] = True
     odd_names: ClassVar[tuple[str, ...]] = ODD_NAMES
 
     @abstractmethod
@@ -79,45 +76,6 @@ class StoreConformance(ABC):
         url = self.put("single/one.bin", CONTENT)
         (found,) = self.run(lambda store: store.glob(url))
         assert found.nbytes == len(CONTENT)
-
-    def test_glob_finds_one_level_sorted_with_sizes(self) -> None:
-        self.needs_listing()
-        for number in (2, 0, 1):
-            self.put(f"glob/part-{number}.bin", bytes(number))
-        self.put("glob/part-9.txt", b"no")
-        self.put("glob/sub/part-3.bin", b"no")
-        found = self.run(lambda store: store.glob(self.url("glob/part-*.bin")))
-        assert [shard.url.rpartition("/")[2] for shard in found] == ["part-0.bin", "part-1.bin", "part-2.bin"]
-        assert [shard.nbytes for shard in found] == [0, 1, 2]
-
-    def test_glob_with_two_stars_finds_every_level(self) -> None:
-        self.needs_listing()
-        for name in ("deep/a.bin", "deep/x/b.bin", "deep/x/y/c.bin", "deep/x/y/d.txt"):
-            self.put(name, b"1")
-        found = self.run(lambda store: store.glob(self.url("deep/**/*.bin")))
-        assert [shard.url.rpartition("/")[2] for shard in found] == ["a.bin", "b.bin", "c.bin"]
-
-    def test_glob_knows_question_marks_and_sets(self) -> None:
-        self.needs_listing()
-        for name in ("set/a1", "set/b1", "set/c1", "set/a22"):
-            self.put(name, b"1")
-        found = self.run(lambda store: store.glob(self.url("set/[ab]?")))
-        assert [shard.url.rpartition("/")[2] for shard in found] == ["a1", "b1"]
-
-    def test_what_glob_finds_can_be_read(self) -> None:
-        self.needs_listing()
-        self.put("found/x.bin", CONTENT)
-
-        async def read(store: Store) -> bytes:
-            (shard,) = await store.glob(self.url("found/*.bin"))
-            return await read_range(store, shard, 0, len(CONTENT))
-
-        assert self.run(read) == CONTENT
-
-    def test_a_pattern_that_matches_nothing_is_an_error(self) -> None:
-        self.needs_listing()
-        self.put("nothing/x.bin", b"1")
-        self.fails_with(NoMatchError, lambda store: store.glob(self.url("nothing/*.tfrecord")))
 
     def test_odd_names_are_read_as_they_are(self) -> None:
         urls = {self.put(f"odd/{name}", name.encode()): name for name in self.odd_names}
@@ -177,12 +135,9 @@ class StoreConformance(ABC):
             assert "missing.bin" in str(error)
             assert isinstance(error, FileNotFoundError)
 
-    def test_a_missing_container_is_an_error_not_an_empty_listing(self) -> None:
+    def test_an_object_in_a_missing_container_is_not_found(self) -> None:
         url = self.missing_container_url()
         self.fails_with(ObjectNotFoundError, lambda store: store.info(url))
-        if self.can_list:
-            error = self.fails_with(StorageError, lambda store: store.glob(url + "*"))
-            assert isinstance(error, FileNotFoundError)
 
     # -- many at once, and endings ------------------------------------------------------------
 
@@ -266,11 +221,6 @@ class StoreConformance(ABC):
             gc.collect()  # brings out the warnings of sessions that nobody closed
         return result
 
-    def needs_listing(self) -> None:
-        """Skip the test for a store that cannot list."""
-        if not self.can_list:
-            raise SkipTest("this store cannot list")
-
     def fails_with(self, kind: type[StorageError], case: Callable[[Store], Awaitable[object]]) -> StorageError:
         """Run ``case``, which must raise ``kind``; return the error."""
         try:
@@ -278,6 +228,49 @@ class StoreConformance(ABC):
         except kind as error:
             return error
         raise AssertionError(f"{kind.__name__} was not raised")
+
+
+class ListingConformance(StoreConformance):
+    """The contract of a store that can expand wildcards: all of :class:`StoreConformance`, and this."""
+
+    def test_glob_finds_one_level_sorted_with_sizes(self) -> None:
+        for number in (2, 0, 1):
+            self.put(f"glob/part-{number}.bin", bytes(number))
+        self.put("glob/part-9.txt", b"no")
+        self.put("glob/sub/part-3.bin", b"no")
+        found = self.run(lambda store: store.glob(self.url("glob/part-*.bin")))
+        assert [shard.url.rpartition("/")[2] for shard in found] == ["part-0.bin", "part-1.bin", "part-2.bin"]
+        assert [shard.nbytes for shard in found] == [0, 1, 2]
+
+    def test_glob_with_two_stars_finds_every_level(self) -> None:
+        for name in ("deep/a.bin", "deep/x/b.bin", "deep/x/y/c.bin", "deep/x/y/d.txt"):
+            self.put(name, b"1")
+        found = self.run(lambda store: store.glob(self.url("deep/**/*.bin")))
+        assert [shard.url.rpartition("/")[2] for shard in found] == ["a.bin", "b.bin", "c.bin"]
+
+    def test_glob_knows_question_marks_and_sets(self) -> None:
+        for name in ("set/a1", "set/b1", "set/c1", "set/a22"):
+            self.put(name, b"1")
+        found = self.run(lambda store: store.glob(self.url("set/[ab]?")))
+        assert [shard.url.rpartition("/")[2] for shard in found] == ["a1", "b1"]
+
+    def test_what_glob_finds_can_be_read(self) -> None:
+        self.put("found/x.bin", CONTENT)
+
+        async def read(store: Store) -> bytes:
+            (shard,) = await store.glob(self.url("found/*.bin"))
+            return await read_range(store, shard, 0, len(CONTENT))
+
+        assert self.run(read) == CONTENT
+
+    def test_a_pattern_that_matches_nothing_is_an_error(self) -> None:
+        self.put("nothing/x.bin", b"1")
+        self.fails_with(NoMatchError, lambda store: store.glob(self.url("nothing/*.tfrecord")))
+
+    def test_a_missing_container_is_an_error_not_an_empty_listing(self) -> None:
+        pattern = self.missing_container_url() + "*"
+        error = self.fails_with(StorageError, lambda store: store.glob(pattern))
+        assert isinstance(error, FileNotFoundError)
 
 
 async def read_range(store: Store, shard: ShardRef, start: int, stop: int) -> bytes:

@@ -20,13 +20,13 @@ from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.retry import RetryingStore
 from aiostream_data.storage.s3 import S3Store
 from aiostream_data.storage.stores import StoreSet
-from aiostream_data.testing.conformance import StoreConformance
+from aiostream_data.testing.conformance import ListingConformance, StoreConformance
 from aiostream_data.testing.http_server import HttpObjects
 from aiostream_data.testing.latency_store import LatencyStore
 from aiostream_data.testing.servers import ObjectServer
 
 
-class TestLocalStore(StoreConformance):
+class TestLocalStore(ListingConformance):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
@@ -44,7 +44,7 @@ class TestLocalStore(StoreConformance):
         return str(self.folder / name)
 
 
-class TestMemoryStore(StoreConformance):
+class TestMemoryStore(ListingConformance):
     @pytest.fixture(autouse=True)
     def _objects(self, memory_objects: None) -> None:
         """Start without objects."""
@@ -83,8 +83,6 @@ class TestStoreSet(TestMemoryStore):
 
 
 class TestHttpStore(StoreConformance):
-    can_list = False
-
     @pytest.fixture(autouse=True)
     def _server(self, http_objects: HttpObjects) -> None:
         self.server = http_objects
@@ -99,7 +97,7 @@ class TestHttpStore(StoreConformance):
         return f"{self.server.endpoint_url}/{quote(name)}"
 
 
-class _BucketConformance(StoreConformance):
+class _BucketConformance(ListingConformance):
     server: ObjectServer
 
     def put(self, name: str, data: bytes) -> str:
@@ -136,7 +134,7 @@ class TestGcsStore(_BucketConformance):
         return GcsStore(self.server.storage_options, asyncio.to_thread)
 
 
-class TestFsspecStore(StoreConformance):
+class TestFsspecStore(ListingConformance):
     """A synchronous file system of fsspec, by way of worker threads."""
 
     @pytest.fixture(autouse=True)
@@ -162,7 +160,6 @@ class TestFsspecStore(StoreConformance):
 class TestAsyncFsspecStore(StoreConformance):
     """An asynchronous file system of fsspec, on the caller's loop."""
 
-    can_list = False
     odd_names = ("with space", "plus+plus", "a=b&c")  # fsspec quotes URLs in a way of its own
 
     @pytest.fixture(autouse=True)

@@ -233,7 +233,6 @@ def test_closing_waits_no_longer_than_told_and_keeps_the_memory() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that fork and threads do not mix: the point
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_is_told_so_and_can_close() -> None:
     stage = DeviceStage(HostBackend())
     batch = put(stage, 0)
