@@ -66,8 +66,8 @@ def kernels() -> dict[str, tuple[Callable[[], object], Callable[[], object] | No
     incoming = rows[:ROWS].copy()
     return {
         "crc32c of the stream": (
-            partial(framing.crc32c, memoryview(stream)),
-            partial(framing_py.crc32c, memoryview(stream)),
+            partial(framing.crc32c, bytes(stream)),
+            partial(framing_py.crc32c, bytes(stream)),
         ),
         "frame TFRecords, CRC checked": (
             partial(framing.frame_tfrecords, stream, 0, len(stream), True, _MAX_NBYTES),
