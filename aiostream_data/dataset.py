@@ -56,7 +56,7 @@ class Dataset(DatasetSources, Generic[T]):
     """
 
     def __init__(self, plan: Node) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self._iterations = itertools.count()
         self._iteration_seed = secrets.randbits(62)
 

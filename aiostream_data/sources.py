@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -34,13 +34,20 @@ COMPRESSIONS = ("auto", "", "gzip", "zlib", "zstd")
 class DatasetSources:
     """Constructors of :class:`~aiostream_data.Dataset`. None of them does any I/O."""
 
-    @staticmethod
-    def from_tensors(element: E) -> Dataset[E]:
-        """Return a data set of one element: the whole structure (tf.data ``from_tensors``)."""
-        return _dataset(src.Tensors(element=element))
+    def __init__(self, plan: Node) -> None:
+        self.plan = plan
 
-    @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset[Any]:
+    @classmethod
+    def _begin(cls, node: Node) -> Dataset[Any]:
+        return cast("Dataset[Any]", cls(node))  # these constructors are only ever called on Dataset
+
+    @classmethod
+    def from_tensors(cls, element: E) -> Dataset[E]:
+        """Return a data set of one element: the whole structure (tf.data ``from_tensors``)."""
+        return cls._begin(src.Tensors(element=element))
+
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> Dataset[Any]:
         """Return the slices along the first axis of every leaf (tf.data ``from_tensor_slices``).
 
         The structure (dict, tuple, NamedTuple, dataclass) is kept; lists become arrays. Arrays are not
@@ -59,11 +66,15 @@ class DatasetSources:
             if len(array) != len(arrays[0]):
                 first = structure.paths()[0]
                 raise PlanError(f"first axes differ: {first} has {len(arrays[0])} rows, {path} has {len(array)}")
-        return _dataset(src.TensorSlices(structure=structure, leaves=arrays, rows=len(arrays[0])))
+        return cls._begin(src.TensorSlices(structure=structure, leaves=arrays, rows=len(arrays[0])))
 
-    @staticmethod
+    @classmethod
     def from_generator(
-        generator: Callable[..., Iterable[E] | AsyncIterable[E]], *, args: tuple[Any, ...] = (), signature: Any = None
+        cls,
+        generator: Callable[..., Iterable[E] | AsyncIterable[E]],
+        *,
+        args: tuple[Any, ...] = (),
+        signature: Any = None,
     ) -> Dataset[E]:
         """Return what ``generator(*args)`` yields, called anew for every epoch (tf.data ``from_generator``).
 
@@ -81,10 +92,10 @@ class DatasetSources:
                 f"from_generator() needs a function that returns an iterator, got a {type(generator).__name__}; "
                 "give the function itself, without calling it"
             )
-        return _dataset(src.Generator(factory=generator, args=tuple(args), signature=signature))
+        return cls._begin(src.Generator(factory=generator, args=tuple(args), signature=signature))
 
-    @staticmethod
-    def from_iterable(iterable: Iterable[E] | AsyncIterable[E]) -> Dataset[E]:
+    @classmethod
+    def from_iterable(cls, iterable: Iterable[E] | AsyncIterable[E]) -> Dataset[E]:
         """Return the items of a sync or async iterable.
 
         An iterable that is its own iterator (a generator object, an open file) can be read once; a plan
@@ -92,18 +103,19 @@ class DatasetSources:
         """
         if not isinstance(iterable, (Iterable, AsyncIterable)):
             raise PlanError(f"from_iterable() needs an iterable or async iterable, got {type(iterable).__name__}")
-        return _dataset(src.PythonIterable(iterable=iterable, one_shot=src.is_one_shot(iterable)))
+        return cls._begin(src.PythonIterable(iterable=iterable, one_shot=src.is_one_shot(iterable)))
 
-    @staticmethod
-    def range(start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
+    @classmethod
+    def range(cls, start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
         """Return the integers of ``range(start, stop, step)`` (tf.data ``range``)."""
         first, last = (0, start) if stop is None else (start, stop)
         if step == 0:
             raise PlanError("range() step must not be 0")
-        return _dataset(src.Range(start=first, stop=last, step=step, dtype=np.dtype(dtype)))
+        return cls._begin(src.Range(start=first, stop=last, step=step, dtype=np.dtype(dtype)))
 
-    @staticmethod
+    @classmethod
     def list_files(
+        cls,
         pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         seed: int | None = None,
@@ -117,10 +129,11 @@ class DatasetSources:
             NoMatchError: A pattern matches nothing.
         """
         options = dict(storage_options or {})
-        return _dataset(src.ListFiles(patterns=_patterns(pattern), storage_options=options, seed=seed))
+        return cls._begin(src.ListFiles(patterns=_patterns(pattern), storage_options=options, seed=seed))
 
-    @staticmethod
+    @classmethod
     def from_tfrecord(
+        cls,
         files: Files,
         *,
         compression: str = "auto",
@@ -149,10 +162,11 @@ class DatasetSources:
             CorruptRecordError: A file is damaged; nothing at or after the damage is delivered.
         """
         read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
-        return _dataset(read.node(files, TFRecordFormat(verify=verify), storage_options))
+        return cls._begin(read.node(files, TFRecordFormat(verify=verify), storage_options))
 
-    @staticmethod
+    @classmethod
     def from_text(
+        cls,
         files: Files,
         *,
         encoding: str | None = "utf-8",
@@ -171,10 +185,11 @@ class DatasetSources:
         ``encoding=None`` they are bytes, as tf.data's. The rest as in :meth:`from_tfrecord`.
         """
         read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
-        return _dataset(read.node(files, TextFormat(encoding=encoding), storage_options))
+        return cls._begin(read.node(files, TextFormat(encoding=encoding), storage_options))
 
-    @staticmethod
+    @classmethod
     def from_fixed_length(
+        cls,
         files: Files,
         record_nbytes: int,
         *,
@@ -197,10 +212,11 @@ class DatasetSources:
         format = FixedLengthFormat(
             record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
         )
-        return _dataset(read.node(files, format, storage_options))
+        return cls._begin(read.node(files, format, storage_options))
 
-    @staticmethod
+    @classmethod
     def from_files(
+        cls,
         files: Files,
         *,
         compression: str = "",
@@ -212,7 +228,7 @@ class DatasetSources:
     ) -> Dataset[dict[str, Any]]:
         """Return whole objects as ``{"url": str, "data": bytes}``, one element each, in order of URL."""
         read = _Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, (WithUrl(),))
-        return _dataset(read.node(files, WholeFileFormat(), storage_options))
+        return cls._begin(read.node(files, WholeFileFormat(), storage_options))
 
 
 @dataclass(frozen=True)
@@ -275,9 +291,3 @@ def _read_only(leaf: Any) -> np.ndarray[Any, Any]:
         array = array.astype(object)
     array.flags.writeable = False
     return array
-
-
-def _dataset(node: Node) -> Dataset[Any]:
-    from aiostream_data.dataset import Dataset
-
-    return Dataset(node)
