@@ -30,6 +30,10 @@ Describe = Callable[[Ids, int], str]
 """``describe(ids, row)`` names row ``row`` of ``ids`` for messages: "s3://b/x.tfrecord record 17"."""
 
 
+SHARED_NBYTES = 2 << 20
+"""Most bytes that a batch which is kept can keep alive, beyond its own, per leaf."""
+
+
 class Cut(NamedTuple):
     """Rows ``start`` (included) to ``stop`` (excluded) of a chunk go into one batch.
 
@@ -103,7 +107,8 @@ class Batch:
 class Batcher:
     """Makes the batches that a :class:`BatchOrder` cuts. Not thread-safe.
 
-    Batches own their memory: no chunk, and no lease, is kept by a batch or by the rows carried over.
+    No chunk, and no lease, is kept by a batch or by the rows carried over: batches are copies. Small ones
+    that were cut from one chunk lie in one block of memory, of at most ``SHARED_NBYTES`` per leaf.
 
     Args:
         order: Where to cut.
@@ -154,8 +159,7 @@ class Batcher:
         if self._in_parts or not isinstance(chunk, Columns) or not cuts:
             return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
         leaves = [_cut_column(leaf, cuts) for leaf in chunk.leaves]
-        ids = [chunk.ids[start:stop].copy() for start, stop, _ in cuts]
-        return list(map(Batch, chunk.structure.rows(leaves), ids))
+        return list(map(Batch, chunk.structure.rows(leaves), _cut_column(chunk.ids, cuts)))
 
     def finish(self) -> list[Batch]:
         """Return the last, smaller batch, unless there is none or it is dropped."""
@@ -204,9 +208,16 @@ class Batcher:
 
 
 def _cut_column(column: Column, cuts: Sequence[Cut]) -> list[Any]:
+    """Return the leaf of every batch; the cuts follow one another."""
     if isinstance(column, VarColumn):
         return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
-    return [column[start:stop].copy() for start, stop, _ in cuts]
+    first = cuts[0].start
+    rows = column[first : cuts[-1].stop]
+    if rows.nbytes > SHARED_NBYTES:
+        return [column[start:stop].copy() for start, stop, _ in cuts]
+    # One copy for all: every copy gives the GIL away, and getting it back is what costs.
+    block = rows.copy()
+    return [block[start - first : stop - first] for start, stop, _ in cuts]
 
 
 def _batch_in_parts(chunks: Sequence[Columns]) -> Batch:

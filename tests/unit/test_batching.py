@@ -14,7 +14,7 @@ from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Columns, Ids, Items, VarColumn, run_of_ids
 from aiostream_data.structure import LEAF, structure_of
-from aiostream_data.transforms.batching import Batch, Batcher, BatchOrder, Cut
+from aiostream_data.transforms.batching import SHARED_NBYTES, Batch, Batcher, BatchOrder, Cut
 
 
 def describe(ids: Ids, row: int) -> str:
@@ -62,6 +62,18 @@ def test_a_batch_never_shares_memory_with_its_chunk() -> None:
         assert not np.shares_memory(batch.element, chunk.leaves[0])
         assert not np.shares_memory(batch.ids, chunk.ids)
         assert batch.element.flags.c_contiguous
+        assert batch.element.flags.writeable
+
+
+def test_writing_into_a_batch_leaves_its_neighbours_alone() -> None:
+    first, second = batches_of([numbers(0, 8)], 4)
+    first.element[:] = -1
+    assert second.element.tolist() == [4, 5, 6, 7]
+
+
+def test_large_batches_of_one_chunk_lie_apart() -> None:
+    rows = 2 * SHARED_NBYTES // 8 + 2
+    for batch in batches_of([numbers(0, rows)], rows // 2):
         assert batch.element.base is None
 
 
