@@ -2,7 +2,8 @@
 """Copy rows from where they are to where the order wants them; ``gather_py`` says it clearly.
 
 How this works. Every kernel has two passes. The first checks every index in C and copies nothing, so
-that a bad index raises with all arrays untouched; the second copies, with the GIL released. Rows of
+that a bad index raises with all arrays untouched; the second copies. Both run with the GIL released, once,
+unless there is so little to copy that getting the GIL back from another thread would take longer. Rows of
 1, 2, 4, 8 and 16 bytes are copied by the same inline loop, called with a constant width, which the
 compiler turns into one load and one store. Arrays that hold references (object, StringDType) go to
 the twin, because copying their bytes would not count the references.
@@ -18,6 +19,10 @@ import numpy as np
 from aiostream_data._native import gather_py as twin
 
 
+cdef enum:
+    KEEP_GIL_NBYTES = 1 << 18  # copied in some 20 microseconds; another thread gives the GIL back no sooner
+
+
 cdef struct Source:
     const char* data
     int64_t rows
@@ -28,30 +33,19 @@ def take_rows(source, rows):
     if not source.flags.c_contiguous or _holds_references(source):
         return twin.take_rows(source, rows)
     rows = _indices(rows, np.int64)
-    cdef Py_ssize_t count = len(rows), size = len(source)
+    cdef Py_ssize_t count = len(rows), size = len(source), bad
     cdef const int64_t* at = <const int64_t*>_address(rows)
-    cdef Py_ssize_t bad
-    with nogil:
-        bad = _first_outside(at, count, size)
-    if bad >= 0:
-        raise IndexError(f"index {at[bad]} is outside 0 to {size - 1}")
     out = np.empty((count, *source.shape[1:]), source.dtype)
     cdef size_t width = _row_width(source)
     cdef char* target = _address(out)
     cdef const char* data = _address(source)
-    with nogil:
-        if width == 8:
-            _copy_taken(target, data, at, count, 8)
-        elif width == 4:
-            _copy_taken(target, data, at, count, 4)
-        elif width == 16:
-            _copy_taken(target, data, at, count, 16)
-        elif width == 1:
-            _copy_taken(target, data, at, count, 1)
-        elif width == 2:
-            _copy_taken(target, data, at, count, 2)
-        else:
-            _copy_taken(target, data, at, count, width)
+    if <size_t>count * width <= KEEP_GIL_NBYTES:
+        bad = _take(target, data, size, at, count, width)
+    else:
+        with nogil:
+            bad = _take(target, data, size, at, count, width)
+    if bad >= 0:
+        raise IndexError(f"index {at[bad]} is outside 0 to {size - 1}")
     return out
 
 
@@ -67,28 +61,17 @@ def take_rows_many(sources, which, rows):
     cdef const int32_t* source_of = <const int32_t*>_address(which)
     cdef const int64_t* at = <const int64_t*>_address(rows)
     cdef size_t width = _row_width(sources[0])
-    cdef char* target
+    out = np.empty((count, *sources[0].shape[1:]), sources[0].dtype)
+    cdef char* target = _address(out)
     cdef Source* table = _table(sources)
     try:
-        with nogil:
-            bad = _first_outside_many(table, kinds, source_of, at, count)
+        if <size_t>count * width <= KEEP_GIL_NBYTES:
+            bad = _take_many(target, table, kinds, source_of, at, count, width)
+        else:
+            with nogil:
+                bad = _take_many(target, table, kinds, source_of, at, count, width)
         if bad >= 0:
             raise IndexError(f"row {at[bad]} of array {source_of[bad]} does not exist")
-        out = np.empty((count, *sources[0].shape[1:]), sources[0].dtype)
-        target = _address(out)
-        with nogil:
-            if width == 8:
-                _copy_taken_many(target, table, source_of, at, count, 8)
-            elif width == 4:
-                _copy_taken_many(target, table, source_of, at, count, 4)
-            elif width == 16:
-                _copy_taken_many(target, table, source_of, at, count, 16)
-            elif width == 1:
-                _copy_taken_many(target, table, source_of, at, count, 1)
-            elif width == 2:
-                _copy_taken_many(target, table, source_of, at, count, 2)
-            else:
-                _copy_taken_many(target, table, source_of, at, count, width)
         return out
     finally:
         free(table)
@@ -145,28 +128,18 @@ def exchange_rows(buffer, slots, incoming):
     incoming = np.ascontiguousarray(incoming)
     cdef Py_ssize_t count = len(slots), size = len(buffer), bad
     cdef const int64_t* at = <const int64_t*>_address(slots)
-    with nogil:
-        bad = _first_outside(at, count, size)
-    if bad >= 0:
-        raise IndexError(f"slot {at[bad]} is outside 0 to {size - 1}")
     out = np.empty(incoming.shape, incoming.dtype)
     cdef size_t width = _row_width(buffer)
     cdef char* target = _address(out)
     cdef char* held = _address(buffer)
     cdef const char* data = _address(incoming)
-    with nogil:
-        if width == 8:
-            _exchange(target, held, at, data, count, 8)
-        elif width == 4:
-            _exchange(target, held, at, data, count, 4)
-        elif width == 16:
-            _exchange(target, held, at, data, count, 16)
-        elif width == 1:
-            _exchange(target, held, at, data, count, 1)
-        elif width == 2:
-            _exchange(target, held, at, data, count, 2)
-        else:
-            _exchange(target, held, at, data, count, width)
+    if <size_t>count * width <= KEEP_GIL_NBYTES:
+        bad = _exchange(target, held, size, at, data, count, width)
+    else:
+        with nogil:
+            bad = _exchange(target, held, size, at, data, count, width)
+    if bad >= 0:
+        raise IndexError(f"slot {at[bad]} is outside 0 to {size - 1}")
     return out
 
 
@@ -297,7 +270,7 @@ cdef void _copy_spans(
             memcpy(out + target, source.data + start, nbytes)
 
 
-cdef inline void _exchange(
+cdef inline void _exchange_rows(
     char* out, char* held, const int64_t* slots, const char* incoming, Py_ssize_t count, size_t width
 ) noexcept nogil:
     cdef Py_ssize_t i
@@ -306,3 +279,70 @@ cdef inline void _exchange(
         slot = held + <size_t>slots[i] * width
         memcpy(out + <size_t>i * width, slot, width)
         memcpy(slot, incoming + <size_t>i * width, width)
+
+
+# -- check, then copy: return the first bad position, with nothing copied, or -1 ----------------
+
+
+cdef Py_ssize_t _take(
+    char* out, const char* source, int64_t size, const int64_t* rows, Py_ssize_t count, size_t width
+) noexcept nogil:
+    cdef Py_ssize_t bad = _first_outside(rows, count, size)
+    if bad >= 0:
+        return bad
+    if width == 8:
+        _copy_taken(out, source, rows, count, 8)
+    elif width == 4:
+        _copy_taken(out, source, rows, count, 4)
+    elif width == 16:
+        _copy_taken(out, source, rows, count, 16)
+    elif width == 1:
+        _copy_taken(out, source, rows, count, 1)
+    elif width == 2:
+        _copy_taken(out, source, rows, count, 2)
+    else:
+        _copy_taken(out, source, rows, count, width)
+    return -1
+
+
+cdef Py_ssize_t _take_many(
+    char* out, const Source* table, Py_ssize_t kinds, const int32_t* which, const int64_t* rows, Py_ssize_t count,
+    size_t width,
+) noexcept nogil:
+    cdef Py_ssize_t bad = _first_outside_many(table, kinds, which, rows, count)
+    if bad >= 0:
+        return bad
+    if width == 8:
+        _copy_taken_many(out, table, which, rows, count, 8)
+    elif width == 4:
+        _copy_taken_many(out, table, which, rows, count, 4)
+    elif width == 16:
+        _copy_taken_many(out, table, which, rows, count, 16)
+    elif width == 1:
+        _copy_taken_many(out, table, which, rows, count, 1)
+    elif width == 2:
+        _copy_taken_many(out, table, which, rows, count, 2)
+    else:
+        _copy_taken_many(out, table, which, rows, count, width)
+    return -1
+
+
+cdef Py_ssize_t _exchange(
+    char* out, char* held, int64_t size, const int64_t* slots, const char* incoming, Py_ssize_t count, size_t width
+) noexcept nogil:
+    cdef Py_ssize_t bad = _first_outside(slots, count, size)
+    if bad >= 0:
+        return bad
+    if width == 8:
+        _exchange_rows(out, held, slots, incoming, count, 8)
+    elif width == 4:
+        _exchange_rows(out, held, slots, incoming, count, 4)
+    elif width == 16:
+        _exchange_rows(out, held, slots, incoming, count, 16)
+    elif width == 1:
+        _exchange_rows(out, held, slots, incoming, count, 1)
+    elif width == 2:
+        _exchange_rows(out, held, slots, incoming, count, 2)
+    else:
+        _exchange_rows(out, held, slots, incoming, count, width)
+    return -1
