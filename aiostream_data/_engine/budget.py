@@ -22,6 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 
 DEFAULT_FRACTION = 0.25
+ADMITTED = 0.75
+"""Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
+
 FALLBACK_LIMIT = 1 << 30
 
 
@@ -69,8 +72,19 @@ class Budget:
 
     def charge(self, nbytes: int) -> Charge:
         """Note ``nbytes`` without waiting."""
+        if nbytes > self.limit and not self._warned:
+            self._warn(nbytes)
         self._note(nbytes)
         return Charge(self, nbytes)
+
+    def _warn(self, nbytes: int) -> None:
+        self._warned = True
+        warnings.warn(
+            f"{nbytes} bytes have to be held at once, more than the memory limit of {self.limit}; "
+            "they pass alone, and memory goes over the limit meanwhile",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     async def admit(self, nbytes: int, is_urgent: Callable[[], bool] = lambda: False) -> Charge:
         """Wait until ``nbytes`` fit, then note them.
@@ -79,14 +93,6 @@ class Budget:
             is_urgent: Asked again at each :meth:`poke`; when true the bytes pass over the limit.
         """
         self._loop = loop = asyncio.get_running_loop()
-        if nbytes > self.limit and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{nbytes} bytes have to be read at once, more than the memory limit of {self.limit}; "
-                "they pass alone, and memory goes over the limit meanwhile",
-                ResourceWarning,
-                stacklevel=2,
-            )
         started = loop.time()
         while not self._fits(nbytes) and not is_urgent():
             waiter = loop.create_future()
@@ -105,7 +111,7 @@ class Budget:
                 waiter.set_result(None)
 
     def _fits(self, nbytes: int) -> bool:
-        return self.used == 0 or self.used + nbytes <= self.limit
+        return self.used == 0 or self.used + nbytes <= self.limit * ADMITTED
 
     def _note(self, change: int) -> None:
         with self._lock:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.channel import EndOfStream, Receiver
-from aiostream_data._engine.ends import Outlet
-from aiostream_data._engine.pacing import CHUNK_ROWS
+from aiostream_data._engine.ends import Outlet, chunk_nbytes
+from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data.records import Chunk, gather
 from aiostream_data.transforms.interleave import InterleaveOrder, Need, Step
 
@@ -40,20 +40,23 @@ async def merge(streams: Streams, order: InterleaveOrder, outlet: Outlet, hop: H
     """
     receivers: dict[int, Receiver[Chunk]] = {}
     current: dict[int, Chunk] = {}
+    rows_at_once = 1
 
     def load(slot: int, chunk: Chunk | None) -> None:
+        nonlocal rows_at_once
         if chunk is None:
             order.ended(slot)
             receivers.pop(slot).close()
             streams.ended()
         else:
+            rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
             current[slot] = chunk
             order.load(slot, len(chunk))
 
     while True:
         if not order.deterministic:
             _load_what_is_there(order, receivers, load)
-        step = order.advance(CHUNK_ROWS)
+        step = order.advance(rows_at_once)
         if len(step):
             await outlet.send(await _rows_of(step, current, hop))
         slot = step.waiting.slot

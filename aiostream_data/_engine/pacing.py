@@ -14,6 +14,9 @@ HOP_ROWS = 32768
 CHUNK_NBYTES = 1 << 20
 """Bytes a chunk aims at in steady state."""
 
+MAX_CHUNK_NBYTES = 2 << 20
+"""Bytes above which a chunk that has to be copied is made of fewer rows, as copies are not in the budget yet."""
+
 HOP_S = 0.010
 """Seconds of work that one hop aims at."""
 
@@ -27,6 +30,11 @@ def cpu_count() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every platform
         return os.cpu_count() or 1
+
+
+def rows_of_a_chunk(rows: int, nbytes: int) -> int:
+    """Return how many rows make a chunk, at least 1, when ``rows`` of them hold ``nbytes`` bytes."""
+    return max(1, min(CHUNK_ROWS, MAX_CHUNK_NBYTES * rows // max(1, nbytes)))
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from aiostream_data.records import (
     gather,
     same_layout,
 )
+from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
 
 Slots = NDArray[np.int64]
 Rows = TypeVar("Rows")
@@ -216,4 +217,6 @@ def _owned_column_elements(column: Column) -> list[Any]:
 
 
 def _store_for(column: Column, max_slots: int) -> SlotStore[Any]:
-    return VarSlots(column, max_slots) if isinstance(column, VarColumn) else DenseSlots(column, max_slots)
+    if not isinstance(column, VarColumn):
+        return DenseSlots(column, max_slots)
+    return LargeRowSlots(column) if are_large(column) else VarSlots(column, max_slots)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.pacing import CHUNK_ROWS
+from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.stages.base import OneToOne
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.plan.operators import Shuffle
@@ -32,7 +32,8 @@ class ShuffleStage(OneToOne):
                 self._check_fits(len(buffer), buffer.nbytes, budget.limit)
                 if shuffled is not None:
                     await outlet.send(shuffled)
-            while (shuffled := await self.hop(buffer.drain, CHUNK_ROWS)) is not None:
+            rows_at_once = rows_of_a_chunk(len(buffer), buffer.nbytes)
+            while (shuffled := await self.hop(buffer.drain, rows_at_once)) is not None:
                 held.resize(buffer.nbytes)
                 await outlet.send(shuffled)
         finally:
