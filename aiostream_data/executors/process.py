@@ -205,7 +205,11 @@ def serve(pipe: Connection) -> None:
             request = pipe.recv_bytes()
         except (EOFError, OSError):
             sys.exit(0)
-        pipe.send_bytes(_answer(request))
+        answer = _answer(request)
+        try:
+            pipe.send_bytes(answer)
+        except OSError:  # the parent went away meanwhile, which is nothing to print a traceback for
+            sys.exit(0)
 
 
 def _answer(request: bytes) -> bytes:
