@@ -8,6 +8,12 @@ from __future__ import annotations
 HAVE_NATIVE = True
 
 try:
+    from aiostream_data._native.draws import words_below
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.draws_py import words_below
+
+try:
     from aiostream_data._native.example import parse_examples
 except ImportError:
     HAVE_NATIVE = False
@@ -53,4 +59,5 @@ __all__ = [
     "take_rows_many",
     "unbox_floats",
     "unbox_ints",
+    "words_below",
 ]

@@ -268,8 +268,9 @@ cdef class Columns:
             column.size = want.size
             column.required = want.required
             places = rows * max(want.size, 0)  # in Python, where this cannot overflow
-            data = np.zeros(places, np.float32 if column.kind == KIND_FLOAT else np.int64)
-            nbytes = np.zeros(places if column.kind == KIND_BYTES else 0, np.int64)
+            # Every place is written: with values, or cleared where a row has none.
+            data = np.empty(places, np.float32 if column.kind == KIND_FLOAT else np.int64)
+            nbytes = np.empty(places if column.kind == KIND_BYTES else 0, np.int64)
             counts = np.empty(rows, np.int64)
             self.arrays.append((data, nbytes, counts))
             column.counts = data_of_longs(counts)

@@ -135,8 +135,9 @@ class ExampleParser:
         large arrays for values that they do not have.
         """
         least = max(want.size * _LEAST_NBYTES[want.kind] * want.required for want in self._wanted)
-        short = lengths < least
-        return int(short.argmax()) + 1 if short.any() else len(lengths)
+        if not len(lengths) or lengths.min() >= least:
+            return len(lengths)
+        return int((lengths < least).argmax()) + 1
 
     def _explained(self, fault: Fault) -> _Misfit:
         if fault.code == MALFORMED:

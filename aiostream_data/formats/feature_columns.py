@@ -65,6 +65,8 @@ def _dense_row(feature: FixedLen) -> Callable[[int], int]:
 
 def _dense(feature: FixedLen, data: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[Any]:
     out = data.reshape(len(counts), *feature.shape)
+    if feature.default is None:  # every row has it, or parsing would have failed
+        return out
     lacking = counts < 0
     if lacking.any():
         out[lacking] = feature.default_array()

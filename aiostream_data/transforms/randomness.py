@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_WEYL = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+from aiostream_data import _native
+from aiostream_data._native import draws_py
+
 _LOW_HALF = np.uint64(0xFFFFFFFF)
-_27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
+_32 = np.uint64(32)
 
 
 def key_of(seed: int, *names: str | int) -> np.uint64:
@@ -34,16 +34,11 @@ def key_of(seed: int, *names: str | int) -> np.uint64:
 
 def words(key: np.uint64, first: int, count: int) -> NDArray[np.uint64]:
     """Return the 64-bit draws ``first`` to ``first + count`` (excluded) of ``key``."""
-    start = (int(key) + (first + 1) * int(_WEYL)) % 2**64
-    mixed = np.arange(count, dtype=np.uint64)
-    mixed *= _WEYL
-    mixed += np.uint64(start)
-    mixed ^= mixed >> _30
-    mixed *= _MIX_1
-    mixed ^= mixed >> _27
-    mixed *= _MIX_2
-    mixed ^= mixed >> _31
-    return mixed
+    return draws_py.words(_start(key, first), count)
+
+
+def _start(key: np.uint64, first: int) -> int:
+    return (int(key) + (first + 1) * draws_py.WEYL) % 2**64
 
 
 def draws_below(key: np.uint64, first: int, bounds: int | NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -53,18 +48,9 @@ def draws_below(key: np.uint64, first: int, bounds: int | NDArray[np.int64], cou
         bounds: One bound for all, or one per draw; from 1 to 2**63 - 1. The excess of the likeliest
             value over the least likely one is a share of bound / 2**64.
     """
-    drawn = words(key, first, count)
     if isinstance(bounds, int) and bounds <= 1 << 32:
-        # The high 64 bits of a 64 x 32 bit product, in two halves.
-        bound = np.uint64(bounds)
-        low = drawn & _LOW_HALF
-        low *= bound
-        low >>= _32
-        drawn >>= _32
-        drawn *= bound
-        drawn += low
-        drawn >>= _32
-        return drawn.view(np.int64)
+        return _native.words_below(_start(key, first), bounds, count)
+    drawn = words(key, first, count)
     limits = np.broadcast_to(np.asarray(bounds, np.uint64), drawn.shape)
     return _high_product(drawn, limits).view(np.int64)
 

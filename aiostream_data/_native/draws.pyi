@@ -1,0 +1,1 @@
+from aiostream_data._native.draws_py import words_below as words_below

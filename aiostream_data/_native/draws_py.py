@@ -1,0 +1,47 @@
+"""Draw random words: the clear twin of ``draws.pyx``."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+WEYL = 0x9E3779B97F4A7C15
+"""Step of the sequence whose hashes are the draws; SplitMix64's."""
+
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
+
+
+def words(start: int, count: int) -> NDArray[np.uint64]:
+    """Return ``count`` 64-bit words: the hashes of a Weyl sequence that begins at ``start``."""
+    mixed = np.arange(count, dtype=np.uint64)
+    mixed *= np.uint64(WEYL)
+    mixed += np.uint64(start)
+    mixed ^= mixed >> _30
+    mixed *= _MIX_1
+    mixed ^= mixed >> _27
+    mixed *= _MIX_2
+    mixed ^= mixed >> _31
+    return mixed
+
+
+def words_below(start: int, bound: int, count: int) -> NDArray[np.int64]:
+    """Return ``count`` int64, each uniform from 0 to ``bound`` (excluded), which is at most 2**32.
+
+    Raises:
+        ValueError: ``bound`` or ``count`` is out of range.
+    """
+    if not 0 < bound <= 1 << 32 or count < 0:
+        raise ValueError(f"{count} draws below {bound}")
+    drawn = words(start, count)
+    # The high 64 bits of a 64 x 32 bit product, in two halves.
+    low = drawn & _LOW_HALF
+    low *= np.uint64(bound)
+    low >>= _32
+    drawn >>= _32
+    drawn *= np.uint64(bound)
+    drawn += low
+    drawn >>= _32
+    return drawn.view(np.int64)
