@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.origins import Namespace, Origins
@@ -86,7 +87,7 @@ class Services:
     device: Callable[[Any], Any]
     open_device: Callable[[Any, Any], None]
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
-    passes: dict[Any, asyncio.Event] = field(default_factory=dict)
+    passes: dict[Any, CachePass] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

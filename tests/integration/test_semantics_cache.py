@@ -66,6 +66,16 @@ def test_a_pass_that_failed_is_thrown_away() -> None:
     assert list(cached) == [0, 1, 2, 3, 4]
 
 
+def test_two_runs_of_one_cache_in_one_loader_read_its_input_once_and_never_wait_for_each_other() -> None:
+    calls = Calls()
+    cached = asd.Dataset.range(50_000).map(calls).cache()
+    assert list(asd.Dataset.zip(cached.skip(20_000), cached).take(2)) == [(20_000, 0), (20_001, 1)]
+    assert len(list(asd.Dataset.zip(cached, cached))) == 50_000
+    assert calls.count <= 100_000
+    again = asd.Dataset.range(30_000).cache()
+    assert sum(1 for _ in asd.Dataset.range(3).interleave(lambda _: again, cycle_length=3)) == 90_000
+
+
 def test_shuffle_behind_a_cache_still_draws_anew() -> None:
     dataset = asd.Dataset.range(100).cache().shuffle(100, seed=1)
     given = list(dataset.repeat(2))

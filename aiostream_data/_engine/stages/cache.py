@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aiostream_data._engine.budget import Charge
+from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.ends import Inlet, Outlet, chunk_nbytes
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.stages.base import Stage
@@ -37,25 +38,37 @@ _complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDiction
 class CacheStage(Stage):
     """Running form of ``Cache``.
 
-    Iterators share the rows; a pass that is not completed is thrown away, as in tf.data. A second
-    epoch of the same loader that comes while the first pass is on waits for it instead of reading
-    everything again.
+    Iterators share the rows; a pass that is not completed is thrown away, as in tf.data. Another run
+    of the same loader that comes while the first pass is on waits until that has read everything,
+    instead of reading it again.
     """
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Cache = self.node
         passes = self.context.services.passes
         while node.token in passes:
-            await passes[node.token].wait()
+            await passes[node.token].wait_over()
         cached = _complete.get(node.token)
         if cached is not None:
             await self._replay(cached, outlet)
             return
-        passes[node.token] = asyncio.Event()
+        first = passes[node.token] = CachePass()
         try:
-            _complete[node.token] = _Kept(await self._first_pass(node, outlet), self.context.services.origins)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send(first, outlet))
+                await self._read(node, first)
+                _complete[node.token] = _Kept(first.kept, self.context.services.origins)
+                del passes[node.token]
+                first.end()
         finally:
-            passes.pop(node.token).set()
+            if passes.get(node.token) is first:  # given up: whoever waits begins anew
+                del passes[node.token]
+                first.end()
+
+    async def _send(self, first: CachePass, outlet: Outlet) -> None:
+        while (chunk := await first.to_send()) is not None:
+            await outlet.send(await self._copy(chunk))
+            first.sent()
 
     async def _replay(self, kept: _Kept, outlet: Outlet) -> None:
         origins = self.context.services.origins
@@ -69,8 +82,7 @@ class CacheStage(Stage):
         # Columns are protected by being read-only; the arrays in a list are the consumer's to change.
         return await self.hop(_copied, chunk) if isinstance(chunk, Items) else chunk
 
-    async def _first_pass(self, node: Cache, outlet: Outlet) -> list[Chunk]:
-        kept: list[Chunk] = []
+    async def _read(self, node: Cache, first: CachePass) -> None:
         budget = self.context.services.budget
         held = Charge(budget, 0)
         async with self.context.open(node.input) as receiver:
@@ -83,10 +95,7 @@ class CacheStage(Stage):
                         f"cache() already holds {held.nbytes} bytes, more than the memory limit of {budget.limit} "
                         "bytes; cache a smaller stage of the data, or open the data set with a larger memory_limit"
                     )
-                own = own.with_lease(held)
-                kept.append(own)
-                await outlet.send(await self._copy(own))
-        return kept
+                await first.keep(own.with_lease(held))
 
 
 def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int]) -> Chunk:
