@@ -19,7 +19,7 @@ class StageCounters:
         input_wait_s: Seconds in which it had nothing to work on.
         output_wait_s: Seconds in which it could not hand on what it had.
         workers: How many hops may run at once.
-        waits_for: What its busy time is spent on, for reports: "cpu", "network", "device" or "user".
+        waits_for: What its busy time is spent on, for reports: "cpu", "network", "disk", "device" or "user".
         dropped: Rows it left out on purpose (a tail with drop_remainder, a filter, take, skip, shard).
     """
 

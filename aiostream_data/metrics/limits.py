@@ -22,6 +22,9 @@ STARVED = 0.50
 SATURATED = 0.75
 """Above this share of its workers' time at work, a stage is the limit though it waits for input meanwhile."""
 
+IDLE = 0.20
+"""A stage that only computes, and used less of one core than this, is not the limit."""
+
 THROTTLED = 0.10
 """Above this share of requests that were retries, the store is holding back."""
 
@@ -49,6 +52,7 @@ class Limit:
 ADVICE = {
     "consumer": "the training loop takes longer than the data does; the pipeline keeps up",
     "network": "reading waits for the store; raise cycle_length, use larger objects, or move closer to the data",
+    "disk": "reading waits for the file system; raise cycle_length, or put the files on a faster disk",
     "throttle": "the store answers with errors that have to be retried; spread the keys or ask for less at once",
     "cpu": "framing, decoding or gathering use all they get; store data in a cheaper form, or give more cores",
     "gil": "the function holds the GIL, so threads do not help; use executor='process', or vectorise it",
@@ -87,6 +91,8 @@ def _first_not_starved(stages: Sequence[StageCounters], wall_s: float) -> StageC
     for stage in reversed(stages):
         if stage.busy_s == 0:
             continue  # it only passes on, as prefetch and repeat do
+        if stage.waits_for == "cpu" and stage.cpu_s < IDLE * wall_s:
+            continue  # it waited for the GIL or for a thread, which somebody else had
         if stage.rows_in == 0 or stage.input_wait_s < STARVED * wall_s:
             return stage
         if stage.busy_s > SATURATED * stage.workers * wall_s:
@@ -95,13 +101,13 @@ def _first_not_starved(stages: Sequence[StageCounters], wall_s: float) -> StageC
 
 
 def _cause(stage: StageCounters, wall_s: float, budget_wait_s: float, throttled: float) -> str:
-    if stage.waits_for == "network":
+    if stage.waits_for in ("network", "disk"):
         if throttled > THROTTLED:
             return "throttle"
         if budget_wait_s > STARVED * wall_s:
             return "memory"
         fetching = stage.extra.get("fetch_s", 0.0)
-        return "network" if fetching > stage.busy_s else "cpu"
+        return stage.waits_for if fetching > stage.busy_s else "cpu"
     if stage.waits_for == "user" and _holds_gil(stage, wall_s):
         return "gil"
     return stage.waits_for

@@ -17,6 +17,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import Chunk, Items, ShardRef, run_of_ids
+from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import permutation
 
@@ -52,9 +53,10 @@ class ReadFilesSource(Stage):
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: ReadFiles = self.node
-        self.counters.waits_for = "network"
         self.counters.workers = node.cycle_length
         shards = await self._shards()
+        is_local = bool(shards) and split_url(shards[0].url).scheme == "file"
+        self.counters.waits_for = "disk" if is_local else "network"
         namespace = self.context.namespace(node, lambda k: shards[k].url)
         order = InterleaveOrder(min(node.cycle_length, max(1, len(shards))), node.block_length, node.ordered)
         async with asyncio.TaskGroup() as group:

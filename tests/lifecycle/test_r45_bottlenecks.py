@@ -1,0 +1,161 @@
+"""R45: the report names the stage that limits, and why, in nine pipelines that are slow on purpose."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pipelines import write_shards
+
+from aiostream_data import Dataset
+from aiostream_data._engine import prepare
+from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
+from aiostream_data.device.host import HostBackend
+from aiostream_data.errors import StoreBusyError
+from aiostream_data.formats.tfrecord_writer import frame
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.metrics.limits import Limit
+from aiostream_data.records import ShardRef
+from aiostream_data.storage import memory
+from aiostream_data.storage.local import LocalStore
+from aiostream_data.storage.memory import MemoryStore
+from aiostream_data.storage.registry import register_store
+from aiostream_data.testing.latency_store import LatencyStore
+
+RUN_S = 0.7
+
+
+def limit_of(dataset: Dataset[Any], step_s: float = 0.0, **options: Any) -> Limit:
+    """Consume for a while and return what the report says."""
+    with dataset.open(**options) as loader:
+        deadline = time.perf_counter() + RUN_S
+        for _ in loader:
+            if step_s:
+                time.sleep(step_s)
+            if time.perf_counter() > deadline:
+                break
+        report = loader.report()
+        assert f"limit: {report.limit.stage} ({report.limit.cause})" in str(report)
+        return report.limit
+
+
+def named(limit: Limit, stage: str, cause: str) -> None:
+    assert (limit.stage, limit.cause) == (stage, cause), limit.sentence
+
+
+@dataclass(slots=True)
+class BusyStore(LatencyStore):
+    """Answers every other read with "slow down"."""
+
+    turn: list[int] = field(default_factory=lambda: [0])
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        self.turn[0] += 1
+        if self.turn[0] % 2:
+            raise StoreBusyError(shard.url, "503 slow down")
+        await LatencyStore.read_into(self, shard, start, buffer)
+
+
+@pytest.fixture
+def objects(memory_objects: None) -> Iterator[None]:
+    """Eight shards of four megabytes, behind a slow store and a busy one."""
+    records = [frame(bytes(4_000)) for _ in range(1_000)]
+    for shard in range(8):
+        memory.put(f"memory://set/{shard}.tfrecord", b"".join(records))
+    register_store("slow", lambda options, run_blocking: LatencyStore(MemoryStore(), latency_s=0.05))
+    busy = BusyStore(MemoryStore(), scheme="busy", latency_s=0.002)
+    register_store("busy", lambda options, run_blocking: busy)
+    yield
+    register_store("slow", None)
+    register_store("busy", None)
+
+
+def test_r45_the_latency_of_the_network(objects: None) -> None:
+    dataset = Dataset.from_tfrecord("slow://set/*").map(len).batch(100).repeat()
+    named(limit_of(dataset), "read_tfrecord", "network")
+
+
+def test_r45_a_store_that_throttles(objects: None) -> None:
+    named(limit_of(Dataset.from_tfrecord("busy://set/*").batch(100).repeat()), "read_tfrecord", "throttle")
+
+
+def test_r45_decoding() -> None:
+    packed = zlib.compress(bytes(4 << 20))
+    dataset = Dataset.range(100_000).map(lambda _: len(zlib.decompress(packed)), concurrency=1).batch(2)
+    named(limit_of(dataset), "map", "user")
+
+
+def test_r45_a_function_that_holds_the_gil() -> None:
+    dataset = Dataset.range(10_000_000).map(lambda value: sum(range(20_000)) + value, concurrency=4).batch(8)
+    named(limit_of(dataset), "map", "gil")
+
+
+def test_r45_stacking_into_batches() -> None:
+    rows = [np.zeros((256, 1024), np.float32)] * 4
+    dataset = Dataset.from_generator(lambda: iter(rows)).cache().repeat().batch(32)
+    named(limit_of(dataset), "batch", "cpu")
+
+
+class SlowBackend(HostBackend):
+    """A device at the end of a narrow bus."""
+
+    def h2d(self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef) -> None:
+        time.sleep(0.01)
+        super().h2d(dst, src, nbytes, stream)
+
+
+def test_r45_copies_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "open_backend", lambda name: SlowBackend())
+    named(limit_of(Dataset.range(10_000_000).batch(1_000).to_device("cpu")), "to_device", "device")
+
+
+def test_r45_the_consumer() -> None:
+    named(limit_of(Dataset.range(10_000_000).map(abs).batch(100), step_s=0.005), "consumer", "consumer")
+
+
+def test_r45_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = LocalStore._read
+
+    def slow_read(self: LocalStore, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        time.sleep(0.03)
+        read(self, shard, start, buffer)
+
+    monkeypatch.setattr(LocalStore, "_read", slow_read)
+    dataset = Dataset.from_tfrecord(write_shards(tmp_path, rows=200)).map(len).batch(50).repeat()
+    named(limit_of(dataset), "read_tfrecord", "disk")
+
+
+def test_r45_a_memory_limit_that_is_too_small(objects: None) -> None:
+    dataset = Dataset.from_tfrecord("slow://set/*", cycle_length=8).batch(10).repeat()
+    named(limit_of(dataset, memory_limit="3MB"), "read_tfrecord", "memory")
+
+
+def test_r45_counting_costs_less_than_one_percent() -> None:
+    dataset = Dataset.range(2_000_000).shuffle(1_000, seed=1).batch(256)
+    started = time.perf_counter()
+    with dataset.open() as loader:
+        for _ in loader:
+            pass
+        chunks = sum(stage.chunks for stage in loader.stats().stages)
+    wall_s = time.perf_counter() - started
+    # What counting does per chunk: a handful of additions and clock readings.
+    counters = StageCounters("probe")
+    repeats = 10_000
+    started = time.perf_counter()
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        counters.rows += 1
+        counters.rows_in += 1
+        counters.chunks += 1
+        counters.nbytes += 1
+        counters.busy_s += time.perf_counter() - begun
+        counters.input_wait_s += time.perf_counter() - begun
+        counters.output_wait_s += time.perf_counter() - begun
+    count_s = (time.perf_counter() - started) / repeats
+    assert chunks * count_s < 0.01 * wall_s
