@@ -8,10 +8,8 @@ from time import perf_counter
 from typing import Any
 
 import pytest
-from user_functions import exit_on_seven, fail_moodily, fail_on_seven, interrupt_on_seven, unpicklable
 
 import aiostream_data as asd
-from aiostream_data.errors import RecordError
 
 HUNDRED = asd.Dataset.range(100)
 
@@ -212,39 +210,3 @@ def test_a_failure_waits_for_no_function_that_was_not_begun() -> None:
     with pytest.raises(OddError):
         list(asd.Dataset.range(100_000).map(fail_first, concurrency=4))
     assert len(begun) < 50_000
-
-
-def test_r01_an_error_in_a_worker_process_says_type_traceback_stage_and_record() -> None:
-    started = perf_counter()
-    with pytest.raises(RecordError, match="seven is refused") as caught:
-        list(HUNDRED.map(fail_on_seven, executor="process", concurrency=2))
-    assert perf_counter() - started < 4
-    error = caught.value
-    assert isinstance(error, ValueError)
-    assert error.type_name == "ValueError"
-    assert 'raise ValueError("seven is refused")' in error.worker_traceback
-    notes = "\n".join(error.__notes__)
-    assert "stage: map" in notes
-    assert "record: range record 7" in notes
-    assert "element: 7" in notes
-
-
-def test_r01_an_exception_that_cannot_be_rebuilt_still_arrives_with_its_name() -> None:
-    with pytest.raises(RecordError, match="bad at 3") as caught:
-        list(HUNDRED.map(fail_moodily, executor="process", concurrency=1))
-    assert caught.value.type_name.endswith("MoodyError")
-    assert "fail_moodily" in caught.value.worker_traceback
-
-
-@pytest.mark.parametrize(
-    ("function", "name"), [(interrupt_on_seven, "KeyboardInterrupt"), (exit_on_seven, "SystemExit")]
-)
-def test_r01_a_signal_raised_in_a_worker_process_is_an_error_like_any_other(function: Any, name: str) -> None:
-    with pytest.raises(RecordError) as caught:
-        list(HUNDRED.map(function, executor="process", concurrency=1))
-    assert caught.value.type_name == name
-
-
-def test_r01_a_result_that_does_not_pickle_is_an_error_and_not_a_hang() -> None:
-    with pytest.raises(RecordError, match=r"(?i)pickle"):
-        list(HUNDRED.map(unpicklable, executor="process", concurrency=1))

@@ -11,7 +11,7 @@ import pytest
 from user_functions import add, double, draw
 
 import aiostream_data as asd
-from aiostream_data.errors import PlanError, StageBuildError
+from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import ExecutorName
 
 THOUSAND = asd.Dataset.range(1000)
@@ -213,39 +213,3 @@ def test_rng_follows_the_record_and_not_its_place_in_the_stream() -> None:
 
 def test_a_function_of_another_name_for_its_parameter_gets_no_rng() -> None:
     assert list(THOUSAND.take(2).map(lambda x, generator=None: generator)) == [None, None]
-
-
-def module_level_lambda() -> Any:
-    return lambda x: x
-
-
-def test_r10_a_lambda_to_a_process_stage_is_refused_where_it_is_written_and_named() -> None:
-    with pytest.raises(StageBuildError, match=r"<lambda> .*test_semantics_map\.py:\d+.*executor='thread'"):
-        THOUSAND.map(lambda x: x, executor="process")
-    with pytest.raises(StageBuildError, match="local function"):
-        THOUSAND.map(module_level_lambda(), executor="process")
-
-
-def test_r10_a_function_of_main_to_a_process_stage_is_refused() -> None:
-    def stands_in(number: int) -> int:
-        return number
-
-    stands_in.__module__, stands_in.__qualname__, stands_in.__name__ = "__main__", "stands_in", "stands_in"
-    with pytest.raises(StageBuildError, match=r"stands_in .*__main__"):
-        THOUSAND.map(stands_in, executor="process")
-
-
-def test_r10_threads_accept_what_processes_cannot() -> None:
-    assert list(THOUSAND.take(2).map(lambda x: x + 1, executor="thread")) == [1, 2]
-
-
-def test_r10_an_object_that_does_not_pickle_is_refused_for_a_process() -> None:
-    class Holder:
-        def __init__(self) -> None:
-            self.lock = threading.Lock()
-
-        def __call__(self, number: int) -> int:
-            return number
-
-    with pytest.raises(StageBuildError, match="Holder"):
-        THOUSAND.map(Holder(), executor="process")
