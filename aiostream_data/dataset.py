@@ -271,6 +271,8 @@ class Dataset(DatasetSources, Generic[T]):
         """
         whole: Any = datasets[0] if len(datasets) == 1 else tuple(datasets)
         structure, leaves = flatten(whole)
+        if not leaves:
+            raise PlanError("zip() needs at least one data set")
         nodes = tuple(_plan_of(leaf, "zip") for leaf in leaves)
         return Dataset(op.Zip(structure=structure, nodes=nodes))
 

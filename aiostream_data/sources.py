@@ -18,6 +18,7 @@ from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import AUTO, Auto, Concurrency, Decoder, Node, at_least
+from aiostream_data.plan.spec import ArraySpec
 from aiostream_data.structure import flatten
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class DatasetSources:
             PlanError: A leaf has no first axis, or the first axes differ.
         """
         structure, leaves = flatten(tensors)
-        arrays = tuple(_read_only(leaf) for leaf in leaves)
+        arrays = tuple(_read_only(leaf, path) for leaf, path in zip(leaves, structure.paths(), strict=True))
         if not arrays:
             raise PlanError("from_tensor_slices() needs at least one array")
         for path, array in zip(structure.paths(), arrays, strict=True):
@@ -92,6 +93,9 @@ class DatasetSources:
                 f"from_generator() needs a function that returns an iterator, got a {type(generator).__name__}; "
                 "give the function itself, without calling it"
             )
+        _, specs = flatten(signature, ArraySpec)
+        if signature is not None and not all(isinstance(spec, ArraySpec) for spec in specs):
+            raise PlanError(f"signature must be a structure of ArraySpec, got {signature!r}")
         return cls._begin(src.Generator(factory=generator, args=tuple(args), signature=signature))
 
     @classmethod
@@ -108,6 +112,9 @@ class DatasetSources:
     @classmethod
     def range(cls, start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
         """Return the integers of ``range(start, stop, step)`` (tf.data ``range``)."""
+        for name, bound in (("start", start), ("stop", stop), ("step", step)):
+            if bound is not None and not hasattr(bound, "__index__"):
+                raise PlanError(f"range() {name} must be an integer, got {bound!r}")
         first, last = (0, start) if stop is None else (start, stop)
         if step == 0:
             raise PlanError("range() step must not be 0")
@@ -272,6 +279,8 @@ def _read_ahead(value: Concurrency) -> Concurrency:
 
 
 def _patterns(files: Any) -> tuple[str, ...]:
+    if not isinstance(files, (str, os.PathLike, Iterable)):
+        raise PlanError(f"files must be URLs, paths or a Dataset of them, got {type(files).__name__}")
     listed = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     if not listed:
         raise PlanError("at least one file or pattern is needed, got an empty list")
@@ -281,12 +290,15 @@ def _patterns(files: Any) -> tuple[str, ...]:
     return tuple(os.fspath(one) for one in listed)
 
 
-def _read_only(leaf: Any) -> np.ndarray[Any, Any]:
+def _read_only(leaf: Any, path: str) -> np.ndarray[Any, Any]:
     if isinstance(leaf, (list, tuple)) and leaf and all(isinstance(value, (str, bytes)) for value in leaf):
         array = np.empty(len(leaf), object)
         array[:] = leaf
         return array
-    array = np.asarray(leaf).view()
+    try:
+        array = np.asarray(leaf).view()
+    except ValueError as error:
+        raise PlanError(f"from_tensor_slices() cannot make an array of {path}: {error}") from error
     if array.dtype.kind in "US":
         array = array.astype(object)
     array.flags.writeable = False
