@@ -123,9 +123,12 @@ class Bridge:
         """Await a parcel or an ending on the caller's own loop. Cancelling it loses nothing."""
         while self._ending is None:
             try:
-                return self._received(self._queue.get_nowait())
+                item = self._queue.get_nowait()
             except Empty:
-                await self._wait_for_more()
+                item = None  # awaited below, so that a cancellation there has no Empty for its context
+            if item is not None:
+                return self._received(item)
+            await self._wait_for_more()
         return self._ending
 
     async def _wait_for_more(self) -> None:
