@@ -105,8 +105,16 @@ P2 = Scenario(
         Contender(
             name="plain generator",
             module="p2_generator",
+            how="map() in the caller's thread, a list of 256, np.array",
+            packages=("numpy",),
+            variant="plain",
+        ),
+        Contender(
+            name="ceiling: tightest loop",
+            module="p2_generator",
             how="map() in the caller's thread, islice of 256, np.fromiter",
             packages=("numpy",),
+            variant="tight",
         ),
         Contender(
             name="torch DataLoader, 0 workers",
