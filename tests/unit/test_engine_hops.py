@@ -1,0 +1,186 @@
+"""Hops and their window: order, bounds, and what happens when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+from event_order import run, settle
+
+from aiostream_data._engine.hops import Hops
+from aiostream_data._engine.pacing import CHUNK_ROWS, HOP_ROWS, HOP_S, MAX_CHUNK_NBYTES, Pace, rows_of_a_chunk
+from aiostream_data._engine.window import Window
+from aiostream_data.executors.base import Outcome
+
+
+async def numbers(count: int, closed: list[bool] | None = None) -> AsyncIterator[int]:
+    try:
+        for number in range(count):
+            yield number
+    finally:
+        if closed is not None:
+            closed.append(True)
+
+
+class Jobs:
+    """Futures that a test finishes by hand, in the order it likes."""
+
+    def __init__(self) -> None:
+        self.begun: dict[int, asyncio.Future[Outcome]] = {}
+        self.emitted: list[int] = []
+
+    def begin(self, job: int) -> asyncio.Future[Outcome]:
+        self.begun[job] = asyncio.get_running_loop().create_future()
+        return self.begun[job]
+
+    async def emit(self, job: int, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            raise outcome.error
+        assert outcome.value == job
+        self.emitted.append(job)
+
+    def finish(self, job: int) -> None:
+        self.begun[job].set_result(Outcome(job))
+
+    @property
+    def open(self) -> list[int]:
+        return [job for job, future in self.begun.items() if not future.done()]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_job_is_emitted_once_and_no_more_than_the_window_are_held(limit: int, ordered: bool, seed: int) -> None:
+    async def case() -> None:
+        rng, jobs = random.Random(seed), Jobs()
+        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, Window(limit), ordered).run(numbers(30)))
+        while not running.done():
+            await settle()
+            assert len(jobs.begun) - len(jobs.emitted) <= limit
+            if jobs.open:
+                jobs.finish(rng.choice(jobs.open))
+        await running
+        assert sorted(jobs.emitted) == list(range(30))
+        assert jobs.emitted == list(range(30)) or not ordered
+
+    run(case())
+
+
+def test_an_unordered_result_does_not_wait_for_a_slow_one_before_it() -> None:
+    async def case() -> None:
+        jobs = Jobs()
+        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, Window(2), ordered=False).run(numbers(4)))
+        for job in (1, 2, 3):
+            await settle()
+            jobs.finish(job)
+        await settle()
+        assert jobs.emitted == [1, 2, 3]
+        jobs.finish(0)
+        await running
+
+    run(case())
+
+
+def test_an_error_is_raised_in_its_jobs_turn_and_closes_the_jobs() -> None:
+    async def case() -> None:
+        jobs, closed = Jobs(), list[bool]()
+        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, Window(3), ordered=True).run(numbers(30, closed)))
+        await settle()
+        jobs.begun[1].set_result(Outcome(None, KeyError("job 1")))
+        await settle()
+        assert not running.done()
+        jobs.finish(0)
+        with pytest.raises(ExceptionGroup) as caught:
+            await running
+        assert [type(error) for error in caught.value.exceptions] == [KeyError]
+        assert jobs.emitted == [0]
+        assert closed == [True]
+
+    run(case())
+
+
+def test_cancelling_the_run_closes_the_jobs() -> None:
+    async def case() -> None:
+        jobs, closed = Jobs(), list[bool]()
+        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, Window(3), ordered=True).run(numbers(30, closed)))
+        await settle()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert closed == [True]
+
+    run(case())
+
+
+def test_a_window_lets_more_in_when_it_is_widened_and_fewer_when_narrowed() -> None:
+    async def case() -> None:
+        window = Window(1)
+        await window.acquire()
+        waiting = [asyncio.create_task(window.acquire()) for _ in range(3)]
+        await settle()
+        assert sum(task.done() for task in waiting) == 0
+        window.limit = 3
+        await settle()
+        assert sum(task.done() for task in waiting) == 2
+        window.limit = 1
+        window.release()
+        window.release()
+        await settle()
+        assert sum(task.done() for task in waiting) == 2
+        window.release()
+        await asyncio.gather(*waiting)
+
+    run(case())
+
+
+def test_a_cancelled_wait_takes_no_place_in_the_window() -> None:
+    async def case() -> None:
+        window = Window(1)
+        await window.acquire()
+        waiting = asyncio.create_task(window.acquire())
+        await settle()
+        window.release()
+        waiting.cancel()
+        await settle()
+        await asyncio.wait_for(window.acquire(), 1)
+
+    run(case())
+
+
+def test_the_pace_grows_from_few_rows_to_about_ten_milliseconds_of_work() -> None:
+    pace = Pace()
+    row_s = 50e-6
+    for _ in range(20):
+        pace.observe(pace.rows, pace.rows * row_s, pace.rows * row_s)
+    assert pace.rows == pytest.approx(HOP_S / row_s, rel=0.1)
+
+
+def test_the_pace_stays_between_one_row_and_the_most_of_a_hop() -> None:
+    slow, fast = Pace(), Pace()
+    for _ in range(20):
+        slow.observe(slow.rows, 60.0 * slow.rows, 0.0)
+        fast.observe(fast.rows, 0.0, 0.0)
+    assert slow.rows == 1
+    assert fast.rows == HOP_ROWS
+    fast.observe(0, 1.0, 1.0)
+    assert fast.rows == HOP_ROWS
+
+
+def test_auto_takes_one_worker_for_cheap_rows_and_more_for_rows_that_wait() -> None:
+    cheap, computing, waiting = Pace(), Pace(), Pace()
+    for _ in range(20):
+        cheap.observe(100, 100 * 1e-6, 100 * 1e-6)
+        computing.observe(1, 0.01, 0.01)
+        waiting.observe(1, 0.01, 0.0)
+    assert cheap.workers(4) == 1
+    assert computing.workers(4) == 4
+    assert waiting.workers(4) > 4
+
+
+def test_a_chunk_of_large_rows_has_few_of_them_and_at_least_one() -> None:
+    assert rows_of_a_chunk(100, 100 * 8) == CHUNK_ROWS
+    assert rows_of_a_chunk(4, 4 * MAX_CHUNK_NBYTES // 2) == 2
+    assert rows_of_a_chunk(1, 100 * MAX_CHUNK_NBYTES) == 1
+    assert rows_of_a_chunk(0, 0) == 1

@@ -1,0 +1,48 @@
+"""Long rows in slots of their own: what comes out went in, and no more is held than that."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.records import VarColumn
+from aiostream_data.transforms.large_rows import MIN_NBYTES, LargeRowSlots, are_large
+
+
+def column(rows: list[bytes]) -> VarColumn:
+    lengths = np.array([len(row) for row in rows], np.int64)
+    return VarColumn(np.frombuffer(b"".join(rows), np.uint8), np.cumsum(lengths) - lengths, lengths)
+
+
+def numbers(*values: int) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def test_only_long_rows_are_large() -> None:
+    assert are_large(column([bytes(MIN_NBYTES)] * 3))
+    assert not are_large(column([bytes(MIN_NBYTES // 2)] * 3))
+    assert not are_large(column([]))
+
+
+def test_an_exchange_gives_what_the_slot_held_at_that_moment() -> None:
+    slots = LargeRowSlots(column([b""]))
+    slots.fill(0, column([b"a", b"bb"]))
+    slots.fill(2, column([b"ccc"]))
+    given = slots.exchange(numbers(1, 1, 0), column([b"x", b"yy", b"zzz"]))
+    assert given.elements() == [b"bb", b"x", b"a"]
+    assert slots.take(numbers(0, 1, 2)).elements() == [b"zzz", b"yy", b"ccc"]
+    assert slots.take(numbers()).elements() == []
+
+
+def test_what_is_held_is_what_the_rows_need_and_shares_nothing() -> None:
+    rng = np.random.default_rng(1)
+    slots = LargeRowSlots(column([b""]))
+    source = column([bytes([value]) * 1_000 for value in range(50)])
+    slots.fill(0, source)
+    assert slots.nbytes == 50_000
+    for _ in range(20):
+        row = column([bytes(int(rng.integers(1, 3_000)))])
+        given = slots.exchange(numbers(int(rng.integers(50))), row)
+        assert not np.may_share_memory(given.values, row.values)
+    held = slots.take(np.arange(50))
+    assert slots.nbytes == int(held.lengths.sum())
