@@ -15,8 +15,10 @@ last reference is exactly the moment when the memory is free.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -69,6 +71,7 @@ class Budget:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._warned = False
+        _budgets.add(self)
 
     def charge(self, nbytes: int) -> Charge:
         """Note ``nbytes`` without waiting."""
@@ -122,6 +125,19 @@ class Budget:
                 self._loop.call_soon_threadsafe(self.poke)
 
 
+_budgets: weakref.WeakSet[Budget] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """Replace the locks in a forked child: a thread that does not exist there may hold one for ever."""
+    for budget in list(_budgets):
+        budget._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
 def parse_nbytes(value: int | str) -> int:
     """Return a number of bytes from an int or a text such as ``"256MB"`` or ``"1.5 GiB"``.
 
@@ -162,8 +178,6 @@ def _number_in(path: str) -> int | None:
 
 
 def _physical_memory() -> int | None:
-    import os
-
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

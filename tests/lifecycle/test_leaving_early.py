@@ -7,6 +7,7 @@ import gc
 import itertools
 import random
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -168,6 +169,28 @@ def test_closing_from_another_thread_at_any_moment_ends_the_loop_with_an_error(s
                 for _ in loader:
                     pass
             closer.join()
+
+
+def test_a_coroutine_that_refuses_to_be_cancelled_does_not_keep_the_loader_open() -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    async def stubborn(value: int) -> int:
+        entered.set()
+        while not released.is_set():
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+        return value
+
+    loader = Dataset.range(100).map(stubborn, concurrency=1).open()
+    entered.wait()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        threading.Timer(2.2, released.set).start()  # after it has been given up, so that the test leaves nothing
+        loader.close()
+    assert any("still running" in str(warning.message) for warning in caught)
+    assert "aiostream-engine" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_closing_while_an_async_consumer_waits_wakes_it_with_an_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -95,6 +96,26 @@ def test_r04_dropping_the_parents_loader_in_a_child_does_not_hang_whatever_the_p
             next(iter(held[0]))
             assert _in_forked_child(drop_it) == 0
             held.pop().close()
+
+
+def test_r04_a_budget_whose_lock_is_held_at_the_fork_does_not_hang_the_child() -> None:
+    with leaves_nothing(), Dataset.range(100).open() as loader:
+        budget = loader._engine.budget
+        held, release = threading.Event(), threading.Event()
+
+        def hold_the_lock() -> None:
+            with budget._lock:
+                held.set()
+                release.wait()
+
+        thread = threading.Thread(target=hold_the_lock)
+        thread.start()
+        held.wait()
+        try:
+            assert _in_forked_child(lambda: budget.charge(1).end()) == 0
+        finally:
+            release.set()
+            thread.join()
 
 
 def _work_as_a_forked_worker(dataset: Dataset[int], inherited: Loader[int], answers: Connection) -> None:
