@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data._engine.channel import EndOfStream, Receiver
 from aiostream_data._engine.ends import Outlet, chunk_nbytes
 from aiostream_data._engine.pacing import rows_of_a_chunk
-from aiostream_data.records import Chunk, gather
-from aiostream_data.transforms.interleave import InterleaveOrder, Need, Step
+from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
+from aiostream_data.records import Chunk
+from aiostream_data.transforms.interleave import InterleaveOrder, Need
+
+SHORT_RUN = 4
+"""An unbroken run of less than this fraction (1/4) of a chunk is copied together with what follows it."""
 
 
 class Streams(Protocol):
@@ -53,14 +54,27 @@ async def merge(streams: Streams, order: InterleaveOrder, outlet: Outlet, hop: H
             current[slot] = chunk
             order.load(slot, len(chunk))
 
+    picked = PickedRows()
+
+    async def send_picked() -> None:
+        if len(picked):
+            await outlet.send(await hop(gathered, picked.taken()))
+
     while True:
         if not order.deterministic:
             _load_what_is_there(order, receivers, load)
-        step = order.advance(rows_at_once)
+        step = order.advance(max(1, rows_at_once - len(picked)))
         if len(step):
-            await outlet.send(await _rows_of(step, current, hop))
-        slot = step.waiting.slot
-        match step.waiting.need:
+            run = unbroken_run(step.which, step.rows, current)
+            if run is not None and len(run) >= rows_at_once // SHORT_RUN:
+                await send_picked()
+                await outlet.send(run)
+            else:
+                picked.add(step, current)
+        slot, need = step.waiting.slot, step.waiting.need
+        if len(picked) >= rows_at_once or not _goes_on_at_once(order, need, receivers.get(slot)):
+            await send_picked()
+        match need:
             case Need.FINISHED:
                 return
             case Need.STREAM:
@@ -75,6 +89,13 @@ async def merge(streams: Streams, order: InterleaveOrder, outlet: Outlet, hop: H
                 load(slot, await _next_chunk(receivers[slot]))
             case Need.ROWS:
                 await _any_ready(list(receivers.values()))
+
+
+def _goes_on_at_once(order: InterleaveOrder, need: Need, receiver: Receiver[Chunk] | None) -> bool:
+    """Whether the next rows can be chosen without waiting, so that those already chosen may wait for them."""
+    if need is Need.NOTHING:
+        return True
+    return need is Need.ROWS and order.deterministic and receiver is not None and receiver.ready
 
 
 async def _next_chunk(receiver: Receiver[Chunk]) -> Chunk | None:
@@ -104,20 +125,3 @@ async def _any_ready(receivers: Sequence[Receiver[Chunk]]) -> None:
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
-
-
-async def _rows_of(step: Step, current: dict[int, Chunk], hop: Hop) -> Chunk:
-    which, rows = step.which, step.rows
-    first, last = int(rows[0]), int(rows[-1])
-    # Rows of one slot ascend, so one slot over the whole step means one unbroken run: no copy needed.
-    if last - first == len(rows) - 1 and bool((which == which[0]).all()):
-        return current[int(which[0])].slice(first, last + 1)
-    chunk: Chunk = await hop(_gathered, dict(current), which, rows)
-    return chunk
-
-
-def _gathered(current: dict[int, Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
-    slots = np.flatnonzero(np.bincount(which))
-    table = np.zeros(int(slots[-1]) + 1, np.int32)
-    table[slots] = np.arange(len(slots), dtype=np.int32)
-    return gather([current[slot] for slot in slots.tolist()], table[which], rows)

@@ -1,0 +1,98 @@
+"""Rows that were chosen and wait to be copied."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.channel import EndOfStream, Receiver, open_channel
+from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.merge import merge
+from aiostream_data._engine.picked import PickedRows, gathered
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.records import Chunk, Columns, run_of_ids
+from aiostream_data.structure import LEAF
+from aiostream_data.transforms.interleave import NOTHING, InterleaveOrder, Step
+
+ROWS = 1_000
+STREAMS = 3
+
+
+def numbers(first: int, count: int) -> Columns:
+    return Columns(LEAF, (np.arange(first, first + count),), run_of_ids(0, first, count))
+
+
+def step(which: list[int], rows: list[int]) -> Step:
+    return Step(np.array(which, np.int32), np.array(rows, np.int64), NOTHING)
+
+
+def test_steps_over_changing_chunks_are_copied_in_order() -> None:
+    picked = PickedRows()
+    picked.add(step([2, 0, 2], [0, 0, 1]), {0: numbers(0, 1), 2: numbers(20, 2)})
+    picked.add(step([0, 2], [1, 0]), {0: numbers(5, 2), 2: numbers(30, 1)})
+    assert len(picked) == 5
+    assert gathered(picked.taken()).elements() == [20, 0, 21, 6, 30]
+    assert len(picked) == 0
+
+
+def test_one_unbroken_run_is_a_slice_and_no_copy() -> None:
+    chunk = numbers(0, 10)
+    picked = PickedRows()
+    picked.add(step([1, 1], [3, 4]), {1: chunk})
+    picked.add(step([1], [5]), {1: chunk})
+    run = gathered(picked.taken())
+    assert isinstance(run, Columns)
+    assert run.elements() == [3, 4, 5]
+    assert np.shares_memory(np.asarray(run.leaves[0]), np.asarray(chunk.leaves[0]))
+
+
+class ReadyStreams:
+    """Streams whose chunks are all there."""
+
+    def __init__(self, streams: list[list[Chunk]]) -> None:
+        self._receivers: deque[Receiver[Chunk]] = deque()
+        for chunks in streams:
+            sender, receiver = open_channel(max(1, len(chunks)), 1 << 30)
+            with sender:
+                for chunk in chunks:
+                    sender.put(chunk)
+            self._receivers.append(receiver)
+
+    async def next(self) -> Receiver[Chunk] | None:
+        return self._receivers.popleft() if self._receivers else None
+
+    def ended(self) -> None:
+        pass
+
+
+async def merged(streams: list[list[Chunk]]) -> list[Chunk]:
+    async def hop(function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args)
+
+    sender, receiver = open_channel(1_000, 1 << 30)
+    budget = Budget(1 << 30)
+    with Outlet(sender, StageCounters("merge"), budget) as outlet:
+        await merge(ReadyStreams(streams), InterleaveOrder(len(streams), 1), outlet, hop)
+    chunks = []
+    while True:
+        try:
+            chunks.append(await receiver.receive())
+        except EndOfStream:
+            return chunks
+
+
+def test_streams_that_run_out_together_make_no_chunks_of_single_rows() -> None:
+    streams: list[list[Chunk]] = [
+        [numbers(first, ROWS) for first in range(slot * 10 * ROWS, slot * 10 * ROWS + 4 * ROWS, ROWS)]
+        for slot in range(STREAMS)
+    ]
+    chunks = asyncio.run(merged(streams))
+    rows = [value for chunk in chunks for value in chunk.elements()]
+    assert rows == [slot * 10 * ROWS + row for row in range(4 * ROWS) for slot in range(STREAMS)]
+    # Opening a stream may take long, so the row before it goes out; after that, chunks are full.
+    assert [len(chunk) for chunk in chunks] == [1, 1, 8192, 4 * ROWS * STREAMS - 8194]
