@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_cupy import FakeCuda
 
 from aiostream_data.device.backend import DeviceBackend
 from aiostream_data.device.device_slots import DeviceBatch
@@ -119,3 +120,17 @@ def test_growing_batches_and_an_early_close_leave_taken_arrays_intact(backend: D
     stage.close()
     for number, array in enumerate(taken, start=1):
         assert (array.get() == number).all()
+
+
+def test_the_cupy_installed_here_has_every_name_that_is_used() -> None:
+    cupy = pytest.importorskip(
+        "cupy", reason="CuPy is not installed: its names are checked where there is a GPU for it"
+    )
+    fake = FakeCuda().module()
+    for name in vars(fake.cuda):
+        if not name.startswith("_"):
+            assert hasattr(cupy.cuda, name), f"cupy.cuda.{name}"
+    for name in vars(fake.cuda.runtime):
+        assert hasattr(cupy.cuda.runtime, name), f"cupy.cuda.runtime.{name}"
+    signature = "memcpyAsync(intptr_t dst, intptr_t src, size_t size, int kind, intptr_t stream)"
+    assert signature in cupy.cuda.runtime.memcpyAsync.__doc__
