@@ -14,7 +14,8 @@ NEEDED = ("aiostream_data/py.typed", "aiostream_data/_native/framing.pyi", "aios
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", folder], check=True, capture_output=True)
+        # By way of a source distribution, which so is shown to be complete, and without what lies in build/.
+        subprocess.run([sys.executable, "-m", "build", "--outdir", folder], check=True, capture_output=True)
         (wheel,) = Path(folder).glob("*.whl")
         nbytes = wheel.stat().st_size
         names = zipfile.ZipFile(wheel).namelist()
