@@ -1,18 +1,45 @@
-"""aiostream_data: stream training data from object stores into NumPy and GPU batches."""
+"""aiostream_data: stream training data from object stores into NumPy and GPU batches.
 
-from aiostream_data import errors
-from aiostream_data.dataset import Dataset
-from aiostream_data.errors import AiostreamError
-from aiostream_data.formats.example import parse_example
-from aiostream_data.formats.example_writer import encode_example, encode_sequence_example
-from aiostream_data.formats.features import FixedLen, Ragged, VarLen
-from aiostream_data.formats.tfrecord_writer import TFRecordWriter
-from aiostream_data.loader import Loader
-from aiostream_data.plan.base import AUTO, INFINITE, UNKNOWN
-from aiostream_data.plan.spec import ArraySpec
-from aiostream_data.ragged import RaggedArray
+This is the public list, and nothing else. Names are imported when they are first used, so that a
+program which only asks for one of them does not pay for the others.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiostream_data import errors
+    from aiostream_data.dataset import Dataset
+    from aiostream_data.errors import AiostreamError
+    from aiostream_data.formats.example import parse_example
+    from aiostream_data.formats.example_writer import encode_example, encode_sequence_example
+    from aiostream_data.formats.features import FixedLen, FixedLenSequence, Ragged, VarLen
+    from aiostream_data.formats.tfrecord_writer import TFRecordWriter
+    from aiostream_data.loader import Loader
+    from aiostream_data.plan.base import AUTO, INFINITE, UNKNOWN
+    from aiostream_data.plan.spec import ArraySpec
+    from aiostream_data.ragged import RaggedArray
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "AUTO": "plan.base",
+    "INFINITE": "plan.base",
+    "UNKNOWN": "plan.base",
+    "AiostreamError": "errors",
+    "ArraySpec": "plan.spec",
+    "Dataset": "dataset",
+    "FixedLen": "formats.features",
+    "FixedLenSequence": "formats.features",
+    "Loader": "loader",
+    "Ragged": "formats.features",
+    "RaggedArray": "ragged",
+    "TFRecordWriter": "formats.tfrecord_writer",
+    "VarLen": "formats.features",
+    "encode_example": "formats.example_writer",
+    "encode_sequence_example": "formats.example_writer",
+    "parse_example": "formats.example",
+}
 
 __all__ = [
     "AUTO",
@@ -22,6 +49,7 @@ __all__ = [
     "ArraySpec",
     "Dataset",
     "FixedLen",
+    "FixedLenSequence",
     "Loader",
     "Ragged",
     "RaggedArray",
@@ -32,3 +60,17 @@ __all__ = [
     "errors",
     "parse_example",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("aiostream_data.errors")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"aiostream_data.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

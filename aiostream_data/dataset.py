@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 import secrets
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.budget import default_limit, parse_nbytes
+from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.device.select import check_device
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
 from aiostream_data.formats.sequence_example import SequenceExampleParser
-from aiostream_data.loader import Loader
 from aiostream_data.plan import operators as op
-from aiostream_data.plan.base import AUTO, INFINITE, Auto, Concurrency, ExecutorName, Node, at_least, concurrency_of
+from aiostream_data.plan.base import (
+    AUTO,
+    INFINITE,
+    Auto,
+    Concurrency,
+    ExecutorName,
+    Node,
+    at_least,
+    concurrency_of,
+    seed_of,
+)
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.explain import explain
 from aiostream_data.plan.rewrite import unordered
@@ -35,6 +44,9 @@ from aiostream_data.plan.validate import (
 )
 from aiostream_data.sources import DatasetSources
 from aiostream_data.structure import flatten
+
+if TYPE_CHECKING:
+    from aiostream_data.loader import Loader
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -139,7 +151,7 @@ class Dataset(DatasetSources, Generic[T]):
             batched=batched,
             is_coroutine=is_coroutine,
             wants_rng=wants_rng,
-            seed=seed,
+            seed=seed_of(seed),
         )
 
     def filter(self, predicate: Callable[..., bool]) -> Dataset[T]:
@@ -223,7 +235,11 @@ class Dataset(DatasetSources, Generic[T]):
         """
         size = at_least("buffer_size", buffer_size, 1)
         return self._then(
-            op.Shuffle, "shuffle", buffer_size=size, seed=seed, reshuffle_each_iteration=reshuffle_each_iteration
+            op.Shuffle,
+            "shuffle",
+            buffer_size=size,
+            seed=seed_of(seed),
+            reshuffle_each_iteration=reshuffle_each_iteration,
         )
 
     def repeat(self, count: int | None = None) -> Dataset[T]:
@@ -419,11 +435,13 @@ class Dataset(DatasetSources, Generic[T]):
         """
         if state is not None:
             raise NotImplementedError("open(state=...) is reserved: resuming is not part of this release yet")
-        from aiostream_data._engine.engine import Engine, EngineOptions  # most of what importing it all would cost
+        # Imported here, since they are most of what importing everything would cost.
+        from aiostream_data._engine.engine import Engine, EngineOptions
+        from aiostream_data.loader import Loader
 
         warn_without_native_core()
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        options = EngineOptions(memory_limit=limit, epoch=at_least("epoch", epoch, 0), root_seed=seed)
+        options = EngineOptions(memory_limit=limit, epoch=at_least("epoch", epoch, 0), root_seed=seed_of(seed))
         loader: Loader[T] = Loader(Engine(self.plan if deterministic else unordered(self.plan), options))
         if not _in_running_loop():
             loader.wait_ready()
@@ -497,6 +515,9 @@ def _takes_rng(function: Callable[..., Any]) -> bool:
 
 
 def _in_running_loop() -> bool:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:  # whoever runs a loop has imported it
+        return False
     try:
         asyncio.get_running_loop()
     except RuntimeError:

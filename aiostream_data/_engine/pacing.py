@@ -45,7 +45,7 @@ class Pace:
         rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
     """
 
-    rows: int = 4
+    rows: int = 1
     row_s: float = 0.0
     cpu_share: float = 1.0
 

@@ -95,3 +95,12 @@ def at_least(name: str, value: Any, minimum: int) -> int:
 def concurrency_of(value: Any) -> Concurrency:
     """Check a ``concurrency`` argument: AUTO or at least 1."""
     return AUTO if value is AUTO else at_least("concurrency", value, 1)
+
+
+def seed_of(value: Any) -> int | None:
+    """Check a ``seed`` argument: an integer, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise PlanError(f"seed must be an integer or None, got {value!r}")
+    return int(value.__index__())

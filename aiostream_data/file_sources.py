@@ -1,0 +1,206 @@
+"""Where a data set of files begins: the ``Dataset.from_*`` constructors that read a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from aiostream_data.errors import PlanError
+from aiostream_data.formats.fixed_length import FixedLengthFormat
+from aiostream_data.formats.named import WithUrl
+from aiostream_data.formats.text import TextFormat
+from aiostream_data.formats.tfrecord import TFRecordFormat
+from aiostream_data.formats.whole_file import WholeFileFormat
+from aiostream_data.plan import sources as src
+from aiostream_data.plan.base import AUTO, Auto, Concurrency, Decoder, Node, at_least, seed_of
+
+if TYPE_CHECKING:
+    from aiostream_data.dataset import Dataset
+
+Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset[str]"
+"""One URL or glob pattern, several, or a data set of URLs."""
+
+StorageOptions: TypeAlias = Mapping[str, Any] | None
+COMPRESSIONS = ("auto", "", "gzip", "zlib", "zstd")
+
+
+class FileSources:
+    """Constructors of :class:`~aiostream_data.Dataset` that read files. None of them does any I/O."""
+
+    def __init__(self, plan: Node) -> None:
+        self.plan = plan
+
+    @classmethod
+    def _begin(cls, node: Node) -> Dataset[Any]:
+        return cast("Dataset[Any]", cls(node))  # these constructors are only ever called on Dataset
+
+    @classmethod
+    def list_files(
+        cls,
+        pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        seed: int | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[str]:
+        """Return the URLs that match a glob pattern or several (tf.data ``list_files``).
+
+        Unlike in tf.data the URLs are sorted, unless a ``seed`` asks for another order every epoch.
+
+        Raises (when opened):
+            NoMatchError: A pattern matches nothing.
+        """
+        options = dict(storage_options or {})
+        return cls._begin(src.ListFiles(patterns=_patterns(pattern), storage_options=options, seed=seed_of(seed)))
+
+    @classmethod
+    def from_tfrecord(
+        cls,
+        files: Files,
+        *,
+        compression: str = "auto",
+        verify: bool = True,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[bytes]:
+        """Return the records of TFRecord files, as bytes (tf.data ``TFRecordDataset``).
+
+        Args:
+            compression: "auto" (by the first bytes), "", "gzip", "zlib" or "zstd".
+            verify: Check the CRC32C of every payload; those of lengths are always checked.
+            cycle_length, block_length: How files are interleaved, as in tf.data's ``interleave``.
+            shuffle_shards: Permute the files, anew every epoch, by ``seed``.
+            ordered: False lets any file whose records are ready go next.
+            read_ahead: Files opened before their turn comes.
+            storage_options: For the store, as in fsspec.
+
+        Raises (when opened or iterated):
+            NoMatchError, StorageError: The files cannot be found or read.
+            CorruptRecordError: A file is damaged; nothing at or after the damage is delivered.
+        """
+        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
+        return cls._begin(read.node(files, TFRecordFormat(verify=verify), storage_options))
+
+    @classmethod
+    def from_text(
+        cls,
+        files: Files,
+        *,
+        encoding: str | None = "utf-8",
+        compression: str = "auto",
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[str]:
+        r"""Return the lines of text files without their ends (tf.data ``TextLineDataset``).
+
+        ``\n`` and ``\r\n`` end a line; a last line without either is given too. Lines are str; with
+        ``encoding=None`` they are bytes, as tf.data's. The rest as in :meth:`from_tfrecord`.
+        """
+        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
+        return cls._begin(read.node(files, TextFormat(encoding=encoding), storage_options))
+
+    @classmethod
+    def from_fixed_length(
+        cls,
+        files: Files,
+        record_nbytes: int,
+        *,
+        header_nbytes: int = 0,
+        footer_nbytes: int = 0,
+        compression: str = "",
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[bytes]:
+        """Return records of ``record_nbytes`` bytes each (tf.data ``FixedLengthRecordDataset``).
+
+        What is left between header and footer must be whole records. The rest as in :meth:`from_tfrecord`.
+        """
+        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
+        format = FixedLengthFormat(
+            record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
+        )
+        return cls._begin(read.node(files, format, storage_options))
+
+    @classmethod
+    def from_files(
+        cls,
+        files: Files,
+        *,
+        compression: str = "",
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = 16,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return whole objects as ``{"url": str, "data": bytes}``, one element each, in order of URL."""
+        read = _Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, (WithUrl(),))
+        return cls._begin(read.node(files, WholeFileFormat(), storage_options))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The arguments that every file source shares, checked."""
+
+    compression: str
+    cycle_length: int
+    block_length: int
+    shuffle_shards: bool
+    seed: int | None
+    ordered: bool
+    read_ahead: Concurrency
+    decoders: tuple[Decoder, ...] = ()
+
+    def node(self, files: Any, format: src.FormatLike, storage_options: StorageOptions) -> src.ReadFiles:
+        compression = (self.compression or "").lower()
+        if compression not in COMPRESSIONS:
+            known = ", ".join(map(repr, COMPRESSIONS))
+            raise PlanError(f"compression must be one of {known}, got {self.compression!r}")
+        plan = getattr(files, "plan", None)
+        inner = plan if isinstance(plan, Node) else None
+        return src.ReadFiles(
+            patterns=() if inner is not None else _patterns(files),
+            files=inner,
+            format=format,
+            compression=compression,
+            cycle_length=at_least("cycle_length", self.cycle_length, 1),
+            block_length=at_least("block_length", self.block_length, 1),
+            ordered=self.ordered,
+            shuffle_shards=self.shuffle_shards,
+            seed=seed_of(self.seed),
+            storage_options=dict(storage_options or {}),
+            read_ahead=_read_ahead(self.read_ahead),
+            decoders=self.decoders,
+        )
+
+
+def _read_ahead(value: Concurrency) -> Concurrency:
+    return value if isinstance(value, Auto) else at_least("read_ahead", value, 1)
+
+
+def _patterns(files: Any) -> tuple[str, ...]:
+    if not isinstance(files, (str, os.PathLike, Iterable)):
+        raise PlanError(f"files must be URLs, paths or a Dataset of them, got {type(files).__name__}")
+    listed = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    if not listed:
+        raise PlanError("at least one file or pattern is needed, got an empty list")
+    for one in listed:
+        if not isinstance(one, (str, os.PathLike)):
+            raise PlanError(f"files must be URLs, paths or a Dataset of them, got {type(one).__name__}")
+    return tuple(os.fspath(one) for one in listed)
