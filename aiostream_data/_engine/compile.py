@@ -1,4 +1,4 @@
-"""The table from plan nodes to stages: one line per node."""
+"""The table from plan nodes to stages and steps: one line per node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.stages.batch import BatchStage, UnbatchStage
+from aiostream_data._engine.stages.batch import BatchStep, UnbatchStep
 from aiostream_data._engine.stages.cache import CacheStage
 from aiostream_data._engine.stages.device import DeviceStage
 from aiostream_data._engine.stages.files import ListFilesSource, ReadFilesSource
@@ -19,12 +19,13 @@ from aiostream_data._engine.stages.prefetch import PrefetchStage
 from aiostream_data._engine.stages.python_source import PythonSource
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
-from aiostream_data._engine.stages.shuffle import ShuffleStage
+from aiostream_data._engine.stages.shuffle import ShuffleStep
 from aiostream_data._engine.stages.zip import ZipStage
+from aiostream_data._engine.tail import Step
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
-from aiostream_data.plan.base import Node
+from aiostream_data.plan.base import Node, Operator
 
 STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.Tensors: MemorySource,
@@ -38,9 +39,6 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     op.Filter: FilterStage,
     op.Interleave: InterleaveStage,
     op.ParseExample: ParseStage,
-    op.Shuffle: ShuffleStage,
-    op.Batch: BatchStage,
-    op.Unbatch: UnbatchStage,
     op.Repeat: RepeatStage,
     op.Take: TakeStage,
     op.Skip: SkipStage,
@@ -53,6 +51,13 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     op.ToDevice: DeviceStage,
 }
 
+STEPS: Final[dict[type[Node], type[Step]]] = {
+    op.Shuffle: ShuffleStep,
+    op.Batch: BatchStep,
+    op.Unbatch: UnbatchStep,
+}
+"""Nodes that ride on the hops of what they read, instead of being a task of their own."""
+
 OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache)
 """Nodes whose stage runs its inputs itself, once or again and again, instead of reading inlets."""
 
@@ -61,6 +66,16 @@ def build(node: Node, context: RunContext, counters: StageCounters) -> Stage:
     """Return the stage that runs ``node``."""
     kind = CoroutineMapStage if isinstance(node, op.Map) and node.is_coroutine else STAGES[type(node)]
     return kind(node, context, counters)
+
+
+def steps_after(node: Node, context: RunContext) -> tuple[Node, list[Step]]:
+    """Return the node whose stage runs, and the steps from there up to ``node``, in order."""
+    steps: list[Step] = []
+    while type(node) in STEPS:
+        assert isinstance(node, Operator)
+        steps.append(STEPS[type(node)](node, context, context.counters(node)))
+        node = node.input
+    return node, steps[::-1]
 
 
 def reads_inlets(node: Node) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.failures import as_raisable
@@ -77,6 +78,7 @@ class Services:
 
     pool: Executor
     budget: Budget
+    blocks: BlockPool
     origins: Origins
     board: Board
     root_seed: int
@@ -144,6 +146,11 @@ def settle(counters: StageCounters, outcome: Outcome) -> Any:
     """Note the cost of a finished hop, and return its value or raise its error."""
     counters.busy_s += outcome.busy_s
     counters.cpu_s += outcome.cpu_s
+    return value_of(outcome)
+
+
+def value_of(outcome: Outcome) -> Any:
+    """Return the value of a finished hop or raise its error."""
     if outcome.error is not None:
         raise as_raisable(outcome.error)
     return outcome.value

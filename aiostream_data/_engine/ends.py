@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.channel import EndOfStream, Receiver, Sender
+from aiostream_data._engine.context import settle, value_of
+from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data._engine.tail import Joined, Tail
+from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk, Items
-
-_SAMPLE = 8
-_BOXED_NUMBER_NBYTES = 32
-
-
-def chunk_nbytes(chunk: Chunk) -> int:
-    """Return what a chunk holds; lists of plain numbers are estimated, as looking at each would cost more."""
-    if isinstance(chunk, Items) and all(isinstance(value, (int, float)) for value in chunk.values[:_SAMPLE]):
-        return len(chunk) * _BOXED_NUMBER_NBYTES
-    return chunk.nbytes
+from aiostream_data.records import Chunk
 
 
 class Inlet:
@@ -61,35 +57,94 @@ class Inlet:
 
 
 class Outlet:
-    """Sending end of a stage. Rows it is given without a lease are charged to the budget."""
+    """Sending end of a stage, with the steps that ride on its hops.
 
-    def __init__(self, sender: Sender[Chunk], counters: StageCounters, budget: Budget) -> None:
+    Rows that leave without a lease are charged to the budget.
+
+    Attributes:
+        rows, dropped: What the stage itself made and left out; its tail counts for itself.
+        tail: Steps that every chunk goes through before it is sent, or None.
+    """
+
+    def __init__(
+        self,
+        sender: Sender[Chunk],
+        counters: StageCounters,
+        budget: Budget,
+        pool: Executor | None = None,
+        tail: Tail | None = None,
+    ) -> None:
         self._sender = sender
         self._budget = budget
+        self._pool = pool
         self.counters = counters
+        self.tail = tail
         self.rows = 0
         self.dropped = 0
         sender.counters = counters
 
-    async def send(self, chunk: Chunk, nbytes: int | None = None) -> None:
+    async def send(self, chunk: Chunk) -> None:
         """Hand on a chunk; empty ones are not worth a hand-over.
-
-        Args:
-            nbytes: What it holds, where the stage knows that better or sooner than counting it.
 
         Raises:
             ReceiverClosed: Nobody wants more.
         """
         if not len(chunk):
             return
-        if nbytes is None:
-            nbytes = chunk_nbytes(chunk)
-        if chunk.lease is None:
-            chunk = chunk.with_lease(self._budget.charge(nbytes))
-        self.rows += len(chunk)
-        self.counters.rows += len(chunk)
+        nbytes = chunk_nbytes(chunk)
+        self._count(len(chunk), nbytes)
+        if self.tail is None:
+            await self._pass(chunk, nbytes)
+            return
+        pushed = self._off_loop(self.tail.pushed, chunk)
+        del chunk
+        await self._pass(*value_of(await pushed))
+
+    async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
+        """Hand on what ``work(*args)`` returns, made on a worker thread in one hop with the tail."""
+        if self.tail is None:
+            done = self._off_loop(work, *args)
+            del args
+            await self.send(settle(self.counters, await done))
+            return
+        joined = self._off_loop(self.tail.join, work, *args)
+        del args
+        await self.accept(value_of(await joined))
+
+    async def accept(self, joined: Joined) -> None:
+        """Hand on what one hop of the stage's work and its tail gave."""
+        self.counters.busy_s += joined.busy_s
+        self.counters.cpu_s += joined.cpu_s
+        if joined.rows:
+            self._count(joined.rows, joined.nbytes)
+        await self._pass(joined.chunk, joined.chunk_nbytes)
+
+    async def finish(self) -> None:
+        """Hand on what the tail still holds; the stage has nothing more."""
+        if self.tail is None:
+            return
+        while True:
+            chunk, nbytes = value_of(await self._off_loop(self.tail.rest))
+            if chunk is None:
+                self.tail.check_account()
+                return
+            await self._pass(chunk, nbytes)
+
+    def _off_loop(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
+        assert self._pool is not None, "an outlet with work to do needs a pool"
+        return self._pool.submit(function, *args)
+
+    def _count(self, rows: int, nbytes: int) -> None:
+        self.rows += rows
+        self.counters.rows += rows
         self.counters.chunks += 1
         self.counters.nbytes += nbytes
+
+    async def _pass(self, chunk: Chunk | None, nbytes: int) -> None:
+        if chunk is None:
+            return
+        if chunk.lease is None:
+            chunk = chunk.with_lease(self._budget.charge(nbytes))
         await self._sender.send(chunk, nbytes)
 
     def drop(self, rows: int) -> None:
@@ -104,4 +159,6 @@ class Outlet:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
+        if self.tail is not None:
+            self.tail.close()
         self._sender.__exit__(exc_type, exc, tb)

@@ -18,13 +18,14 @@ from typing import Any
 
 from aiostream_data._engine.bridge import Bridge, Parcel
 from aiostream_data._engine.budget import Budget, Charge
+from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.context import Board, Drained, RunContext, Services
-from aiostream_data._engine.ends import chunk_nbytes
 from aiostream_data._engine.failures import for_consumer
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.pacing import cpu_count
 from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.running import open_plan
+from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
@@ -40,6 +41,9 @@ CLOSE_S = 2.0
 
 LEFTOVERS_S = 0.5
 """Seconds for tasks that nobody awaits, such as those of a client library, to end after their cancellation."""
+
+IDLE_NBYTES = 32 << 20
+"""Most bytes of blocks that were read into and wait to be read into again; at most 1/8 of the limit."""
 
 PARCEL_ELEMENTS = 2
 """Elements that wait for the consumer where the plan does not end in prefetch()."""
@@ -82,6 +86,7 @@ class Engine:
         self.root_seed = options.root_seed if options.root_seed is not None else secrets.randbits(62)
         self.bridge = Bridge(_waiting_elements(self.plan))
         self.budget = Budget(options.memory_limit)
+        self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 8))
         self.board = Board()
         self.origins = Origins()
         self.pid = os.getpid()
@@ -209,6 +214,7 @@ class Engine:
                 self._stuck = not self._workers.close(CLOSE_S) or self._stuck
                 self._close_loop(loop)
             finally:
+                self._blocks.close()
                 self.bridge.end(error)
                 self._announce(self._ready)
                 self._announce(self._done)
@@ -235,6 +241,7 @@ class Engine:
         services = Services(
             pool=pool,
             budget=self.budget,
+            blocks=self._blocks,
             origins=self.origins,
             board=self.board,
             root_seed=self.root_seed,

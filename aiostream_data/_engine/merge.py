@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from aiostream_data._engine.channel import EndOfStream, Receiver
-from aiostream_data._engine.ends import Outlet, chunk_nbytes
+from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
+from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data.records import Chunk
 from aiostream_data.transforms.interleave import InterleaveOrder, Need
 
@@ -27,14 +28,8 @@ class Streams(Protocol):
         """Hear that one of the streams given out has ended."""
 
 
-Hop = Callable[..., Coroutine[Any, Any, Any]]
-
-
-async def merge(streams: Streams, order: InterleaveOrder, outlet: Outlet, hop: Hop) -> None:
+async def merge(streams: Streams, order: InterleaveOrder, outlet: Outlet) -> None:
     """Send the rows of all streams to ``outlet`` in the order's order.
-
-    Args:
-        hop: ``await hop(function, *args)`` runs a blocking call off the loop.
 
     Raises:
         StreamAborted: A stream was cut short.
@@ -58,7 +53,7 @@ async def merge(streams: Streams, order: InterleaveOrder, outlet: Outlet, hop: H
 
     async def send_picked() -> None:
         if len(picked):
-            await outlet.send(await hop(gathered, picked.taken()))
+            await outlet.send_work(gathered, picked.taken())
 
     while True:
         if not order.deterministic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 16384
 """Most rows of a chunk that is framed, gathered or shuffled: small enough to stay in the processor's cache."""
 
 HOP_ROWS = 32768

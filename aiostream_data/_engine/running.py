@@ -20,11 +20,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 from aiostream_data._engine.channel import Receiver, ReceiverClosed, open_channel
-from aiostream_data._engine.compile import build, reads_inlets
+from aiostream_data._engine.compile import build, reads_inlets, steps_after
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import CarriedError, root_error
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.tail import Tail
 from aiostream_data.errors import CardinalityError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Prefetch
@@ -67,6 +68,7 @@ async def open_plan(context: RunContext, node: Node) -> AsyncIterator[Receiver[C
 def _start(
     node: Node, context: RunContext, group: asyncio.TaskGroup, running: list[asyncio.Task[None]]
 ) -> Receiver[Chunk]:
+    node, steps = steps_after(node, context)
     counters = context.counters(node)
     children = node.inputs if reads_inlets(node) else ()
     inlets = [Inlet(_start(child, context, group, running), counters) for child in children]
@@ -74,7 +76,8 @@ def _start(
         context.drained.begin()
     limit = context.services.budget.limit
     sender, receiver = open_channel(_channel_items(node), max(1, limit // CHANNEL_SHARE))
-    outlet = Outlet(sender, counters, context.services.budget)
+    services = context.services
+    outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
     stage = build(node, context, counters)
     work = supervise(stage, inlets, outlet, node.label, None if children else context)
     running.append(group.create_task(work, name=node.label))
@@ -100,7 +103,13 @@ async def supervise(
             ends.enter_context(inlet)
         ends.enter_context(outlet)
         try:
-            await stage.run(inlets, outlet)
+            try:
+                await stage.run(inlets, outlet)
+            finally:
+                if source_of is not None:  # what the tail still holds needs no source
+                    source_of.drained.end()
+            check_account(stage, inlets, outlet, label)
+            await outlet.finish()
         except ReceiverClosed:
             return  # whoever read from us has enough
         except BaseExceptionGroup as failures:
@@ -110,10 +119,6 @@ async def supervise(
             raise _noted(root, label) from root.__cause__
         except Exception as error:  # noqa: BLE001 - only a note is added
             raise _noted(error, label) from error.__cause__
-        finally:
-            if source_of is not None:
-                source_of.drained.end()
-        check_account(stage, inlets, outlet, label)
 
 
 def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.budget import Budget, Charge
+from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data.formats.stream import RecordStream
@@ -21,9 +22,8 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk, run_of_ids
-from aiostream_data.storage.ranges import following_nbytes, plan_ranges
+from aiostream_data.storage.ranges import plan_ranges
 from aiostream_data.storage.stores import StoreSet
-from aiostream_data.storage.urls import split_url
 
 HEADROOM = 64 << 10
 """Scratch before each block, so that a record cut by a range's end is joined without copying the block."""
@@ -57,6 +57,7 @@ class ShardReader:
     split: int
     stores: StoreSet
     budget: Budget
+    blocks: BlockPool
     counters: StageCounters
     hop: Callable[..., Any]
     is_wanted: Callable[[], bool] = lambda: False
@@ -90,7 +91,7 @@ class ShardReader:
         nbytes = self.shard.nbytes or 0
         if self.node.format.whole and nbytes:
             return iter([ByteRange(0, nbytes)])
-        return plan_ranges(nbytes, following=following_nbytes(split_url(self.shard.url).scheme))
+        return plan_ranges(nbytes)
 
     def _begin(
         self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup
@@ -102,7 +103,7 @@ class ShardReader:
 
         async def fetch() -> _Block:
             charge = await self.budget.admit(part.nbytes + headroom, urgent)
-            data = np.empty(headroom + part.nbytes, np.uint8)
+            data = self.blocks.lend(headroom + part.nbytes)
             started = perf_counter()
             await self.stores.read_into(self.shard, part.start, data.data[headroom:])
             self.counters.extra["fetch_s"] = self.counters.extra.get("fetch_s", 0.0) + perf_counter() - started

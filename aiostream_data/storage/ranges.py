@@ -12,17 +12,6 @@ FIRST_NBYTES = 1 << 20
 NEXT_NBYTES = 4 << 20
 """Size of the following ranges: large enough that a request's latency is small beside its body."""
 
-NEAR_NBYTES = 1 << 20
-"""Size of the following ranges where a request costs next to nothing: small enough to stay in the
-processor's cache from being read to being parsed, and to be memory that was just used."""
-
-NEAR_SCHEMES = frozenset({"file", "memory"})
-
-
-def following_nbytes(scheme: str) -> int:
-    """Return the size of all ranges but the first, for objects of one URL scheme."""
-    return NEAR_NBYTES if scheme in NEAR_SCHEMES else NEXT_NBYTES
-
 
 def plan_ranges(nbytes: int, first: int = FIRST_NBYTES, following: int = NEXT_NBYTES) -> Iterator[ByteRange]:
     """Yield ranges that cover ``nbytes`` bytes in order, the first of at most ``first`` bytes.

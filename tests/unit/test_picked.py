@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -13,13 +11,15 @@ from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.channel import EndOfStream, Receiver, open_channel
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.merge import merge
+from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.picked import PickedRows, gathered
+from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk, Columns, run_of_ids
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.interleave import NOTHING, InterleaveOrder, Step
 
-ROWS = 1_000
+ROWS = 2_000
 STREAMS = 3
 
 
@@ -71,13 +71,13 @@ class ReadyStreams:
 
 
 async def merged(streams: list[list[Chunk]]) -> list[Chunk]:
-    async def hop(function: Callable[..., Any], *args: Any) -> Any:
-        return function(*args)
-
     sender, receiver = open_channel(1_000, 1 << 30)
-    budget = Budget(1 << 30)
-    with Outlet(sender, StageCounters("merge"), budget) as outlet:
-        await merge(ReadyStreams(streams), InterleaveOrder(len(streams), 1), outlet, hop)
+    pool = ThreadExecutor(1, "merge")
+    try:
+        with Outlet(sender, StageCounters("merge"), Budget(1 << 30), pool) as outlet:
+            await merge(ReadyStreams(streams), InterleaveOrder(len(streams), 1), outlet)
+    finally:
+        assert pool.close(1.0)
     chunks = []
     while True:
         try:
@@ -95,4 +95,4 @@ def test_streams_that_run_out_together_make_no_chunks_of_single_rows() -> None:
     rows = [value for chunk in chunks for value in chunk.elements()]
     assert rows == [slot * 10 * ROWS + row for row in range(4 * ROWS) for slot in range(STREAMS)]
     # Opening a stream may take long, so the row before it goes out; after that, chunks are full.
-    assert [len(chunk) for chunk in chunks] == [1, 1, 8192, 4 * ROWS * STREAMS - 8194]
+    assert [len(chunk) for chunk in chunks] == [1, 1, CHUNK_ROWS, 4 * ROWS * STREAMS - CHUNK_ROWS - 2]

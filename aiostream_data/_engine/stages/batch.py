@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.tail import Step
 from aiostream_data.plan.operators import Batch
 from aiostream_data.records import Chunk, Items
 from aiostream_data.transforms import batching
@@ -16,59 +15,57 @@ from aiostream_data.transforms.unbatch import unbatch
 
 
 @dataclass
-class BatchStage(Stage):
+class BatchStep(Step):
     """Running form of ``Batch``."""
 
-    _batched: int = 0
-
-    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+    def __post_init__(self) -> None:
         node: Batch = self.node
         order = batching.BatchOrder(node.batch_size, node.drop_remainder)
-        batcher = batching.Batcher(order, self.context.services.origins.describe, node.in_parts)
-        held = self.context.services.budget.charge(0)
-        try:
-            async for chunk in inlets[0]:
-                nbytes = held.nbytes + chunk.nbytes
-                batches = await self.hop(_push, batcher, chunk)
-                del chunk
-                held.resize(batcher.nbytes)
-                await self._send(batches, nbytes - held.nbytes, outlet)
-            await self._send(await self.hop(_finish, batcher), held.nbytes, outlet)
-        finally:
-            held.end()
-        outlet.drop(batcher.dropped)
+        self._batcher = batching.Batcher(order, self.context.services.origins.describe, node.in_parts)
+        self._held = self.context.services.budget.charge(0)
+        self._batched = 0
+        self._batched_nbytes = 0
 
-    async def _send(self, batches: Items, nbytes: int, outlet: Outlet) -> None:
-        self._batched += sum(map(len, batches.row_ids or ()))
+    def push(self, chunk: Chunk) -> Chunk | None:
+        nbytes = self._held.nbytes + chunk.nbytes
+        batches = self._batcher.push(chunk)
+        self._held.resize(self._batcher.nbytes)
         # What came in and is not carried over went out; asking every array for its size costs far more.
-        await outlet.send(batches, max(0, nbytes))
+        self._batched_nbytes = max(0, nbytes - self._held.nbytes)
+        return self._as_items(batches)
 
-    def rows_accounted(self, outlet: Outlet) -> int | None:
+    def finish(self) -> Iterator[Chunk]:
+        self._batched_nbytes = self._held.nbytes
+        last = self._as_items(self._batcher.finish())
+        self.dropped += self._batcher.dropped
+        if last is not None:
+            yield last
+
+    def close(self) -> None:
+        self._held.end()
+
+    def nbytes_of(self, chunk: Chunk) -> int:
+        return self._batched_nbytes
+
+    def rows_accounted(self) -> int | None:
         return self._batched
 
-
-def _push(batcher: batching.Batcher, chunk: Chunk) -> Items:
-    return _as_items(batcher.push(chunk))
-
-
-def _finish(batcher: batching.Batcher) -> Items:
-    return _as_items(batcher.finish())
-
-
-def _as_items(batches: list[batching.Batch]) -> Items:
-    """Return batches as elements; each has the id of its first row, and those of all rows beside it."""
-    row_ids = [batch.ids for batch in batches]
-    first = np.array([ids[0] for ids in row_ids], np.int64).reshape(-1, 2)
-    return Items([batch.element for batch in batches], first, None, row_ids)
+    def _as_items(self, batches: list[batching.Batch]) -> Items | None:
+        """Return batches as elements; each has the id of its first row, and those of all rows beside it."""
+        if not batches:
+            return None
+        row_ids = [batch.ids for batch in batches]
+        self._batched += sum(map(len, row_ids))
+        first = np.array([ids[0] for ids in row_ids], np.int64).reshape(-1, 2)
+        return Items([batch.element for batch in batches], first, None, row_ids)
 
 
 @dataclass
-class UnbatchStage(Stage):
+class UnbatchStep(Step):
     """Running form of ``Unbatch``."""
 
-    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-        describe = self.context.services.origins.describe
-        async for chunk in inlets[0]:
-            rows = await self.hop(unbatch, chunk, describe)
-            del chunk
-            await outlet.send(rows)
+    def push(self, chunk: Chunk) -> Chunk | None:
+        return unbatch(chunk, self.context.services.origins.describe)
+
+    def rows_accounted(self) -> int | None:
+        return None

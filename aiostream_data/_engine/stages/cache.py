@@ -12,8 +12,9 @@ import numpy as np
 
 from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.cache_pass import CachePass
-from aiostream_data._engine.ends import Inlet, Outlet, chunk_nbytes
+from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.origins import Origins
+from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.plan.operators import Cache, CacheToken

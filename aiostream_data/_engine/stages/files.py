@@ -61,7 +61,7 @@ class ReadFilesSource(Stage):
         order = InterleaveOrder(min(node.cycle_length, max(1, len(shards))), node.block_length, node.ordered)
         async with asyncio.TaskGroup() as group:
             streams = _ShardStreams(self, self._turns(shards), shards, namespace, group)
-            await merge(streams, order, outlet, self.hop)
+            await merge(streams, order, outlet)
 
     async def _shards(self) -> list[ShardRef]:
         if self.node.files is None:
@@ -124,6 +124,7 @@ class _ShardStreams:
             split=self.namespace.base + number,
             stores=services.stores(node.storage_options),
             budget=services.budget,
+            blocks=services.blocks,
             counters=self.stage.counters,
             hop=self.stage.hop,
             is_wanted=wanted,

@@ -11,10 +11,11 @@ from typing import Any
 
 from aiostream_data._engine.channel import Receiver, ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
-from aiostream_data._engine.ends import Inlet, Outlet, chunk_nbytes
+from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.memory_rows import chunks_of
 from aiostream_data._engine.merge import merge
 from aiostream_data._engine.origins import Namespace
+from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.user_code import UserFunction, summary
 from aiostream_data.errors import PlanError
@@ -42,7 +43,7 @@ class InterleaveStage(Stage):
         self.counters.waits_for = "user"
         order = InterleaveOrder(node.cycle_length, node.block_length, node.ordered)
         async with asyncio.TaskGroup() as group:
-            await merge(_InnerStreams(self, inlets[0], group), order, outlet, self.hop)
+            await merge(_InnerStreams(self, inlets[0], group), order, outlet)
 
 
 @dataclass

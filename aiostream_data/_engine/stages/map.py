@@ -13,6 +13,7 @@ from aiostream_data._engine.failures import root_error
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.pacing import Pace
 from aiostream_data._engine.stages.base import OneToOne, Stage
+from aiostream_data._engine.tail import Joined
 from aiostream_data._engine.user_code import (
     UserFunction,
     filter_rows,
@@ -40,6 +41,7 @@ class PacedHops:
     Attributes:
         job_for: Gives the work of a hop, and the rows to call it with.
         fixed_workers: Hops at once, or None to choose from what rows cost.
+        may_join: The executor shares this process's memory, so the outlet's tail can work in its hops.
     """
 
     stage: Stage
@@ -48,6 +50,7 @@ class PacedHops:
     fixed_workers: int | None
     ordered: bool
     cpus: int
+    may_join: bool = True
     pace: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
@@ -55,13 +58,22 @@ class PacedHops:
 
     async def run(self, inlet: Inlet, outlet: Outlet) -> None:
         async def emit(piece: Chunk, outcome: Outcome) -> None:
-            self._learn(len(piece), outcome)
+            if isinstance(outcome.value, Joined):
+                self._learn(len(piece), outcome.value.busy_s, outcome.value.cpu_s)
+                outlet.drop(len(piece) - outcome.value.rows)
+                await outlet.accept(outcome.value)
+                return
+            self._learn(len(piece), outcome.busy_s, outcome.cpu_s)
             result = settle(self.stage.counters, outcome)
             outlet.drop(len(piece) - len(result))
             await outlet.send(result)
 
         def begin(piece: Chunk) -> asyncio.Future[Outcome]:
-            return self.executor.submit(*self.job_for(piece))
+            work, rows = self.job_for(piece)
+            # One hop at a time, in order: nobody else can be pushing into the tail meanwhile.
+            if outlet.tail is not None and self.may_join and self.ordered and self._window.limit == 1:
+                return self.executor.submit(outlet.tail.join, work, rows)
+            return self.executor.submit(work, rows)
 
         await Hops(begin, emit, self._window, self.ordered).run(self._pieces(inlet))
 
@@ -77,8 +89,8 @@ class PacedHops:
         # A chunk is shared out among all workers, so that none idles while another has it all.
         return max(1, min(self.pace.rows, -(-chunk_rows // max(1, self._window.limit))))
 
-    def _learn(self, rows: int, outcome: Outcome) -> None:
-        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s)
+    def _learn(self, rows: int, busy_s: float, cpu_s: float) -> None:
+        self.pace.observe(rows, busy_s, cpu_s)
         if self.fixed_workers is None:
             self._window.limit = min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)
         self.stage.counters.workers = self._window.limit
@@ -96,7 +108,7 @@ class MapStage(OneToOne):
         workers = _workers_of(node, cpus)
         executor = self.context.services.workers.at(self.context.place(node), lambda: _executor_for(node, workers))
         job_for = self._for_processes(user) if node.executor == "process" else _same(MapWork(user, node.batched))
-        hops = PacedHops(self, executor, job_for, workers, node.ordered, cpus)
+        hops = PacedHops(self, executor, job_for, workers, node.ordered, cpus, may_join=node.executor != "process")
         try:
             await hops.run(inlets[0], outlet)
         except BaseExceptionGroup as failures:

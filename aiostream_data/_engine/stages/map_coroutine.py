@@ -73,7 +73,7 @@ class CoroutineMapStage(OneToOne):
         results, ids = self._ready, self._ids
         self._ready, self._ids, self._since = [], [], perf_counter()
         if results:
-            await outlet.send(await self.hop(collate, results, np.concatenate(ids)))
+            await outlet.send_work(collate, results, np.concatenate(ids))
 
     async def _attempt(self, row: _Row) -> Outcome:
         node: Map = self.node

@@ -1,0 +1,166 @@
+"""Serial steps that ride on the hop of the stage before them.
+
+How this works. shuffle, batch and unbatch take rows strictly one chunk after another and need no event
+loop, so a task, a channel and a hop for each would be pure cost. They are *steps*: objects with
+``push`` and ``finish``. The steps that follow a stage make up its *tail*, which works in the same hop
+in which the stage made the chunk, on the same thread, while the rows are still in its cache. Only one
+hop at a time may push into a tail; its owner, the stage's outlet, sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter, thread_time
+from typing import Any
+
+from aiostream_data._engine.context import RunContext
+from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data.errors import CardinalityError
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.records import Chunk
+
+
+@dataclass
+class Step:
+    """Running form of one plan node that takes chunks one after another. Used from worker threads.
+
+    Attributes:
+        rows_in: Rows it was given; ``rows_accounted`` says what became of them.
+        dropped: Rows it left out on purpose.
+    """
+
+    node: Any
+    context: RunContext
+    counters: StageCounters
+    rows_in: int = 0
+    rows_out: int = 0
+    dropped: int = 0
+
+    def push(self, chunk: Chunk) -> Chunk | None:
+        """Take a chunk in, and return what can be handed on now."""
+        raise NotImplementedError
+
+    def finish(self) -> Iterator[Chunk]:
+        """Yield what is left when no chunk follows."""
+        return iter(())
+
+    def close(self) -> None:
+        """Let go of what is held; also called when the run was cut short. Idempotent."""
+
+    def nbytes_of(self, chunk: Chunk) -> int:
+        """Return the bytes of a chunk that this step made, as cheaply as it can."""
+        return chunk_nbytes(chunk)
+
+    def rows_accounted(self) -> int | None:
+        """Return the input rows that the output stands for, or None where no such sum exists."""
+        return self.rows_out
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a stage's work and its tail gave, in one hop.
+
+    Attributes:
+        rows, nbytes: Of the chunk that the stage itself made.
+        busy_s, cpu_s: What the stage's work alone took.
+        chunk, chunk_nbytes: What came out of the tail; None when it holds everything back.
+    """
+
+    rows: int
+    nbytes: int
+    busy_s: float
+    cpu_s: float
+    chunk: Chunk | None
+    chunk_nbytes: int
+
+
+@dataclass
+class Tail:
+    """Steps in order."""
+
+    steps: Sequence[Step]
+    _left: Iterator[Chunk] | None = field(default=None)
+    _idle_since: float = field(default_factory=perf_counter)
+    _nbytes: int = 0
+
+    def join(self, work: Callable[..., Chunk], *args: Any) -> Joined:
+        """Do a stage's work and push what it made."""
+        wall, cpu = perf_counter(), thread_time()
+        chunk = work(*args)
+        busy_s, cpu_s = perf_counter() - wall, thread_time() - cpu
+        rows, nbytes = len(chunk), chunk_nbytes(chunk)
+        out = self.push(chunk) if rows else None
+        return Joined(rows, nbytes, busy_s, cpu_s, out, self._nbytes)
+
+    def push(self, chunk: Chunk) -> Chunk | None:
+        """Take a chunk through all steps; return what comes out, if anything does."""
+        waited_s = perf_counter() - self._idle_since
+        for step in self.steps:
+            step.counters.input_wait_s += waited_s
+        out = self._through(chunk, 0)
+        self._idle_since = perf_counter()
+        return out
+
+    def pushed(self, chunk: Chunk) -> tuple[Chunk | None, int]:
+        """Like :meth:`push`, with the bytes of what came out."""
+        return self.push(chunk), self._nbytes
+
+    def rest(self) -> tuple[Chunk | None, int]:
+        """Return the next chunk that is left when the input has ended, and its bytes; None after the last."""
+        if self._left is None:
+            self._left = self._finish()
+        return next(self._left, None), self._nbytes
+
+    def close(self) -> None:
+        """Let go of what the steps hold."""
+        for step in self.steps:
+            step.close()
+
+    def check_account(self) -> None:
+        """Raise CardinalityError unless every step's rows add up."""
+        for step in self.steps:
+            rows_out = step.rows_accounted()
+            if rows_out is not None and step.rows_in != rows_out + step.dropped:
+                raise CardinalityError(
+                    f"stage {step.node.label} received {step.rows_in} rows but accounts for {rows_out} + "
+                    f"{step.dropped} left out; this is a bug in aiostream_data, and the epoch cannot be trusted"
+                )
+
+    def _finish(self) -> Iterator[Chunk]:
+        for number, step in enumerate(self.steps):
+            left = step.finish()
+            while (chunk := self._timed(step, next, left, None)) is not None:
+                out = self._through(chunk, number + 1)
+                if out is not None:
+                    yield out
+
+    def _through(self, chunk: Chunk, first: int) -> Chunk | None:
+        out: Chunk | None = chunk
+        for step in self.steps[first:]:
+            if out is None or not len(out):
+                return None
+            step.rows_in += len(out)
+            step.counters.rows_in += len(out)
+            out = self._timed(step, step.push, out)
+        return out if out is not None and len(out) else None
+
+    def _timed(self, step: Step, work: Callable[..., Chunk | None], *args: Any) -> Chunk | None:
+        counters, dropped = step.counters, step.dropped
+        wall, cpu = perf_counter(), thread_time()
+        try:
+            out = work(*args)
+        except BaseException as error:
+            error.add_note(f"stage: {step.node.label}")
+            raise
+        finally:
+            counters.busy_s += perf_counter() - wall
+            counters.cpu_s += thread_time() - cpu
+        counters.dropped += step.dropped - dropped
+        if out is not None:
+            self._nbytes = step.nbytes_of(out)
+            step.rows_out += len(out)
+            counters.rows += len(out)
+            counters.chunks += 1
+            counters.nbytes += self._nbytes
+        return out
