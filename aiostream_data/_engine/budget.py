@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 
-ADMITTED = 0.75
+ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
 
 

@@ -42,8 +42,11 @@ CLOSE_S = 2.0
 LEFTOVERS_S = 0.5
 """Seconds for tasks that nobody awaits, such as those of a client library, to end after their cancellation."""
 
+READER_THREADS = 4
+"""Threads for blocking reads of local files and of stores without an asynchronous client."""
+
 IDLE_NBYTES = 32 << 20
-"""Most bytes of blocks that were read into and wait to be read into again; at most 1/8 of the limit."""
+"""Most bytes of blocks that were read into and wait to be read into again; at most 1/32 of the limit."""
 
 PARCEL_ELEMENTS = 2
 """Elements that wait for the consumer where the plan does not end in prefetch()."""
@@ -86,7 +89,7 @@ class Engine:
         self.root_seed = options.root_seed if options.root_seed is not None else secrets.randbits(62)
         self.bridge = Bridge(_waiting_elements(self.plan))
         self.budget = Budget(options.memory_limit)
-        self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 8))
+        self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 32))
         self.board = Board()
         self.origins = Origins()
         self.pid = os.getpid()
@@ -95,6 +98,8 @@ class Engine:
         self._owned = _Owned()
         self._pool = ThreadExecutor(cpu_count(), "asd-pool")
         self._workers = Workers(self._pool)
+        # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
+        self._readers = self._workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
         self._ready = threading.Event()
         self._done = threading.Event()
         self._callbacks: list[Callable[[], None]] = []
@@ -246,7 +251,7 @@ class Engine:
             board=self.board,
             root_seed=self.root_seed,
             cpus=cpu_count(),
-            stores=lambda options: self._stores(options, pool),
+            stores=self._stores,
             workers=self._workers,
             open_plan=open_plan,
             device=self.devices.__getitem__,
@@ -255,12 +260,12 @@ class Engine:
         numbers = {node: number for number, node in enumerate(walk(self.plan))}
         return RunContext(services=services, epoch=self.options.epoch, path=0, numbers=numbers, drained=Drained())
 
-    def _stores(self, options: Mapping[str, Any], pool: ThreadExecutor) -> StoreSet:
+    def _stores(self, options: Mapping[str, Any]) -> StoreSet:
         key = json.dumps(options, sort_keys=True, default=id)
         if key not in self.stores:
 
             async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
-                outcome = await pool.submit(function, *args)
+                outcome = await self._readers.submit(function, *args)
                 if outcome.error is not None:
                     raise outcome.error
                 return outcome.value

@@ -22,7 +22,7 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk, run_of_ids
-from aiostream_data.storage.ranges import plan_ranges
+from aiostream_data.storage.ranges import following_nbytes, plan_ranges
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = 64 << 10
@@ -91,7 +91,7 @@ class ShardReader:
         nbytes = self.shard.nbytes or 0
         if self.node.format.whole and nbytes:
             return iter([ByteRange(0, nbytes)])
-        return plan_ranges(nbytes)
+        return plan_ranges(nbytes, following=following_nbytes(self.budget.limit))
 
     def _begin(
         self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup

@@ -93,6 +93,8 @@ def _first_not_starved(stages: Sequence[StageCounters], wall_s: float) -> StageC
             continue  # it only passes on, as prefetch and repeat do
         if stage.waits_for == "cpu" and stage.cpu_s < IDLE * wall_s:
             continue  # it waited for the GIL or for a thread, which somebody else had
+        if stage.waits_for == "user" and stage.rows_in and stage.busy_s < IDLE * wall_s:
+            continue  # its function hardly ran
         if stage.rows_in == 0 or stage.input_wait_s < STARVED * wall_s:
             return stage
         if stage.busy_s > SATURATED * stage.workers * wall_s:
@@ -115,4 +117,5 @@ def _cause(stage: StageCounters, wall_s: float, budget_wait_s: float, throttled:
 
 def _holds_gil(stage: StageCounters, wall_s: float) -> bool:
     """True when several threads were in the function but together got about one core."""
-    return stage.busy_s > 1.5 * wall_s and 0.6 * wall_s < stage.cpu_s < 1.2 * wall_s
+    one_core = 0.6 * wall_s < stage.cpu_s < 1.2 * wall_s
+    return stage.workers > 1 and stage.busy_s > 1.2 * wall_s and one_core and stage.cpu_s < 0.8 * stage.busy_s

@@ -13,6 +13,15 @@ NEXT_NBYTES = 4 << 20
 """Size of the following ranges: large enough that a request's latency is small beside its body."""
 
 
+LIMIT_SHARE = 64
+"""A range takes at most this fraction (1/64) of the memory limit, so that many shards can be open at once."""
+
+
+def following_nbytes(memory_limit: int) -> int:
+    """Return the size of all ranges but the first, under a memory limit in bytes."""
+    return max(FIRST_NBYTES, min(NEXT_NBYTES, memory_limit // LIMIT_SHARE))
+
+
 def plan_ranges(nbytes: int, first: int = FIRST_NBYTES, following: int = NEXT_NBYTES) -> Iterator[ByteRange]:
     """Yield ranges that cover ``nbytes`` bytes in order, the first of at most ``first`` bytes.
 
