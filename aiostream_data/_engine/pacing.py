@@ -8,7 +8,7 @@ from dataclasses import dataclass
 CHUNK_ROWS = 16384
 """Most rows of a chunk that is framed, gathered or shuffled: small enough to stay in the processor's cache."""
 
-HOP_ROWS = 32768
+HOP_ROWS = 65536
 """Most rows of a chunk of plain numbers, and of one call of user code: what a hop costs is paid once for them."""
 
 CHUNK_NBYTES = 1 << 20

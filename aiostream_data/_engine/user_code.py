@@ -10,12 +10,14 @@ from operator import length_hint
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data._engine.origins import Origins
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.operators import function_name
 from aiostream_data.records import Chunk, Columns, Ids, Items, concat
-from aiostream_data.structure import flatten
+from aiostream_data.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import collate, stack
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
@@ -58,11 +60,11 @@ class UserFunction:
         try:
             results = list(self._calls(left, chunk))
         except BaseException as error:
-            self._note(error, elements, chunk.ids, len(elements) - length_hint(left) - 1)
+            self.note(error, elements, chunk.ids, len(elements) - length_hint(left) - 1)
             raise
         if len(results) < len(elements):  # StopIteration inside list() ends it silently
             stopped = StopIteration("raised by the function")
-            self._note(stopped, elements, chunk.ids, len(results))
+            self.note(stopped, elements, chunk.ids, len(results))
             raise stopped
         return results
 
@@ -88,7 +90,8 @@ class UserFunction:
             rng = generator.at(local, ordinal)
             yield self.function(*_as_arguments(element), rng=rng)
 
-    def _note(self, error: BaseException, elements: list[Any], ids: Ids, row: int) -> None:
+    def note(self, error: BaseException, elements: list[Any], ids: Ids, row: int) -> None:
+        """Say on an error which function and which row it comes from."""
         error.add_note(f"function: {function_name(self.function)}")
         if 0 <= row < len(elements):
             error.add_note(f"record: {self.describe(ids, row)}")
@@ -101,10 +104,28 @@ def _as_arguments(element: Any) -> tuple[Any, ...]:
 
 def map_rows(user: UserFunction, chunk: Chunk) -> Chunk:
     """Return the results for every row as a chunk: columns where they fit, else items."""
+    if user.rng_key is None and isinstance(chunk, Columns) and chunk.structure.is_leaf:
+        numbers = chunk.leaves[0]
+        if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
+            return _map_numbers(user, chunk, numbers)
     if len(chunk) <= BLOCK_ROWS:
         return collate(user.results(chunk), chunk.ids)
     starts = range(0, len(chunk), BLOCK_ROWS)
     return concat([map_rows(user, chunk.slice(start, start + BLOCK_ROWS)) for start in starts])
+
+
+def _map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
+    """Map plain numbers without boxing more than one at a time, as long as the results are plain numbers, too."""
+    row = np.zeros(1, np.int64)
+    try:
+        results, done, odd = _native.map_scalars(user.function, numbers, row)
+    except BaseException as error:
+        user.note(error, chunk.elements(), chunk.ids, int(row[0]))
+        raise
+    if done == len(chunk):
+        return Columns(LEAF, (results,), chunk.ids)
+    rest = user.results(chunk.slice(done + 1, len(chunk)))
+    return collate([*results[:done].tolist(), odd, *rest], chunk.ids)
 
 
 def filter_rows(user: UserFunction, chunk: Chunk) -> Chunk:

@@ -38,6 +38,12 @@ except ImportError:
     from aiostream_data._native.ordering_py import interleave_rows
 
 try:
+    from aiostream_data._native.scalar_map import map_scalars
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.scalar_map_py import map_scalars
+
+try:
     from aiostream_data._native.unbox import unbox_floats, unbox_ints
 except ImportError:
     HAVE_NATIVE = False
@@ -53,6 +59,7 @@ __all__ = [
     "frame_tfrecords",
     "hardware_crc",
     "interleave_rows",
+    "map_scalars",
     "masked_crc32c",
     "parse_examples",
     "take_rows",
