@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from time import perf_counter, thread_time
-from typing import Any
+from typing import Any, ClassVar
 
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.sizes import chunk_nbytes
@@ -28,7 +29,11 @@ class Step:
     Attributes:
         rows_in: Rows it was given; ``rows_accounted`` says what became of them.
         dropped: Rows it left out on purpose.
+        makes_own_rows: What it hands on stands in memory that nobody else has.
+        input_is_own: The step before it makes its own rows.
     """
+
+    makes_own_rows: ClassVar[bool] = False
 
     node: Any
     context: RunContext
@@ -36,6 +41,7 @@ class Step:
     rows_in: int = 0
     rows_out: int = 0
     dropped: int = 0
+    input_is_own: bool = False
 
     def push(self, chunk: Chunk) -> Chunk | None:
         """Take a chunk in, and return what can be handed on now."""
@@ -83,6 +89,10 @@ class Tail:
     _left: Iterator[Chunk] | None = field(default=None)
     _idle_since: float = field(default_factory=perf_counter)
     _nbytes: int = 0
+
+    def __post_init__(self) -> None:
+        for before, after in pairwise(self.steps):
+            after.input_is_own = before.makes_own_rows
 
     def join(self, work: Callable[..., Chunk], *args: Any) -> Joined:
         """Do a stage's work and push what it made."""

@@ -134,8 +134,12 @@ class Batcher:
         """Bytes of the rows carried over; a list's elements are estimated."""
         return self._carry_nbytes
 
-    def push(self, chunk: Chunk) -> list[Batch]:
+    def push(self, chunk: Chunk, own: bool = False) -> list[Batch]:
         """Take in all rows of ``chunk``; return the batches that are full with them.
+
+        Args:
+            own: Nobody else has the chunk's memory, so batches may be cut from it without a copy, where
+                they would have shared one block of at most ``SHARED_NBYTES`` anyway.
 
         Raises:
             BatchShapeError: Rows of one batch do not stack.
@@ -150,16 +154,16 @@ class Batcher:
             if cut.completes:
                 batches.append(self._batch([*self._carried_away(), part]))
             else:
-                batches += self._whole_batches(chunk, whole)
+                batches += self._whole_batches(chunk, whole, own)
                 whole = []
                 self._carry_over(part)
-        return batches + self._whole_batches(chunk, whole)
+        return batches + self._whole_batches(chunk, whole, own)
 
-    def _whole_batches(self, chunk: Chunk, cuts: Sequence[Cut]) -> list[Batch]:
+    def _whole_batches(self, chunk: Chunk, cuts: Sequence[Cut], own: bool) -> list[Batch]:
         if self._in_parts or not isinstance(chunk, Columns) or not cuts:
             return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
-        leaves = [_cut_column(leaf, cuts) for leaf in chunk.leaves]
-        return list(map(Batch, chunk.structure.rows(leaves), _cut_column(chunk.ids, cuts)))
+        leaves = [_cut_column(leaf, cuts, own) for leaf in chunk.leaves]
+        return list(map(Batch, chunk.structure.rows(leaves), _cut_column(chunk.ids, cuts, own)))
 
     def finish(self) -> list[Batch]:
         """Return the last, smaller batch, unless there is none or it is dropped."""
@@ -207,10 +211,12 @@ class Batcher:
         return Batch(rows.structure.unflatten(leaves), rows.ids.copy())
 
 
-def _cut_column(column: Column, cuts: Sequence[Cut]) -> list[Any]:
+def _cut_column(column: Column, cuts: Sequence[Cut], own: bool) -> list[Any]:
     """Return the leaf of every batch; the cuts follow one another."""
     if isinstance(column, VarColumn):
         return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
+    if own and column.nbytes <= SHARED_NBYTES:
+        return [column[start:stop] for start, stop, _ in cuts]
     first = cuts[0].start
     rows = column[first : cuts[-1].stop]
     if rows.nbytes > SHARED_NBYTES:

@@ -174,3 +174,17 @@ def test_giving_back_another_number_of_carried_rows_is_refused() -> None:
 def test_a_batch_size_below_one_is_refused() -> None:
     with pytest.raises(PlanError, match="batch_size must be at least 1, got 0"):
         BatchOrder(0)
+
+
+def test_batches_of_a_chunk_that_nobody_else_has_are_cut_from_it_without_a_copy() -> None:
+    chunk = numbers(0, 8)
+    batches = Batcher(BatchOrder(4), describe).push(chunk, own=True)
+    assert [batch.element.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert all(np.shares_memory(batch.element, chunk.leaves[0]) for batch in batches)
+
+
+def test_batches_are_copied_out_of_a_chunk_of_their_own_that_is_too_large_to_be_kept_alive() -> None:
+    rows = SHARED_NBYTES // 8 + 4
+    chunk = numbers(0, rows)
+    (batch,) = Batcher(BatchOrder(rows - 4), describe).push(chunk, own=True)
+    assert not np.shares_memory(batch.element, chunk.leaves[0])

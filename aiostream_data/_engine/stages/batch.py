@@ -28,7 +28,7 @@ class BatchStep(Step):
 
     def push(self, chunk: Chunk) -> Chunk | None:
         nbytes = self._held.nbytes + chunk.nbytes
-        batches = self._batcher.push(chunk)
+        batches = self._batcher.push(chunk, self.input_is_own)
         self._held.resize(self._batcher.nbytes)
         # What came in and is not carried over went out; asking every array for its size costs far more.
         self._batched_nbytes = max(0, nbytes - self._held.nbytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.tail import Step
@@ -16,6 +17,8 @@ from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 @dataclass
 class ShuffleStep(Step):
     """Running form of ``Shuffle``."""
+
+    makes_own_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         node: Shuffle = self.node
