@@ -108,6 +108,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._stopping = False
+        self._abandoning: asyncio.TimerHandle | None = None
         self._stuck = False
         self.wall_s = 0.0
         self._thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
@@ -187,7 +188,7 @@ class Engine:
     def _cancel_main(self) -> None:
         if self._main is not None and self._loop is not None:
             self._main.cancel()
-            self._loop.call_later(CLOSE_S, self._abandon)
+            self._abandoning = self._loop.call_later(CLOSE_S, self._abandon)
 
     def _abandon(self) -> None:
         """Leave behind a user's coroutine that does not end although it was cancelled."""
@@ -211,6 +212,8 @@ class Engine:
         except BaseException as failure:  # noqa: BLE001 - handed to the consumer
             error = for_consumer(failure)
         finally:
+            if self._abandoning is not None:  # or it would stop the loop while that is being closed
+                self._abandoning.cancel()
             self.wall_s = perf_counter() - started
             if not self._ready.is_set():
                 self._open_error = error

@@ -137,7 +137,7 @@ WAYS: list[Leave] = [
 
 @pytest.mark.parametrize("leave", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("stage", STAGES)
-def test_leaving_early_leaves_nothing(stage: str, leave: Leave, shards: list[str]) -> None:
+def test_r06_leaving_early_leaves_nothing(stage: str, leave: Leave, shards: list[str]) -> None:
     with leaves_nothing():
         for after in (0, 1, 30):  # while buffers are filled, at the first element, in the middle
             leave(STAGES[stage](shards), after)
