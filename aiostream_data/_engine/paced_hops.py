@@ -17,10 +17,10 @@ from aiostream_data._engine.context import settle
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.pacing import Pace
-from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.tail import Joined
 from aiostream_data._engine.window import Window
 from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk
 
 MAX_AUTO_THREADS = 32
@@ -36,13 +36,14 @@ class PacedHops:
     """Runs the hops of one stage.
 
     Attributes:
+        counters: Of the stage whose hops these are.
         executor: For several hops at once.
         serial: One thread of this process, for one hop after another; None where there is no such thread.
         job_for: Gives the work of a hop, and the rows to call it with.
         fixed_workers: Hops at once, or None to choose from what rows cost.
     """
 
-    stage: Stage
+    counters: StageCounters
     executor: Executor
     serial: Executor | None
     job_for: Callable[[Chunk], Job]
@@ -69,7 +70,7 @@ class PacedHops:
                 await outlet.accept(joined)
                 return
             self._learn(len(piece), outcome.busy_s, outcome.cpu_s)
-            result = settle(self.stage.counters, outcome)
+            result = settle(self.counters, outcome)
             outlet.drop(len(piece) - len(result))
             await outlet.send(result)
             self._apart -= 1
@@ -106,4 +107,4 @@ class PacedHops:
         workers = self.fixed_workers or min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)
         if workers != self._workers:
             self._workers = self._window.limit = workers
-        self.stage.counters.workers = self._workers
+        self.counters.workers = self._workers

@@ -123,9 +123,7 @@ def test_growing_batches_and_an_early_close_leave_taken_arrays_intact(backend: D
 
 
 def test_the_cupy_installed_here_has_every_name_that_is_used() -> None:
-    cupy = pytest.importorskip(
-        "cupy", reason="CuPy is not installed; it comes with a GPU"
-    )
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed; it comes with a GPU")
     fake = FakeCuda().module()
     for name in vars(fake.cuda):
         if not name.startswith("_"):

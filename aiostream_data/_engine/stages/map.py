@@ -38,7 +38,7 @@ class MapStage(OneToOne):
         executor = self.context.services.workers.at(self.context.place(node), lambda: _executor_for(node, workers))
         job_for = self._for_processes(user) if node.executor == "process" else _same(MapWork(user, node.batched))
         serial = None if node.executor == "process" else serial_executor(self)
-        hops = PacedHops(self, executor, serial, job_for, workers, node.ordered, cpus)
+        hops = PacedHops(self.counters, executor, serial, job_for, workers, node.ordered, cpus)
         try:
             await hops.run(inlets[0], outlet)
         except BaseExceptionGroup as failures:
@@ -113,7 +113,7 @@ class FilterStage(Stage):
         place = self.context.place(node)
         executor = self.context.services.workers.at(place, lambda: ThreadExecutor(MAX_AUTO_THREADS, "asd-filter"))
         work = _same(lambda chunk: filter_rows(user, chunk))
-        hops = PacedHops(self, executor, serial_executor(self), work, None, True, self.context.services.cpus)
+        hops = PacedHops(self.counters, executor, serial_executor(self), work, None, True, self.context.services.cpus)
         await hops.run(inlets[0], outlet)
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
