@@ -28,7 +28,7 @@ from aiostream_data.plan.base import (
     ExecutorName,
     Node,
     at_least,
-    concurrency_of,
+    auto_or_at_least_one,
     seed_of,
 )
 from aiostream_data.plan.cardinality import cardinality
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 A = TypeVar("A")
-B = TypeVar("B")
 S = TypeVar("S", bound=np.generic)
 RNG = "rng"
 """A parameter of this name of a map function receives a NumPy Generator keyed by (seed, epoch, record)."""
@@ -146,7 +145,7 @@ class Dataset(DatasetSources, Generic[T]):
             "map",
             function=function,
             executor=executor,
-            concurrency=concurrency_of(concurrency),
+            concurrency=auto_or_at_least_one("concurrency", concurrency),
             ordered=ordered,
             batched=batched,
             is_coroutine=is_coroutine,
@@ -360,7 +359,7 @@ class Dataset(DatasetSources, Generic[T]):
 
     def prefetch(self, buffer_size: Concurrency = AUTO) -> Dataset[T]:
         """Let up to ``buffer_size`` elements be ready before they are asked for (tf.data ``prefetch``)."""
-        size = buffer_size if isinstance(buffer_size, Auto) else at_least("buffer_size", buffer_size, 1)
+        size = auto_or_at_least_one("buffer_size", buffer_size)
         return self._then(op.Prefetch, "prefetch", buffer_size=size)
 
     def to_device(self, device: str = "auto", *, depth: int = 3) -> Dataset[Any]:

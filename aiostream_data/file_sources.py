@@ -14,7 +14,7 @@ from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.plan import sources as src
-from aiostream_data.plan.base import AUTO, Auto, Concurrency, Decoder, Node, at_least, seed_of
+from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
@@ -185,13 +185,9 @@ class _Reading:
             shuffle_shards=self.shuffle_shards,
             seed=seed_of(self.seed),
             storage_options=dict(storage_options or {}),
-            read_ahead=_read_ahead(self.read_ahead),
+            read_ahead=auto_or_at_least_one("read_ahead", self.read_ahead),
             decoders=self.decoders,
         )
-
-
-def _read_ahead(value: Concurrency) -> Concurrency:
-    return value if isinstance(value, Auto) else at_least("read_ahead", value, 1)
 
 
 def _patterns(files: Any) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ class Bridge:
         if waiter is not None:
             loop, future = waiter
             with suppress(RuntimeError):  # the consumer's loop was closed; its loader will be collected
-                loop.call_soon_threadsafe(_resolve, future)
+                loop.call_soon_threadsafe(resolve, future)
 
     def _taken(self, count: int) -> None:
         self._waiting -= count
@@ -152,6 +152,7 @@ class Bridge:
                 self._loop.call_soon_threadsafe(self._taken, len(parcel.elements))
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def resolve(future: asyncio.Future[None]) -> None:
+    """Wake whoever awaits ``future``, unless it was cancelled or woken before. Call on its loop."""
     if not future.done():
         future.set_result(None)

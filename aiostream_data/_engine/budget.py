@@ -26,6 +26,10 @@ ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
 
 
+CHANNEL_SHARE = 8
+"""A channel holds at most this fraction (1/8) of the limit."""
+
+
 class Charge:
     """Bytes noted against a budget until this object is dropped or :meth:`end` is called."""
 
@@ -68,6 +72,11 @@ class Budget:
         self._waiters: list[asyncio.Future[None]] = []
         self._warned = False
         _budgets.add(self)
+
+    @property
+    def channel_nbytes(self) -> int:
+        """Most bytes that one channel may hold."""
+        return max(1, self.limit // CHANNEL_SHARE)
 
     def charge(self, nbytes: int) -> Charge:
         """Note ``nbytes`` without waiting."""

@@ -17,6 +17,7 @@ from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.origins import Namespace, Origins
 from aiostream_data._engine.workers import Workers
+from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
@@ -86,8 +87,7 @@ class Services:
     stores: Callable[[Any], StoreSet]
     workers: Workers
     open_plan: OpenPlan
-    device: Callable[[Any], Any]
-    open_device: Callable[[Any, Any], None]
+    devices: dict[Node, DeviceStage]
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
     passes: dict[Any, CachePass] = field(default_factory=dict)
 

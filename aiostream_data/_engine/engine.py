@@ -12,14 +12,13 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from time import perf_counter
+from dataclasses import dataclass
 from typing import Any
 
-from aiostream_data._engine.bridge import Bridge, Parcel
+from aiostream_data._engine.bridge import Bridge, Parcel, resolve
 from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.buffers import BlockPool
-from aiostream_data._engine.context import Board, Drained, RunContext, Services
+from aiostream_data._engine.context import Board, Drained, RunContext, Services, value_of
 from aiostream_data._engine.failures import for_consumer
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.pacing import cpu_count
@@ -67,14 +66,6 @@ class EngineOptions:
     root_seed: int | None = None
 
 
-@dataclass
-class _Owned:
-    """What has to be ended when the run is over, whatever happened."""
-
-    stores: list[StoreSet] = field(default_factory=list)
-    devices: list[DeviceStage] = field(default_factory=list)
-
-
 class Engine:
     """Runs one plan from open to close. Knows nothing of the loader that reads it.
 
@@ -95,7 +86,6 @@ class Engine:
         self.pid = os.getpid()
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
-        self._owned = _Owned()
         self._pool = ThreadExecutor(cpu_count(), "asd-pool")
         self._workers = Workers(self._pool)
         # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
@@ -110,7 +100,6 @@ class Engine:
         self._stopping = False
         self._abandoning: asyncio.TimerHandle | None = None
         self._stuck = False
-        self.wall_s = 0.0
         self._thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         _live.add(self)
         self._thread.start()
@@ -168,7 +157,7 @@ class Engine:
 
         def wake() -> None:
             with suppress(RuntimeError):  # the caller's loop is closed
-                loop.call_soon_threadsafe(_resolve, future)
+                loop.call_soon_threadsafe(resolve, future)
 
         with self._callback_lock:
             if event.is_set():
@@ -198,7 +187,6 @@ class Engine:
 
     def _run(self) -> None:
         error: BaseException | None = None
-        started = perf_counter()
         loop = _new_loop()
         try:
             asyncio.set_event_loop(loop)
@@ -214,7 +202,6 @@ class Engine:
         finally:
             if self._abandoning is not None:  # or it would stop the loop while that is being closed
                 self._abandoning.cancel()
-            self.wall_s = perf_counter() - started
             if not self._ready.is_set():
                 self._open_error = error
             try:
@@ -257,8 +244,7 @@ class Engine:
             stores=self._stores,
             workers=self._workers,
             open_plan=open_plan,
-            device=self.devices.__getitem__,
-            open_device=self._open_device,
+            devices=self.devices,
         )
         numbers = {node: number for number, node in enumerate(walk(self.plan))}
         return RunContext(services=services, epoch=self.options.epoch, path=0, numbers=numbers, drained=Drained())
@@ -268,26 +254,18 @@ class Engine:
         if key not in self.stores:
 
             async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
-                outcome = await self._readers.submit(function, *args)
-                if outcome.error is not None:
-                    raise outcome.error
-                return outcome.value
+                return value_of(await self._readers.submit(function, *args))
 
             self.stores[key] = StoreSet(options, run_blocking)
-            self._owned.stores.append(self.stores[key])
         return self.stores[key]
 
-    def _open_device(self, node: ToDevice, device: DeviceStage) -> None:
-        self.devices[node] = device
-        self._owned.devices.append(device)
-
     async def _close_services(self) -> None:
-        for device in self._owned.devices:
+        for device in self.devices.values():
             device.close()
         failures = [
             result
             for result in await asyncio.gather(
-                *(stores.aclose() for stores in self._owned.stores), return_exceptions=True
+                *(stores.aclose() for stores in self.stores.values()), return_exceptions=True
             )
             if isinstance(result, Exception)
         ]
@@ -325,15 +303,8 @@ async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
     if isinstance(chunk, Items):
         nbytes = chunk.lease.nbytes if isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
         return Parcel(chunk.values, chunk.row_ids or chunk.ids, nbytes, chunk.lease)
-    outcome = await pool.submit(chunk.elements)
-    if outcome.error is not None:
-        raise outcome.error
-    return Parcel(outcome.value, chunk.ids, chunk.nbytes, chunk.lease)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    elements = value_of(await pool.submit(chunk.elements))
+    return Parcel(elements, chunk.ids, chunk.nbytes, chunk.lease)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -55,4 +55,4 @@ async def _open_device(node: ToDevice, context: RunContext) -> None:
         return DeviceStage(open_backend(node.device), host_slots=node.depth, device_slots=node.depth)
 
     device = await hop(context.counters(node), context.services.pool.submit(open_stage))
-    context.services.open_device(node, device)
+    context.services.devices[node] = device

@@ -34,9 +34,6 @@ from aiostream_data.records import Chunk
 CHANNEL_ITEMS = 2
 """Chunks between two stages: one being taken, one ready."""
 
-CHANNEL_SHARE = 8
-"""A channel holds at most this fraction (1/8) of the budget."""
-
 
 @asynccontextmanager
 async def open_plan(context: RunContext, node: Node) -> AsyncIterator[Receiver[Chunk]]:
@@ -74,8 +71,7 @@ def _start(
     inlets = [Inlet(_start(child, context, group, running), counters) for child in children]
     if not children:
         context.drained.begin()
-    limit = context.services.budget.limit
-    sender, receiver = open_channel(_channel_items(node), max(1, limit // CHANNEL_SHARE))
+    sender, receiver = open_channel(_channel_items(node), context.services.budget.channel_nbytes)
     services = context.services
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
     stage = build(node, context, counters)

@@ -92,9 +92,9 @@ def at_least(name: str, value: Any, minimum: int) -> int:
     return number
 
 
-def concurrency_of(value: Any) -> Concurrency:
-    """Check a ``concurrency`` argument: AUTO or at least 1."""
-    return AUTO if value is AUTO else at_least("concurrency", value, 1)
+def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
+    """Return ``value`` when it is AUTO or an integer of at least 1; raise PlanError when it is not."""
+    return AUTO if value is AUTO else at_least(name, value, 1)
 
 
 def seed_of(value: Any) -> int | None:

@@ -21,7 +21,7 @@ class DeviceStage(OneToOne):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: ToDevice = self.node
         self.counters.waits_for = "device"
-        device = self.context.services.device(node)
+        device = self.context.services.devices[node]
         with self.context.services.workers.thread("asd-device") as thread:
             await self._send_all(inlets[0], outlet, device, thread)
 

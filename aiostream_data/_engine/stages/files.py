@@ -17,6 +17,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import Chunk, Items, ShardRef, run_of_ids
+from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import permutation
@@ -59,8 +60,9 @@ class ReadFilesSource(Stage):
         self.counters.waits_for = "disk" if is_local else "network"
         namespace = self.context.namespace(node, lambda k: shards[k].url)
         order = InterleaveOrder(min(node.cycle_length, max(1, len(shards))), node.block_length, node.ordered)
+        stores = self.context.services.stores(node.storage_options)
         async with asyncio.TaskGroup() as group:
-            streams = _ShardStreams(self, self._turns(shards), shards, namespace, group)
+            streams = _ShardStreams(self, self._turns(shards), shards, namespace, group, stores)
             await merge(streams, order, outlet)
 
     async def _shards(self) -> list[ShardRef]:
@@ -89,6 +91,7 @@ class _ShardStreams:
     shards: list[ShardRef]
     namespace: Namespace
     group: asyncio.TaskGroup
+    stores: StoreSet
     _opened: deque[Receiver[Chunk]] = field(default_factory=deque)
     _next: int = 0
     _given: int = 0
@@ -114,7 +117,7 @@ class _ShardStreams:
     def _open(self, number: int) -> Receiver[Chunk]:
         services = self.stage.context.services
         node: ReadFiles = self.stage.node
-        sender, receiver = open_channel(CHUNKS_PER_SHARD, max(1, services.budget.limit // 8))
+        sender, receiver = open_channel(CHUNKS_PER_SHARD, services.budget.channel_nbytes)
         wanted = _Wanted(self)
         receiver.on_wait = wanted.set
         receiver.counters = self.stage.counters
@@ -122,7 +125,7 @@ class _ShardStreams:
             node=node,
             shard=self.shards[number],
             split=self.namespace.base + number,
-            stores=services.stores(node.storage_options),
+            stores=self.stores,
             budget=services.budget,
             blocks=services.blocks,
             counters=self.stage.counters,

@@ -97,7 +97,7 @@ class _InnerStreams:
 
     def _open(self, inner: Node) -> Receiver[Chunk]:
         context = self._context_of(inner)
-        sender, receiver = open_channel(2, max(1, context.services.budget.limit // 8))
+        sender, receiver = open_channel(2, context.services.budget.channel_nbytes)
         receiver.counters = self.stage.counters
         if _is_small(inner):
             namespace = context.namespace(inner, lambda _: inner.label)

@@ -73,7 +73,7 @@ def _begin(
     if turn is None:
         return None
     node, context = turn
-    sender, receiver = open_channel(1, max(1, context.services.budget.limit // 8))
+    sender, receiver = open_channel(1, context.services.budget.channel_nbytes)
     group.create_task(_play(node, context, after, sender))
     return receiver, context.drained
 
