@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.records import Chunk, Columns, Ids
+from aiostream_data.records import Chunk, Columns, Lineage
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.slots import ColumnSlots, ListSlots
 
@@ -65,6 +65,10 @@ class ShuffleOrder:
         slots = self._drained_slots()[self.drained : self.drained + max_rows]
         self.drained += len(slots)
         return slots
+
+    def pushed_for(self, given: int) -> int:
+        """Return the least number of pushed rows that sends ``given`` rows out, as if the drain never began."""
+        return given + self.buffer_size if given else 0
 
     def occupied(self) -> NDArray[np.int64]:
         """Return the slots that hold a row, ascending."""
@@ -131,18 +135,18 @@ class ShuffleBuffer:
             self._held = None
         return drained
 
-    def held_ids(self) -> Ids:
-        """Return the ids of the held rows, shape (len(self), 2), by ascending slot."""
+    def held(self) -> Lineage:
+        """Return which rows are held, by ascending slot."""
         if self._held is None:
-            return np.empty((0, 2), np.int64)
-        return self._held.take_ids(self._position_of(self.order.occupied()))
+            return Lineage(np.empty((0, 2), np.int64))
+        return self._held.lineage(self._position_of(self.order.occupied()))
 
     def restore(self, state: dict[str, Any], held: Sequence[Chunk]) -> None:
         """Go to a position of the order.
 
         Args:
             state: From the order's ``state()``.
-            held: The rows that were held at that moment, in the order of :meth:`held_ids`.
+            held: The rows that were held at that moment, in the order of :meth:`held`.
 
         Raises:
             ValueError: Another number of rows was held.

@@ -91,3 +91,14 @@ def test_resuming_at_every_step_gives_the_same_remainder(
         take(buffer.drain(drain), out)
         buffer = resumed(buffer)
     assert out == row_by_row(seed, size, first)
+
+
+@given(st.integers(1, 30), st.integers(0, 60), st.integers(0, 200))
+def test_pushed_for_is_the_least_push_that_sends_so_many_rows_out(size: int, given_rows: int, seed: int) -> None:
+    order = ShuffleOrder(size, key_of(seed))
+    needed = order.pushed_for(given_rows)
+    _, out = order.push(needed)
+    assert len(out) == given_rows
+    if needed:
+        _, out = ShuffleOrder(size, key_of(seed)).push(needed - 1)
+        assert len(out) < given_rows
