@@ -1,0 +1,137 @@
+"""Compare elements bit by bit: nested structures of arrays, ragged rows, numbers, text and bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Compare = Callable[[Any, Any], bool]
+"""Given what was expected and what was found, True when they count as the same element."""
+
+_SHOWN = 120
+"""Most characters of a value in a message."""
+
+
+def canonical(value: Any) -> Hashable:
+    """Return something hashable that is equal for two values when they have the same type and bits.
+
+    Arrays count by dtype, shape and bytes (so NaN equals itself, and -0.0 is not 0.0), dicts with the order
+    of their keys, arrays on a device by their copy on the host. Other objects stand for themselves when they
+    can be hashed, and for their pickle when they cannot.
+    """
+    kind = type(value)
+    if kind in (int, bool, str, bytes, type(None)):
+        return kind.__name__, value
+    if kind is float:
+        return "float", value.hex()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return kind.__name__, *_bits(np.asarray(value))
+    if (parts := parts_of(value)) is not None:
+        return kind.__qualname__, tuple((key, canonical(part)) for key, part in parts.items())
+    if hasattr(value, "__cuda_array_interface__"):
+        return kind.__qualname__, *_bits(np.asarray(value.get()))
+    try:
+        hash(value)
+    except TypeError:
+        return kind.__qualname__, pickle.dumps(value)
+    return kind.__qualname__, value
+
+
+def parts_of(value: Any) -> dict[Any, Any] | None:
+    """Return what a dict, sequence or dataclass holds, by key, index or field; None for anything else."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (tuple, list)):
+        return dict(enumerate(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
+
+
+def _bits(array: NDArray[Any]) -> tuple[Hashable, ...]:
+    held = tuple(map(canonical, array.ravel().tolist())) if array.dtype == object else array.tobytes()
+    return array.dtype.str, array.shape, held
+
+
+def same(expected: Any, found: Any) -> bool:
+    """True when both have the same types, structure and bits; see :func:`canonical`."""
+    return canonical(expected) == canonical(found)
+
+
+def difference(expected: Any, found: Any, path: str = "element") -> str:
+    """Return a sentence about the first place in which two elements that are not the same differ."""
+    if type(expected) is not type(found):
+        return f"{path}: expected {kind_of(expected)}, found {kind_of(found)}"
+    if isinstance(expected, np.ndarray):
+        return _array_difference(expected, found, path)
+    wanted, got = parts_of(expected), parts_of(found)
+    if wanted is None or got is None:
+        return f"{path}: expected {shown(expected)}, found {shown(found)}"
+    if list(wanted) != list(got):
+        return f"{path}: expected {_keys(wanted)}, found {_keys(got)}"
+    for key, part in wanted.items():
+        if not same(part, got[key]):
+            return difference(part, got[key], f"{path}[{key!r}]")
+    return f"{path}: no difference found between {shown(expected)} and {shown(found)}"
+
+
+def _array_difference(expected: NDArray[Any], found: NDArray[Any], path: str) -> str:
+    if (expected.dtype, expected.shape) != (found.dtype, found.shape):
+        return f"{path}: expected {kind_of(expected)}, found {kind_of(found)}"
+    for index in np.ndindex(expected.shape):
+        if not same(expected[index], found[index]):
+            place = f"{path}[{', '.join(map(str, index))}]" if index else path
+            return f"{place}: expected {shown(expected[index])}, found {shown(found[index])}"
+    return f"{path}: no difference found between {shown(expected)} and {shown(found)}"
+
+
+def _keys(parts: Mapping[Any, Any]) -> str:
+    keys = list(parts)
+    return f"{len(keys)} parts" if keys == list(range(len(keys))) else f"the keys {keys!r}"
+
+
+def kind_of(value: Any) -> str:
+    """Return type, and dtype and shape where there are any."""
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} {value.shape}"
+    return f"{type(value).__name__} {shown(value)}"
+
+
+def shown(value: Any) -> str:
+    """Return a value as short text on one line."""
+    text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def sequence_difference(expected: Sequence[Any], found: Sequence[Any], compare: Compare) -> str | None:
+    """Return a sentence about the first place in which two runs of elements differ, or None."""
+    for place, (wanted, got) in enumerate(zip(expected, found, strict=False)):
+        if not compare(wanted, got):
+            return f"element {place} of the rest differs: {difference(wanted, got)}"
+    if len(found) < len(expected):
+        return f"the rest ends after {len(found)} elements; {shown(expected[len(found)])} should follow"
+    if len(found) > len(expected):
+        return f"the rest has {len(found)} elements; {shown(found[len(expected)])} should not follow"
+    return None
+
+
+def multiset_difference(expected: Iterable[Any], found: Iterable[Any]) -> str | None:
+    """Return a sentence about an element that is missing from, or too often in, what was found; or None."""
+    wanted, got = list(expected), list(found)
+    wanted_counts, got_counts = Counter(map(canonical, wanted)), Counter(map(canonical, got))
+    for counts, others, elements, what in (
+        (wanted_counts, got_counts, wanted, "lost"),
+        (got_counts, wanted_counts, got, "given too often"),
+    ):
+        for element in elements:
+            key = canonical(element)
+            if counts[key] > others[key]:
+                number = sum((counts - others).values())
+                return f"{number} of {len(wanted)} elements were {what}, such as {shown(element)}"
+    return None
