@@ -35,6 +35,10 @@ class StageBuildError(PlanError):
     """A function or source cannot serve the stage it was given to."""
 
 
+class RankError(AiostreamError, ValueError):
+    """Rows or files cannot be shared by these ranks, or it cannot be told which rank this process is."""
+
+
 # -- whoever made the data ---------------------------------------------------------------------
 
 
@@ -96,6 +100,10 @@ class BatchShapeError(DataError, ValueError):
 
 class SignatureError(DataError, TypeError):
     """An item of a generator does not fit the signature it was declared with."""
+
+
+class ChoiceError(DataError, IndexError):
+    """A data set of choices names a data set that is not there."""
 
 
 class CardinalityError(DataError):

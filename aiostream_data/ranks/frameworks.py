@@ -1,0 +1,51 @@
+"""Ask frameworks that are loaded and initialised which rank this process is. None is imported for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+from aiostream_data.ranks.world import Ranks
+
+
+def ranks_from_frameworks(modules: Mapping[str, ModuleType]) -> list[Ranks]:
+    """Return what every framework among the loaded ``modules`` says that knows of several processes."""
+    found = []
+    for name, ask in ASK.items():
+        module = modules.get(name)
+        ranks = None if module is None else ask(module)
+        if ranks is not None:
+            found.append(ranks)
+    return found
+
+
+def _torch(distributed: Any) -> Ranks | None:
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    return Ranks(distributed.get_rank(), distributed.get_world_size(), source="torch.distributed")
+
+
+def _jax(jax: Any) -> Ranks | None:
+    # Asked before jax.process_count(), which would start a backend and take the accelerator.
+    is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
+    if is_initialized is None or not is_initialized():
+        return None
+    return Ranks(jax.process_index(), jax.process_count(), source="jax.distributed")
+
+
+def _ray_train(train: Any) -> Ranks | None:
+    try:
+        context = train.get_context()
+        rank, world_size = context.get_world_rank(), context.get_world_size()
+    except (RuntimeError, AttributeError):  # this process is no worker of a trainer
+        return None
+    # Outside a worker some releases answer 0 of 1, which is what no answer means.
+    return Ranks(rank, world_size, source="ray.train") if world_size and world_size > 1 else None
+
+
+ASK: Final[dict[str, Callable[[Any], Ranks | None]]] = {
+    "torch.distributed": _torch,
+    "jax": _jax,
+    "ray.train": _ray_train,
+}

@@ -1,0 +1,87 @@
+"""The processes that share a data set: how many, which one this is, and how many rows each gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from aiostream_data.errors import PlanError, RankError
+
+Tail: TypeAlias = Literal["drop", "pad", "repeat"]
+"""What becomes of the last rows where they do not suffice for one per rank: left out, filled up with rows
+marked as padding, or filled up with rows given twice."""
+
+Policy: TypeAlias = Literal["row", "file"]
+"""What is shared out: the rows of the global order one by one, or whole files."""
+
+TAILS: Final[tuple[Tail, ...]] = ("drop", "pad", "repeat")
+POLICIES: Final[tuple[Policy, ...]] = ("row", "file")
+
+SHARED_SEED: Final = 0
+"""Root seed of ranks that were given none: a random one would give every rank another order."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """One of several processes that share a data set.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        world_size: How many processes there are.
+        replicate: So many consecutive ranks get the same rows, as the members of a tensor-parallel group must.
+        source: Where the numbers come from, for messages.
+
+    Raises:
+        PlanError: A number is out of its range, or ``replicate`` does not divide ``world_size``.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    replicate: int = 1
+    source: str = "arguments"
+
+    def __post_init__(self) -> None:
+        for name, least in (("world_size", 1), ("rank", 0), ("replicate", 1)):
+            object.__setattr__(self, name, _integer(name, getattr(self, name), least))
+        if self.rank >= self.world_size:
+            raise PlanError(f"rank must be below world_size ({self.world_size}), got {self.rank}")
+        if self.world_size % self.replicate:
+            raise PlanError(f"world_size ({self.world_size}) must be a multiple of replicate, got {self.replicate}")
+
+    @property
+    def share(self) -> int:
+        """Number of the share of the rows that this process gets, from 0."""
+        return self.rank // self.replicate
+
+    @property
+    def shares(self) -> int:
+        """How many different shares there are."""
+        return self.world_size // self.replicate
+
+    def root_seed(self, seed: int | None) -> int | None:
+        """Return the seed to open with: ranks that were given none must not draw different ones."""
+        return SHARED_SEED if seed is None and self.world_size > 1 else seed
+
+    def __str__(self) -> str:
+        groups = f", in groups of {self.replicate} that get the same rows" if self.replicate > 1 else ""
+        return f"rank {self.rank} of {self.world_size}{groups} ({self.source})"
+
+
+def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
+    """Return how many rows each of ``world_size`` ranks gets of ``rows``; the same for all."""
+    return rows // world_size if tail == "drop" else -(-rows // world_size)
+
+
+def too_few(things: int, noun: str, world_size: int) -> RankError:
+    """Return the error that says that there are fewer rows or files than ranks."""
+    plural = noun if things == 1 else noun + "s"
+    return RankError(f"{things} {plural} cannot be shared by {world_size} ranks; use fewer ranks, or replicate=")
+
+
+def _integer(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise PlanError(f"{name} must be an integer, got {value!r}")
+    number = int(value.__index__())
+    if number < least:
+        raise PlanError(f"{name} must be at least {least}, got {number}")
+    return number
