@@ -32,6 +32,12 @@ except ImportError:
     from aiostream_data._native.gather_py import compact, compact_many, exchange_rows, take_rows, take_rows_many
 
 try:
+    from aiostream_data._native.mixing import deal_rows, follow_choices
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.mixing_py import deal_rows, follow_choices
+
+try:
     from aiostream_data._native.ordering import interleave_rows
 except ImportError:
     HAVE_NATIVE = False
@@ -54,8 +60,10 @@ __all__ = [
     "compact",
     "compact_many",
     "crc32c",
+    "deal_rows",
     "exchange_rows",
     "find_lines",
+    "follow_choices",
     "frame_tfrecords",
     "hardware_crc",
     "interleave_rows",

@@ -1,0 +1,203 @@
+"""Decide which input of a mixture every row comes from, by weights that may change on the way.
+
+How this works. The order is a list of choices, one input per row, that depends on weights and row
+numbers alone. It is made ahead in blocks: dealt, so that every input's count stays within one row of
+its share, or drawn at random. Then it is followed as far as rows are loaded. Where the inputs are cut
+into chunks therefore never changes the order. When the weights change, or an exhausted input drops out,
+the choices not followed yet are thrown away; what each input was due by then is carried over, so that
+no change ever loses or gains it rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data.errors import PlanError
+from aiostream_data.transforms.interleave import FINISHED, NOTHING, Step, Waiting
+from aiostream_data.transforms.randomness import draws_below
+from aiostream_data.transforms.stock import Stock
+from aiostream_data.weights import UNIT, Schedule, Vector, shares_of
+
+Stop: TypeAlias = Literal["first", "all"]
+"""When a mixture ends: as soon as an input whose turn it is has no more rows, or when all are exhausted."""
+
+STOPS: Final = get_args(Stop)
+
+BLOCK_ROWS = 4096
+"""Rows whose inputs are chosen at a time."""
+
+
+class MixOrder:
+    """Order of a weighted mixture; resumable, with no I/O.
+
+    While the weights stay the same, the rows of every input are within 1 of its share of the rows given
+    since they are in force. An input of weight 0 is never asked for rows. With ``stop="all"`` an input
+    that is asked for a row after its last one drops out, and the others keep their proportions.
+
+    Args:
+        schedule: The weights, by row of the mixture.
+        stop: "first" or "all".
+        random_key: Draw the input of every row independently, by this key and the row's number.
+    """
+
+    def __init__(self, schedule: Schedule, stop: Stop = "first", random_key: np.uint64 | None = None) -> None:
+        self.schedule = schedule
+        self.stop = stop
+        self.stock = Stock(len(schedule.names))
+        self._random_key = random_key
+        self._dropped = [False] * self.stock.inputs
+        self._first_row = 0  # of the block
+        self._choices = np.empty(0, np.int32)
+        self._followed = 0
+        self._shares = np.zeros(self.stock.inputs, np.int64)
+        self._lags = np.zeros(self.stock.inputs, np.int64)  # rows due minus rows had, in units; before the block
+        self._unit = UNIT
+
+    @property
+    def row(self) -> int:
+        """Number of the next row."""
+        return self._first_row + self._followed
+
+    def set_weights(self, weights: Vector, from_row: int | None = None) -> int:
+        """Use other weights from a row on, whatever the schedule says; return the row.
+
+        Args:
+            weights: One per input.
+            from_row: A row not given yet; the next one when None.
+
+        Raises:
+            PlanError: ``from_row`` was given already.
+        """
+        row = self.row if from_row is None else from_row
+        if row < self.row:
+            raise PlanError(f"weights cannot change from row {row} on: the next row is {self.row}")
+        self.schedule = self.schedule.changed(row, weights)
+        self._close_block()
+        return row
+
+    def load(self, slot: int, rows: int) -> None:
+        """Say that the next chunk of ``slot`` has ``rows`` rows; its previous one is used up."""
+        self.stock.load(slot, rows)
+
+    def ended(self, slot: int) -> None:
+        """Say that no further chunk comes for ``slot``; rows already loaded are still given."""
+        self.stock.ended(slot)
+
+    def rows_left(self, slot: int) -> int:
+        """Return how many rows of the slot's current chunk have not been given yet."""
+        return self.stock.rows_left(slot)
+
+    def advance(self, max_rows: int) -> Step:
+        """Return the longest order that can be given now, of at most ``max_rows`` rows.
+
+        Rows of a step are given for good; the step that says FINISHED may bring the last ones.
+
+        Raises:
+            PlanError: A function that gives weights returned something else.
+        """
+        which: list[NDArray[np.int32]] = []
+        rows: list[NDArray[np.int64]] = []
+        left, waiting = max_rows, NOTHING
+        while left > 0 and waiting is NOTHING:
+            if self._followed == len(self._choices) and not self._next_block():
+                waiting = FINISHED
+                break
+            choices = self._choices[self._followed : self._followed + left]
+            found = self.stock.follow(choices)
+            which.append(choices[: len(found)])
+            rows.append(found)
+            left -= len(found)
+            self._followed += len(found)
+            if len(found) < len(choices):
+                waiting = self._without_rows(int(choices[len(found)]))
+        return Step(_joined(which, np.int32), _joined(rows, np.int64), waiting)
+
+    def _without_rows(self, slot: int) -> Waiting:
+        """Decide what it means that ``slot`` has no row loaded although it is its turn."""
+        if not self.stock.has_ended[slot]:
+            return Waiting.rows(slot)
+        if self.stop == "first":
+            return FINISHED
+        self._close_block()
+        self._dropped[slot] = True
+        return NOTHING
+
+    def _next_block(self) -> bool:
+        """Choose the inputs of the next rows; False when no input can give any more."""
+        self._close_block()
+        span = self.schedule.at(self.row)
+        weights = tuple(0.0 if gone else weight for weight, gone in zip(span.weights, self._dropped, strict=True))
+        if not any(weights):
+            return False
+        shares = shares_of(weights)
+        count = BLOCK_ROWS if span.until is None else min(BLOCK_ROWS, span.until - self.row)
+        self._lags[:] = _carried_over(self._lags.tolist(), self._unit, shares)
+        self._shares[:] = shares
+        self._unit = sum(shares)
+        self._choices = self._chosen(count)
+        return True
+
+    def _chosen(self, count: int) -> NDArray[np.int32]:
+        if self._random_key is None:
+            return _native.deal_rows(self._shares, self._lags.copy(), count)
+        drawn = draws_below(self._random_key, self.row, self._unit, count)
+        return np.searchsorted(np.cumsum(self._shares), drawn, side="right").astype(np.int32)
+
+    def _close_block(self) -> None:
+        """Forget the choices not followed, and note what each input is due by now."""
+        self._lags = self._lags_now()
+        self._first_row = self.row
+        self._choices = self._choices[:0]
+        self._followed = 0
+
+    def _lags_now(self) -> NDArray[np.int64]:
+        if self._random_key is not None:
+            return self._lags
+        had = np.bincount(self._choices[: self._followed], minlength=self.stock.inputs)
+        return self._lags + self._shares * self._followed - had * self._unit
+
+    def state(self) -> dict[str, Any]:
+        """Return the position as plain data.
+
+        ``given`` counts the rows given of each input: a resumed input is to be loaded from that row on.
+        ``lags`` are the rows that each is due, times ``unit``. ``changes`` are those that
+        :meth:`set_weights` made.
+        """
+        return {
+            "row": self.row,
+            "given": self.stock.given,
+            "dropped": [number for number, gone in enumerate(self._dropped) if gone],
+            "lags": self._lags_now().tolist(),
+            "unit": self._unit,
+            "changes": self.schedule.changes_state,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go to a position, with no rows loaded; changes of weights are taken over."""
+        self.stock.restore(state["given"])
+        self._dropped = [number in state["dropped"] for number in range(self.stock.inputs)]
+        self._first_row, self._followed = state["row"], 0
+        self._choices = np.empty(0, np.int32)
+        self._lags = np.array(state["lags"], np.int64)
+        self._unit = state["unit"]
+        self.schedule = self.schedule.with_changes_of(state["changes"])
+
+
+def _carried_over(lags: list[int], unit: int, shares: list[int]) -> list[int]:
+    """Return the lags in the unit of new shares; what an input without a share is due goes to the others."""
+    new_unit = sum(shares)
+    carried = [lag * new_unit // unit if share else 0 for lag, share in zip(lags, shares, strict=True)]
+    excess = -sum(carried)
+    spread = [excess * share // new_unit for share in shares]
+    spread[shares.index(max(shares))] += excess - sum(spread)
+    return [lag + more for lag, more in zip(carried, spread, strict=True)]
+
+
+def _joined(parts: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, dtype)
