@@ -1,0 +1,131 @@
+"""Take rows from the inputs that a stream of choices names, as tf.data's ``choose_from_datasets`` does.
+
+How this works. The choices are one more stream, which the owner cuts into chunks as it likes: slot
+``inputs`` when the machine waits for it. A choice that falls on an exhausted input ends the order, or is
+spent without a row, as ``stop`` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import ChoiceError
+from aiostream_data.transforms.interleave import FINISHED, NOTHING, Step, Waiting
+from aiostream_data.transforms.mixing import Stop
+from aiostream_data.transforms.stock import Stock
+
+
+class ChooseOrder:
+    """Order of ``choose_from``; resumable, with no I/O.
+
+    Args:
+        inputs: Number of inputs to choose from.
+        stop: "first" ends when the chosen input is exhausted (tf.data's ``stop_on_empty_dataset=True``);
+            "all" passes over such choices and ends when every input is. Either ends with the choices.
+    """
+
+    def __init__(self, inputs: int, stop: Stop = "first") -> None:
+        self.inputs = inputs
+        self.stop = stop
+        self.stock = Stock(inputs)
+        self._alive = np.ones(inputs, bool)
+        self._choices = np.empty(0, np.int32)
+        self._numbers = np.empty(0, np.int64)  # of the choices among all, for those that are left
+        self._followed = 0
+        self._loaded = 0
+        self._no_more_choices = False
+
+    def load(self, slot: int, rows: int) -> None:
+        """Say that the next chunk of input ``slot`` has ``rows`` rows; its previous one is used up."""
+        self.stock.load(slot, rows)
+
+    def choose(self, choices: NDArray[np.int64]) -> None:
+        """Say which inputs the next rows come from; the previous choices are used up.
+
+        Raises:
+            ChoiceError: A choice is no input's number.
+        """
+        if self._followed < len(self._choices):
+            raise ValueError(f"{len(self._choices) - self._followed} choices are left")
+        wrong = np.flatnonzero((choices < 0) | (choices >= self.inputs))
+        if len(wrong):
+            number, found = self._loaded + int(wrong[0]), choices[wrong[0]]
+            raise ChoiceError(f"choice {number} must be the number of a data set, 0 to {self.inputs - 1}, got {found}")
+        self._choices = choices.astype(np.int32)
+        self._numbers = np.arange(self._loaded, self._loaded + len(choices))
+        self._loaded += len(choices)
+        self._followed = 0
+        self._pass_over_dead()
+
+    def ended(self, slot: int) -> None:
+        """Say that no further chunk comes for ``slot``, or no further choices for slot ``inputs``."""
+        if slot == self.inputs:
+            self._no_more_choices = True
+        else:
+            self.stock.ended(slot)
+
+    def advance(self, max_rows: int) -> Step:
+        """Return the longest order that can be given now, of at most ``max_rows`` rows.
+
+        Rows of a step are given for good. ROWS with slot ``inputs`` asks for choices.
+        """
+        which: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
+        rows: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+        left, waiting = max_rows, NOTHING
+        while left > 0 and waiting is NOTHING:
+            choices = self._choices[self._followed : self._followed + left]
+            if not len(choices):
+                over = self._no_more_choices or not self._alive.any()
+                waiting = FINISHED if over else Waiting.rows(self.inputs)
+                break
+            found = self.stock.follow(choices)
+            which.append(choices[: len(found)])
+            rows.append(found)
+            left -= len(found)
+            self._followed += len(found)
+            if len(found) < len(choices):
+                waiting = self._without_rows(int(choices[len(found)]))
+        return Step(np.concatenate(which), np.concatenate(rows), waiting)
+
+    def _without_rows(self, slot: int) -> Waiting:
+        """Decide what it means that ``slot`` has no row loaded although it was chosen."""
+        if not self.stock.has_ended[slot]:
+            return Waiting.rows(slot)
+        if self.stop == "first":
+            return FINISHED
+        self._alive[slot] = False
+        self._pass_over_dead()
+        return NOTHING
+
+    def _pass_over_dead(self) -> None:
+        """Spend the choices that fall on inputs which are exhausted."""
+        rest = slice(self._followed, None)
+        kept = self._alive[self._choices[rest]]
+        self._choices = self._choices[rest][kept]
+        self._numbers = self._numbers[rest][kept]
+        self._followed = 0
+
+    @property
+    def spent(self) -> int:
+        """Number of the next choice that can give a row, or how many have been loaded when there is none."""
+        return int(self._numbers[self._followed]) if self._followed < len(self._numbers) else self._loaded
+
+    def state(self) -> dict[str, Any]:
+        """Return the position as plain data.
+
+        ``given`` counts the rows given of each input, ``spent`` the choices that are used up: resumed
+        streams are to be loaded from there on.
+        """
+        dead = np.flatnonzero(~self._alive).tolist()
+        return {"given": self.stock.given, "spent": self.spent, "dead": dead}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go to a position, with no rows and no choices loaded."""
+        self.stock.restore(state["given"])
+        self._alive[:] = True
+        self._alive[state["dead"]] = False
+        self._choices, self._numbers = np.empty(0, np.int32), np.empty(0, np.int64)
+        self._followed, self._loaded, self._no_more_choices = 0, state["spent"], False
