@@ -7,7 +7,10 @@ habits work. They pickle, with their fields.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+_SHOWN_DIFFERENCES = 20
 
 
 class AiostreamError(Exception):
@@ -33,6 +36,22 @@ class PlanError(AiostreamError, ValueError):
 
 class StageBuildError(PlanError):
     """A function or source cannot serve the stage it was given to."""
+
+
+class StateMismatchError(AiostreamError, ValueError):
+    """A state belongs to another plan, seed or shard list than the one it is opened with.
+
+    Attributes:
+        differences: What differs: a sentence each, or an object that prints as one.
+    """
+
+    def __init__(self, differences: Iterable[object], cure: str = "") -> None:
+        self.differences = tuple(differences)
+        shown = [f"  {difference}" for difference in self.differences[:_SHOWN_DIFFERENCES]]
+        if len(self.differences) > len(shown):
+            shown.append(f"  and {len(self.differences) - len(shown)} more")
+        head = "the state was saved from another pipeline than the one it is opened with:"
+        super().__init__("\n".join([head, *shown, *([cure] if cure else [])]))
 
 
 class RankError(AiostreamError, ValueError):
