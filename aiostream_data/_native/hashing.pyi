@@ -1,0 +1,1 @@
+from aiostream_data._native.hashing_py import hash_rows as hash_rows
