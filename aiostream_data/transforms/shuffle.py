@@ -1,16 +1,18 @@
 """Shuffle rows through a buffer: decide the order, and hold the rows meanwhile.
 
-How this works. :class:`ShuffleOrder` decides. It never sees a row; row n of the stream fills slot n
-while there are free slots, and after that takes the slot that draw n of the key names, whose row goes
-out. At the end the held rows leave in a permutation of the slots. So the order is a function of the
-key and of how many rows came, whatever chunks they came in, and a position is one number.
-:class:`ShuffleBuffer` carries it out, one store per column (``slots.py``).
+How this works. :class:`ShuffleOrder` decides. It never sees a row; row n of the stream fills a free
+slot, or takes the slot that draw n of the key names, whose row goes out. Which of the two it does
+follows from n alone: with a fixed size rows fill until every slot is taken; a growing buffer gives a
+row out for every few that it takes in until then. At the end the held rows leave in a permutation of
+the slots. So the order is a function of the key and of how many rows came, whatever chunks they came
+in, and a position is one number. :class:`ShuffleBuffer` carries it out, one store per column
+(``slots.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,23 +22,34 @@ from aiostream_data.records import Chunk, Columns, Lineage
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.slots import ColumnSlots, ListSlots
 
+GROW_FROM: Final = 64
+"""Rows that a growing buffer holds before it gives the first one out."""
+
+GROW_EVERY: Final = 4
+"""A growing buffer gives one row out for so many that come in, and grows by the others."""
+
 
 class ShuffleOrder:
-    """Order of tf.data's ``shuffle(buffer_size)`` for one epoch; resumable.
+    """Order of tf.data's ``shuffle(buffer_size)`` for one epoch, with or without the wait; resumable.
 
-    Fill the buffer; then, for every incoming row, give out a uniformly chosen slot and put the row in
-    its place; at the end give out what is held, uniformly at random.
+    With a fixed size: fill the buffer; then, for every incoming row, give out a uniformly chosen slot
+    and put the row in its place; at the end give out what is held, uniformly at random.
+
+    ``growing`` gives rows out long before all slots are taken: after the first :data:`GROW_FROM` rows,
+    every :data:`GROW_EVERY`-th one sends out a uniformly chosen row of those held.
 
     Args:
         buffer_size: Slots; at least 1. 1 keeps the input's order.
         key: From :func:`~aiostream_data.transforms.randomness.key_of`; one per seed and epoch.
+        growing: Whether rows go out before every slot is taken.
     """
 
-    def __init__(self, buffer_size: int, key: np.uint64) -> None:
+    def __init__(self, buffer_size: int, key: np.uint64, growing: bool = False) -> None:
         if buffer_size < 1:
             raise PlanError(f"buffer_size must be at least 1, got {buffer_size}")
         self.buffer_size = buffer_size
         self.key = key
+        self.growing = growing
         self.pushed = 0
         self.drained = 0
         self._drain_order: NDArray[np.int64] | None = None
@@ -44,31 +57,68 @@ class ShuffleOrder:
     @property
     def filled(self) -> int:
         """How many slots have been filled; they are slots 0 to ``filled`` (excluded)."""
-        return min(self.pushed, self.buffer_size)
+        return self.pushed - self.given_after(self.pushed)
 
-    def push(self, count: int) -> tuple[int, NDArray[np.int64]]:
+    def push(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what becomes of ``count`` incoming rows.
 
         Returns:
-            How many of them, from the first on, fill the next free slots; and for each of the others
-            the slot (int64) whose row it sends out and takes. In order: a slot may be drawn twice.
+            Which of them (int64, ascending) fill the next free slots; and for each of the others the
+            slot (int64) whose row it sends out and takes. In order: a slot may be drawn twice. Filling
+            first and exchanging then is the same as one row after another.
         """
         if self.drained:
             raise ValueError("rows cannot come after the drain began")
-        fills = min(count, self.buffer_size - self.filled)
-        first = self.pushed + fills
-        self.pushed += count
-        return fills, draws_below(self.key, first, self.buffer_size, count - fills)
+        first, self.pushed = self.pushed, self.pushed + count
+        until_full = min(count, max(0, self.pushed_until_filled(self.buffer_size) - first))
+        if not until_full:
+            return np.empty(0, np.int64), draws_below(self.key, first, self.buffer_size, count)
+        fills, slots = self._push_growing(first, until_full)
+        rest = draws_below(self.key, first + until_full, self.buffer_size, count - until_full)
+        return fills, np.concatenate([slots, rest])
+
+    def _push_growing(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if not self.growing:
+            return np.arange(count), np.empty(0, np.int64)
+        over = np.arange(first, first + count) - GROW_FROM
+        sends = (over >= 0) & (over % GROW_EVERY == GROW_EVERY - 1)
+        held = np.where(sends, GROW_FROM + over - over // GROW_EVERY, 1)
+        return np.flatnonzero(~sends), draws_below(self.key, first, held, count)[sends]
+
+    def given_after(self, pushed: int) -> int:
+        """Return how many rows have gone out after ``pushed`` have come in, the drain left aside."""
+        if self.growing and pushed < self.pushed_until_filled(self.buffer_size):
+            return max(0, pushed - GROW_FROM) // GROW_EVERY
+        return max(0, pushed - self.buffer_size)
+
+    def pushed_for(self, given: int) -> int:
+        """Return the least number of pushed rows that sends ``given`` rows out, as if the drain never began."""
+        if not given:
+            return 0
+        if self.growing and given <= self.pushed_until_filled(self.buffer_size) - self.buffer_size:
+            return GROW_FROM + given * GROW_EVERY
+        return given + self.buffer_size
+
+    def pushed_until_filled(self, slots: int) -> int:
+        """Return the number of pushed rows with which slot ``slots - 1`` is filled, in a buffer that large."""
+        grown = max(0, slots - GROW_FROM) if self.growing else 0
+        return slots + max(0, grown - 1) // (GROW_EVERY - 1)
+
+    def stop_growing(self) -> None:
+        """Let the slots filled so far be all there are, in this epoch.
+
+        Raises:
+            ValueError: More rows were pushed since the last slot was filled, so that their order would change.
+        """
+        if self.pushed != self.pushed_until_filled(self.filled):
+            raise ValueError(f"a buffer stops growing with a row that fills a slot, not with row {self.pushed}")
+        self.buffer_size = self.filled
 
     def drain(self, max_rows: int) -> NDArray[np.int64]:
         """Return the next slots (int64) to be given out for good after the last row came; empty at the end."""
         slots = self._drained_slots()[self.drained : self.drained + max_rows]
         self.drained += len(slots)
         return slots
-
-    def pushed_for(self, given: int) -> int:
-        """Return the least number of pushed rows that sends ``given`` rows out, as if the drain never began."""
-        return given + self.buffer_size if given else 0
 
     def occupied(self) -> NDArray[np.int64]:
         """Return the slots that hold a row, ascending."""
@@ -78,11 +128,12 @@ class ShuffleOrder:
 
     def state(self) -> dict[str, Any]:
         """Return the position as plain data."""
-        return {"key": int(self.key), "pushed": self.pushed, "drained": self.drained}
+        return {"key": int(self.key), "size": self.buffer_size, "pushed": self.pushed, "drained": self.drained}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position, key included."""
+        """Go to a position, key and size included."""
         self.key = np.uint64(state["key"])
+        self.buffer_size = state.get("size", self.buffer_size)
         self.pushed = state["pushed"]
         self.drained = state["drained"]
         self._drain_order = None
@@ -121,9 +172,10 @@ class ShuffleBuffer:
         held = self._held_for(chunk)
         free_slot = self.order.filled
         fills, slots = self.order.push(len(chunk))
-        if fills:
-            held.fill(free_slot, chunk.slice(0, fills))
-        return held.exchange(slots, chunk.slice(fills, len(chunk))) if len(slots) else None
+        if not len(fills):
+            return held.exchange(slots, chunk)
+        held.fill(free_slot, chunk.take(fills) if len(slots) else chunk)
+        return held.exchange(slots, chunk.take(np.delete(np.arange(len(chunk)), fills))) if len(slots) else None
 
     def drain(self, max_rows: int) -> Chunk | None:
         """Return at most ``max_rows`` of the held rows for good, or None when none is left."""

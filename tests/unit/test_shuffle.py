@@ -171,7 +171,7 @@ def test_an_empty_chunk_changes_nothing() -> None:
     buffer = ShuffleBuffer(ShuffleOrder(3, key_of(1)))
     assert buffer.push(Items([], run_of_ids(0, 0, 0))) is None
     assert buffer.drain(10) is None
-    assert (len(buffer), buffer.nbytes, buffer.held_ids().shape) == (0, 0, (0, 2))
+    assert (len(buffer), buffer.nbytes, buffer.held().ids.shape) == (0, 0, (0, 2))
 
 
 def test_a_push_after_the_drain_began_is_refused() -> None:
