@@ -32,6 +32,12 @@ except ImportError:
     from aiostream_data._native.gather_py import compact, compact_many, exchange_rows, take_rows, take_rows_many
 
 try:
+    from aiostream_data._native.hashing import hash_rows
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.hashing_py import hash_rows
+
+try:
     from aiostream_data._native.mixing import deal_rows, follow_choices
 except ImportError:
     HAVE_NATIVE = False
@@ -66,6 +72,7 @@ __all__ = [
     "follow_choices",
     "frame_tfrecords",
     "hardware_crc",
+    "hash_rows",
     "interleave_rows",
     "map_scalars",
     "masked_crc32c",
