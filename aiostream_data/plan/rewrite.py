@@ -8,21 +8,28 @@ from typing import Any
 
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Batch, Interleave, Map, ParseExample, Prefetch, Repeat, ToDevice
+from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 
 
 def rewrite(node: Node) -> Node:
     """Return an equivalent plan, rewritten from the sources up."""
-    return _rewrite_one(_with_inputs(node, rewrite))
+    return _rewrite_one(with_inputs(node, rewrite))
 
 
 def unordered(node: Node) -> Node:
-    """Return the plan with every stage free to give results as they come: same elements, any order."""
-    node = _with_inputs(node, unordered)
+    """Return the plan with every stage free to give results as they come: same elements, any order.
+
+    What ranks share keeps its order, which decides who gets what.
+    """
+    if isinstance(node, RankShard):
+        return node
+    node = with_inputs(node, unordered)
     return replace(node, ordered=False) if isinstance(node, (Map, Interleave, ReadFiles)) else node
 
 
-def _with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
+def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return the node with every node that it reads changed."""
     changed: dict[str, Any] = {}
     for part in fields(node):
         value = getattr(node, part.name)

@@ -104,18 +104,22 @@ class FormatLike(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ListFiles(Node):
-    """URLs that match patterns, sorted; shuffled per epoch when ``seed`` is given."""
+    """URLs that match patterns, sorted; shuffled per epoch when ``seed`` is given.
+
+    ``share`` is (number, count) where ranks share the URLs, each taking every ``count``-th of that order.
+    """
 
     patterns: tuple[str, ...]
     storage_options: Mapping[str, Any]
     seed: int | None = None
+    share: tuple[int, int] | None = None
 
     @property
     def label(self) -> str:
         return "list_files"
 
     def detail(self) -> str:
-        return ", ".join(self.patterns)
+        return ", ".join(self.patterns) + _shared(self.share)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -130,6 +134,7 @@ class ReadFiles(Node):
         ordered: False lets whichever file is ready go next.
         shuffle_shards: Permute the files per epoch, with ``seed``.
         decoders: Row-wise steps fused into the reading hop by a rewrite.
+        share: (number, count) where ranks share the files, each taking every ``count``-th of the epoch's order.
     """
 
     patterns: tuple[str, ...]
@@ -144,6 +149,7 @@ class ReadFiles(Node):
     storage_options: Mapping[str, Any]
     read_ahead: Concurrency
     decoders: tuple[Decoder, ...] = ()
+    share: tuple[int, int] | None = None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -156,7 +162,11 @@ class ReadFiles(Node):
     def detail(self) -> str:
         what = ", ".join(self.patterns) or "files of the input"
         parse = "".join(f" + {getattr(decoder, 'label', 'decode')}" for decoder in self.decoders)
-        return f"{what}, cycle_length={self.cycle_length}, block_length={self.block_length}{parse}"
+        return f"{what}, cycle_length={self.cycle_length}, block_length={self.block_length}{parse}{_shared(self.share)}"
+
+
+def _shared(share: tuple[int, int] | None) -> str:
+    return "" if share is None else f", share {share[0]} of {share[1]}"
 
 
 def is_one_shot(iterable: Iterable[Any] | Any) -> bool:

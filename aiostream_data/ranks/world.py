@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -67,6 +68,51 @@ class Ranks:
         return f"rank {self.rank} of {self.world_size}{groups} ({self.source})"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """How ranks share a data set.
+
+    Attributes:
+        policy: "row" deals out the rows of the one order that a single process would read, so that it is the same
+            for any number of ranks; "file" has every rank read files of its own, and rows in an order of its own.
+        tail: What makes the ranks' numbers of batches equal; None is "drop" by row, and nothing by file.
+        counts: By file: rows of every share, where they are known; as many as there are shares.
+        consensus: By file: called with whether this rank has another batch, once per batch and in a thread of the
+            loader; returns whether all ranks have. It has to ask all ranks, through a channel of its own.
+
+    Raises:
+        PlanError: An argument makes no sense, or nothing is given by which a tail could be kept.
+    """
+
+    policy: Policy = "row"
+    tail: Tail | None = None
+    counts: Sequence[int] | None = None
+    consensus: Callable[[bool], bool] | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("policy", self.policy, POLICIES)
+        if self.tail is not None:
+            _one_of("tail", self.tail, TAILS)
+        if self.policy == "row":
+            if self.counts is not None or self.consensus is not None:
+                raise PlanError("counts= and consensus= are for policy='file'; by row all ranks see the same end")
+            return
+        if self.tail is not None and self.counts is None and self.consensus is None:
+            raise PlanError(
+                f"tail={self.tail!r} with policy='file' needs counts= or consensus=, since no rank knows "
+                "how many rows the others' files have; or use policy='row'"
+            )
+        if self.tail is None and (self.counts is not None or self.consensus is not None):
+            raise PlanError("counts= and consensus= serve to keep a tail: give tail='drop', 'pad' or 'repeat'")
+        if self.counts is not None:
+            object.__setattr__(self, "counts", tuple(_integer("counts", count, 0) for count in self.counts))
+
+    @property
+    def row_tail(self) -> Tail:
+        """The tail of policy "row"."""
+        return self.tail or "drop"
+
+
 def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
     """Return how many rows each of ``world_size`` ranks gets of ``rows``; the same for all."""
     return rows // world_size if tail == "drop" else -(-rows // world_size)
@@ -76,6 +122,11 @@ def too_few(things: int, noun: str, world_size: int) -> RankError:
     """Return the error that says that there are fewer rows or files than ranks."""
     plural = noun if things == 1 else noun + "s"
     return RankError(f"{things} {plural} cannot be shared by {world_size} ranks; use fewer ranks, or replicate=")
+
+
+def _one_of(name: str, value: Any, known: Sequence[str]) -> None:
+    if value not in known:
+        raise PlanError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
 
 
 def _integer(name: str, value: Any, least: int) -> int:

@@ -1,0 +1,133 @@
+"""Nodes that only the plan of one of several ranks has: they choose its rows, and make the ranks' numbers equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from aiostream_data.plan.base import Operator
+from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
+from aiostream_data.ranks import Tail, rows_per_rank
+from aiostream_data.structure import LEAF, Structure
+
+VALID: Final = "valid"
+"""Key of the flag that tail="pad" adds to elements that are dicts."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RankShard(Operator):
+    """Row ``rank`` of every ``world_size`` consecutive ones."""
+
+    rank: int
+    world_size: int
+    tail: Tail
+
+    @property
+    def label(self) -> str:
+        return "rank_shard"
+
+    def detail(self) -> str:
+        return f"rank {self.rank} of {self.world_size}, tail={self.tail}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MarkPadding(Operator):
+    """Every element with a flag that says whether it is more than padding.
+
+    Attributes:
+        batches: Elements are batches, with a flag per row.
+    """
+
+    batches: bool = False
+
+    @property
+    def label(self) -> str:
+        return "mark_padding"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EqualRows(Operator):
+    """The first ``rows`` elements; where there are fewer, filled up with the last of them again.
+
+    Attributes:
+        own: How many elements the input was said to have, at least.
+    """
+
+    rows: int
+    own: int
+    tail: Tail
+
+    @property
+    def label(self) -> str:
+        return "equal_rows"
+
+    def detail(self) -> str:
+        return f"{self.rows}, own={self.own}, tail={self.tail}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Agree(Operator):
+    """Elements for as long as all ranks have one ("drop"), or any has one; the others fill up with their last.
+
+    Attributes:
+        consensus: Returns whether all ranks called it with True.
+    """
+
+    consensus: Callable[[bool], bool]
+    tail: Tail
+
+    def detail(self) -> str:
+        return f"{function_name(self.consensus)}, tail={self.tail}"
+
+
+def marked_structure(structure: Structure) -> Structure:
+    """Return the structure of elements with a flag: one more key of a dict, else a pair of element and flag."""
+    if structure.kind == "dict":
+        return Structure("dict", (*structure.names, VALID), (*structure.children, LEAF))
+    return Structure("tuple", (), (structure, LEAF))
+
+
+@spec_of.register(RankShard)
+@spec_of.register(EqualRows)
+def _(node: Operator) -> Spec:
+    return spec_of(node.input)
+
+
+@spec_of.register
+def _(node: MarkPadding) -> Spec:
+    structure, leaves = spec_of(node.input)
+    if leaves == (UNKNOWN_SPEC,):  # it may be a dict, for all that is known
+        return structure, leaves
+    flag = ArraySpec((None,) if node.batches else (), np.dtype(np.bool_))
+    return marked_structure(structure), (*leaves, flag)
+
+
+@spec_of.register
+def _(node: Agree) -> Spec:
+    return spec_of(node.input)
+
+
+@cardinality.register
+def _(node: RankShard) -> int:
+    rows = cardinality(node.input)
+    return rows if rows < 0 else rows_per_rank(rows, node.world_size, node.tail)
+
+
+@cardinality.register
+def _(node: MarkPadding) -> int:
+    return cardinality(node.input)
+
+
+@cardinality.register
+def _(node: EqualRows) -> int:
+    return node.rows
+
+
+@cardinality.register
+def _(node: Agree) -> int:
+    return cardinality(node.input)

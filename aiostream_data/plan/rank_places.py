@@ -1,0 +1,56 @@
+"""Find the place in a plan where the rows of several ranks part.
+
+How this works. The lower the ranks part, the less work they do twice; so they part below all that gives one row per
+row, and above everything else, since the order and the number of rows must be the same on all of them. Two rules
+give the place. *Steps*: where a plan ends in batches, and does nothing to them but what :data:`ON_STEPS` lists,
+the ranks share the rows that go into batches, and all that comes after them happens to every rank's own batches:
+``batch(8).take(100)`` is 100 steps on every rank, and ``batch(8).repeat(2)`` shares the rows of every epoch. *Rows*:
+from there, or from the end of a plan without batches, the ranks part below what :data:`ON_ROWS` lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from aiostream_data.plan import operators as op
+from aiostream_data.plan.base import Node, Operator
+
+BATCHES: Final = (op.Batch,)
+"""What makes batches out of consecutive rows."""
+
+LAST: Final = (op.Prefetch, op.ToDevice)
+"""What hands elements on as they are."""
+
+ON_STEPS: Final = (*LAST, op.Map, op.Repeat, op.Take, op.Skip)
+"""What may follow the batches that ranks share: it happens to every rank's own."""
+
+ON_ROWS: Final = (op.Map, op.ParseExample, op.Prefetch)
+"""What gives one row per row, whichever rows it is given. Not enumerate(), whose numbers are global."""
+
+Change = Callable[[Node], Node]
+
+
+def at_rows(plan: Node, change: Change) -> Node:
+    """Return the plan with what goes into its last batches changed; of a plan without batches, what it gives."""
+    if not ends_in_batches(plan):
+        return below(plan, LAST, change)
+    return below(plan, ON_STEPS, lambda batch: _with_input(batch, change))
+
+
+def below(node: Node, kinds: tuple[type[Operator], ...], change: Change) -> Node:
+    """Return the plan with the first node from the end that is of none of these kinds changed."""
+    return _with_input(node, lambda lower: below(lower, kinds, change)) if isinstance(node, kinds) else change(node)
+
+
+def _with_input(node: Node, change: Change) -> Node:
+    assert isinstance(node, Operator)
+    return replace(node, input=change(node.input))
+
+
+def ends_in_batches(node: Node) -> bool:
+    """Tell whether the elements of a plan are batches that ranks may have of their own."""
+    while isinstance(node, ON_STEPS):
+        node = node.input
+    return isinstance(node, BATCHES)

@@ -1,0 +1,116 @@
+"""The plan that one of several ranks runs.
+
+By row, the global stream is what one process would read, and rank r of W takes every W-th row of it: the order is
+the same for any number of ranks. By file, every rank reads every W-th file of the epoch's order, and has an order
+of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from aiostream_data.errors import PlanError, RankError
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.rank_nodes import VALID, Agree, EqualRows, MarkPadding, RankShard
+from aiostream_data.plan.rank_places import LAST, ON_ROWS, at_rows, below, ends_in_batches
+from aiostream_data.plan.rewrite import with_inputs
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.plan.spec import spec_of
+from aiostream_data.ranks import Ranks, Sharing, Tail, too_few
+
+
+def for_rank(plan: Node, ranks: Ranks, sharing: Sharing | None = None) -> Node:
+    """Return the plan that one of several ranks runs.
+
+    With tail="pad" elements have a flag for any number of ranks, so that a program need not care how many there are.
+
+    Raises:
+        PlanError: It cannot be shared like that.
+        RankError: By ``sharing.counts``, some rank has no rows.
+    """
+    sharing = sharing or Sharing()
+    return _by_file(plan, ranks, sharing) if sharing.policy == "file" else _by_row(plan, ranks, sharing.row_tail)
+
+
+def check_enough_rows(plan: Node, ranks: Ranks) -> None:
+    """Refuse a plan of :func:`for_rank` whose rows are known to be fewer than the ranks that share them.
+
+    Raises:
+        RankError: They are.
+    """
+    for node in walk(plan):
+        if isinstance(node, RankShard) and 0 <= (rows := cardinality(node.input)) < ranks.shares:
+            raise too_few(rows, "row", ranks.shares)
+
+
+def check_enough_files(files: int, share: tuple[int, int] | None) -> None:
+    """Refuse fewer files than there are ranks to share them.
+
+    Args:
+        share: Number and count of shares, or None where the files are not shared.
+
+    Raises:
+        RankError: There are fewer.
+    """
+    if share is not None and files < share[1]:
+        raise too_few(files, "file", share[1])
+
+
+def _by_row(plan: Node, ranks: Ranks, tail: Tail) -> Node:
+    def share(node: Node) -> Node:
+        if ranks.shares == 1:
+            return node
+        _check_one_order(node)
+        return RankShard(input=node, rank=ranks.share, world_size=ranks.shares, tail=tail)
+
+    return at_rows(plan, lambda rows: _marked(below(rows, ON_ROWS, share), tail))
+
+
+def _check_one_order(node: Node) -> None:
+    for lower in walk(node):
+        if not getattr(lower, "ordered", True):
+            raise PlanError(
+                f"{lower.label} with ordered=False gives every rank another order, so that rows would be lost or "
+                "given twice: leave it ordered, or use policy='file'"
+            )
+
+
+def _by_file(plan: Node, ranks: Ranks, sharing: Sharing) -> Node:
+    shared = _with_shared_files(plan, (ranks.share, ranks.shares)) if ranks.shares > 1 else plan
+    tail, counts, consensus = sharing.tail, sharing.counts, sharing.consensus
+    if tail is None:
+        return shared
+    if counts is not None:
+        equal = _equal_rows(counts, ranks, tail)
+        return at_rows(shared, lambda rows: _marked(below(rows, ON_ROWS, equal), tail))
+    assert consensus is not None
+    batches = ends_in_batches(plan)
+    return below(shared, LAST, lambda node: _marked(Agree(input=node, consensus=consensus, tail=tail), tail, batches))
+
+
+def _with_shared_files(node: Node, share: tuple[int, int]) -> Node:
+    if isinstance(node, (ReadFiles, ListFiles)):
+        return replace(node, share=share)
+    if not node.inputs:
+        raise PlanError(f"policy='file' shares files, and {node.label} has none: use policy='row'")
+    return with_inputs(node, lambda child: _with_shared_files(child, share))
+
+
+def _equal_rows(counts: Sequence[int], ranks: Ranks, tail: Tail) -> Callable[[Node], Node]:
+    if len(counts) != ranks.shares:
+        raise PlanError(f"counts must have one number per share of the files ({ranks.shares}), got {len(counts)}")
+    if min(counts) == 0:
+        raise RankError(f"by counts={list(counts)}, share {counts.index(0)} of the files has no rows")
+    rows = min(counts) if tail == "drop" else max(counts)
+    return lambda node: EqualRows(input=node, rows=rows, own=counts[ranks.share], tail=tail)
+
+
+def _marked(node: Node, tail: Tail, batches: bool = False) -> Node:
+    if tail != "pad":
+        return node
+    structure, _ = spec_of(node)
+    if structure.kind == "dict" and VALID in structure.names:
+        raise PlanError(f"tail='pad' adds {VALID!r} to every element, and the elements have {VALID!r} already")
+    return MarkPadding(input=node, batches=batches)
