@@ -1,0 +1,88 @@
+"""A random order of ``range(n)`` that is computed where it is needed, and never stored when n is large.
+
+How this works. A small order is a table. A large one is a Feistel network: the index is written as two
+digits, and each round adds a hash of one digit to the other, which can be undone and so maps the pairs
+of digits onto themselves. There are a few more pairs than indices; an index that lands on one of those
+is mapped once more, until it lands on an index (cycle walking).
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import PlanError
+from aiostream_data.transforms.randomness import permutation, words
+
+TABLE_ROWS: Final = 1 << 16
+"""Most rows whose order is a table: every permutation is equally likely there."""
+
+ROUNDS: Final = 6
+MAX_ROWS: Final = 1 << 62
+
+_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_27, _30, _32 = np.uint64(27), np.uint64(30), np.uint64(32)
+
+
+class IndexPermutation:
+    """A random one-to-one map of ``range(n)`` onto itself: a function of ``key`` and ``n``, and no list of rows.
+
+    Args:
+        key: From :func:`~aiostream_data.transforms.randomness.key_of`.
+        n: Number of indices, from 0 to 2**62.
+        table_rows: Up to this n the order is kept as a table.
+    """
+
+    def __init__(self, key: np.uint64, n: int, table_rows: int = TABLE_ROWS) -> None:
+        if not 0 <= n <= MAX_ROWS:
+            raise PlanError(f"an order of 0 to {MAX_ROWS} rows can be drawn, not of {n}")
+        self.n = n
+        self._table = permutation(key, n) if n <= table_rows else None
+        high = isqrt(max(0, n - 1)) + 1
+        self._low = np.uint64(-(-n // high) or 1)
+        self._bounds = (np.uint64(high), self._low)
+        self._keys = words(key, 0, ROUNDS)
+
+    def slice(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the rows that come in places ``start`` to ``stop`` (excluded), int64."""
+        if self._table is not None:
+            return self._table[start:stop].copy()
+        return self.at(np.arange(start, stop))
+
+    def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows that come in these places, int64; all must be from 0 to n (excluded)."""
+        if self._table is not None:
+            return self._table[places]
+        rows = self._rounds(places.astype(np.uint64))
+        over = np.flatnonzero(rows >= np.uint64(self.n))
+        while len(over):
+            rows[over] = self._rounds(rows[over])
+            over = over[rows[over] >= np.uint64(self.n)]
+        return rows.view(np.int64)
+
+    def _rounds(self, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        digits = list(np.divmod(numbers, self._low))
+        for number, key in enumerate(self._keys):
+            changed = number % 2
+            bound = self._bounds[changed]
+            moved = digits[changed] + _hash_below(digits[1 - changed], key, bound)
+            digits[changed] = np.minimum(moved, moved - bound)  # modulo: what is below 0 is a huge unsigned number
+        high, low = digits
+        high *= self._low
+        high += low
+        return np.asarray(high)
+
+
+def _hash_below(digits: NDArray[np.uint64], key: np.uint64, bound: np.uint64) -> NDArray[np.uint64]:
+    mixed = digits ^ key
+    mixed ^= mixed >> _30
+    mixed *= _MIX_1
+    mixed ^= mixed >> _27
+    mixed *= _MIX_2
+    mixed >>= _32
+    mixed *= bound
+    mixed >>= _32
+    return mixed
