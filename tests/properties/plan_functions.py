@@ -1,0 +1,132 @@
+"""What the functions of drawn plans do to an element, whatever it is made of. Importable, so that plans pickle."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import numpy as np
+
+from aiostream_data import Dataset
+
+MODULUS = 1_000_003
+
+
+def number(*element: Any) -> int:
+    """Return a number that tells the elements of a plan apart: of a plain number itself, modulo a prime."""
+    return number_of(element if len(element) > 1 else element[0])
+
+
+def number_of(value: Any) -> int:
+    """Return the number of a value of any kind; see :func:`number`."""
+    if isinstance(value, (bytes, str)):
+        return zlib.crc32(value.encode() if isinstance(value, str) else value) % MODULUS
+    if isinstance(value, np.ndarray):
+        return _folded(value.ravel().tolist())
+    if isinstance(value, dict):
+        return _folded(value.values())
+    if isinstance(value, (tuple, list)):
+        return _folded(value)
+    if dataclasses.is_dataclass(value):
+        return _folded([getattr(value, field.name) for field in dataclasses.fields(value)])
+    return int(8 * value) % MODULUS if isinstance(value, (float, np.floating)) else int(value) % MODULUS
+
+
+def _folded(values: Any) -> int:
+    total = 1
+    for value in values:
+        total = (31 * total + number_of(value)) % MODULUS
+    return total
+
+
+def pair(*element: Any) -> tuple[int, int]:
+    return number(*element), number(*element) % 7
+
+
+def named(*element: Any) -> dict[str, Any]:
+    return {"n": number(*element), "x": np.full(2, number(*element), np.float32)}
+
+
+def text(*element: Any) -> str:
+    return f"row {number(*element)}"
+
+
+def int_or_float(*element: Any) -> float:
+    value = number(*element)
+    return value if value % 2 else value + 0.5
+
+
+def drawn(*element: Any, rng: np.random.Generator) -> tuple[int, int]:
+    return number(*element), int(rng.integers(1 << 30))
+
+
+async def later(*element: Any) -> int:
+    await asyncio.sleep(0.0002 * (number(*element) % 3))
+    return number(*element) + 1
+
+
+def doubled(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return 2 * rows
+
+
+def with_double(rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    return {"n": rows, "twice": 2 * rows}
+
+
+def is_kept(*element: Any) -> bool:
+    return number(*element) % 3 != 0
+
+
+def is_rare(*element: Any) -> bool:
+    return number(*element) % 11 == 0
+
+
+def never(*element: Any) -> bool:
+    return False
+
+
+def few(*element: Any) -> list[int]:
+    first = number(*element)
+    return list(range(10 * first, 10 * first + first % 4))
+
+
+def few_of_a_range(*element: Any) -> Dataset[int]:
+    first = number(*element)
+    return Dataset.range(10 * first, 10 * first + first % 4)
+
+
+def few_shuffled(*element: Any) -> Dataset[tuple[int, int]]:
+    first = number(*element)
+    return Dataset.range(10 * first, 10 * first + first % 5).shuffle(3).map(drawn)
+
+
+def few_generated(*element: Any) -> Dataset[int]:
+    first = number(*element)
+    return Dataset.from_generator(counted, args=(10 * first, first % 4)).filter(is_kept)
+
+
+def few_batched(*element: Any) -> Dataset[int]:
+    first = number(*element)
+    return Dataset.range(10 * first, 10 * first + first % 7).repeat(2).batch(3).unbatch().take(5)
+
+
+def lines_of(path: str) -> Dataset[str]:
+    return Dataset.from_text(path)
+
+
+def counted(first: int, rows: int) -> Iterator[int]:
+    yield from range(first, first + rows)
+
+
+async def counted_async(first: int, rows: int) -> AsyncIterator[int]:
+    for value in range(first, first + rows):
+        await asyncio.sleep(0)
+        yield value
+
+
+def generated_rows(first: int, rows: int) -> Iterator[dict[str, Any]]:
+    for value in range(first, first + rows):
+        yield {"n": value, "x": np.arange(value, value + 3)}
