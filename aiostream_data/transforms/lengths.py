@@ -1,0 +1,80 @@
+"""How long the rows of a chunk are, by one of their leaves or by several that must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.records import Chunk, Column, Columns, VarColumn
+from aiostream_data.structure import Structure, StructureError, structure_of
+from aiostream_data.transforms.collate import DescribeRow
+
+Lengths = NDArray[np.int64]
+
+
+def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
+    """Return the places of the leaves of these names among all leaves.
+
+    Raises:
+        PlanError: There is no leaf of that name.
+    """
+    paths = structure.paths()
+    for name in names:
+        if name not in paths:
+            raise PlanError(f"there is no field {name!r} in elements of {', '.join(map(repr, paths))}")
+    return [paths.index(name) for name in names]
+
+
+def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> tuple[Structure, dict[str, Column | list[Any]]]:
+    """Return the structure of the rows and, by name, these of their leaves: columns, or lists of values.
+
+    Args:
+        names: None for all leaves.
+
+    Raises:
+        PlanError: There is no leaf of that name.
+        BatchShapeError: The rows have several structures.
+    """
+    structure = chunk.structure if isinstance(chunk, Columns) else structure_of(chunk.values[0])
+    names = structure.paths() if names is None else names
+    numbers = leaf_numbers(structure, names)
+    try:
+        leaves: Sequence[Any] = chunk.leaves if isinstance(chunk, Columns) else structure.columns(chunk.values)
+    except StructureError as error:
+        raise BatchShapeError(f"rows of one chunk differ: {error}") from error
+    return structure, {name: leaves[number] for name, number in zip(names, numbers, strict=True)}
+
+
+def row_lengths(leaves: dict[str, Column | list[Any]], describe: DescribeRow) -> Lengths:
+    """Return the length of every row: of its first axis, or of its text.
+
+    Raises:
+        BatchShapeError: A leaf has no length, or leaves of a row differ in theirs; names the row.
+    """
+    (first, lengths), *others = [(name, _lengths(name, leaf, describe)) for name, leaf in leaves.items()]
+    for name, found in others:
+        if not np.array_equal(found, lengths):
+            row = int((found != lengths).argmax())
+            raise BatchShapeError(
+                f"{describe(row)} has {lengths[row]} values in {first!r} but {found[row]} in {name!r}; they go together"
+            )
+    return lengths
+
+
+def _lengths(name: str, leaf: Column | list[Any], describe: DescribeRow) -> Lengths:
+    if isinstance(leaf, VarColumn) and leaf.kind != "str":
+        return leaf.lengths
+    if isinstance(leaf, np.ndarray) and leaf.ndim > 1:
+        return np.full(len(leaf), leaf.shape[1], np.int64)
+    values = leaf if isinstance(leaf, list) else leaf.elements() if isinstance(leaf, VarColumn) else list(leaf)
+    lengths = np.empty(len(values), np.int64)
+    for row, value in enumerate(values):
+        try:
+            lengths[row] = len(value)
+        except TypeError:
+            raise BatchShapeError(f"{name!r} has no length in {describe(row)}, but is {type(value).__name__}") from None
+    return lengths
