@@ -1,0 +1,179 @@
+"""Row ids as little text: columns of integers in as few bytes as their range needs, as base64, for a JSON state.
+
+How this works. A column is kept as its lowest value and, per row, what the value is above that, in the 0 to 8
+bytes that the largest needs. The second column may have a lowest value per value of the first instead, where
+that is shorter: ordinals that are far apart between splits and close within one. The bytes come column by
+column; those of a column in planes of 8, 4, 2 and 1 bytes per row, as its width is the sum of these (5 = 4 + 1),
+low bytes first, little-endian.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Packed: TypeAlias = dict[str, Any]
+"""JSON-safe: ``rows``; per column its ``lows`` (a number, or Packed) and ``widths`` (bytes); ``data``, base64."""
+
+_Offsets: TypeAlias = NDArray[np.uint64]
+
+_PLANES: Final = (8, 4, 2, 1)
+_INT64: Final = np.iinfo(np.int64)
+_LOWS_NBYTES: Final = 48
+"""What lows of their own cost apart from their data."""
+
+
+def pack(columns: NDArray[np.int64]) -> Packed:
+    """Return ``columns``, int64 of shape (rows, columns), as numbers and text that :func:`unpack` reads.
+
+    10,000 rows of two columns take some 0.1 ms. They take 6.7 characters a row when the first column spans less
+    than 256 values, and the second less than 2**32 among the rows of each of these, and up to 0.3 more when the
+    lowest values of these are apart.
+
+    Raises:
+        ValueError: The array is not of that shape and dtype.
+    """
+    if columns.ndim != 2 or columns.shape[1] < 1 or columns.dtype != np.int64:
+        raise ValueError(f"ids must be int64 of shape (rows, columns), got {columns.dtype}{list(columns.shape)}")
+    lows: list[int | Packed] = []
+    widths: list[int] = []
+    data: list[bytes] = []
+    offsets: _Offsets = np.empty(0, np.uint64)
+    for number, column in enumerate(np.ascontiguousarray(columns.T)):
+        first = offsets
+        low, offsets = _above_lowest(column)
+        width = _width(offsets)
+        grouped = _above_lowest_of_group(column, first, width) if number == 1 else None
+        if grouped is not None:
+            lows_of_groups, offsets = grouped
+            width = _width(offsets)
+        lows.append(low if grouped is None else pack(lows_of_groups[:, None]))
+        widths.append(width)
+        data += _to_planes(offsets, width)
+    text = binascii.b2a_base64(b"".join(data), newline=False).decode("ascii")
+    return {"rows": len(columns), "lows": lows, "widths": widths, "data": text}
+
+
+def unpack(packed: object, *, columns: int, max_rows: int) -> NDArray[np.int64]:
+    """Return a new int64 array of shape (rows, ``columns``): what :func:`pack` was given.
+
+    Args:
+        packed: From :func:`pack`, or whatever a file holds in its place: nothing in it is trusted.
+        max_rows: Most rows to accept. Rows that are all alike take no bytes, so the text does not bound them.
+
+    Raises:
+        ValueError: It is not what ``pack`` writes, of that many columns and at most ``max_rows`` rows.
+    """
+    if not isinstance(packed, dict) or packed.keys() != {"rows", "lows", "widths", "data"}:
+        raise ValueError(f"packed ids must be a dict of rows, lows, widths and data, got {_brief(packed)}")
+    rows = _integer(packed["rows"], "rows", 0, max_rows)
+    lows, widths = _listed(packed["lows"], "lows", columns), _listed(packed["widths"], "widths", columns)
+    checked = [_integer(width, "a width", 0, 8) for width in widths]
+    data = _from_base64(packed["data"], rows * sum(checked))
+    unpacked = np.empty((rows, columns), np.int64)
+    first: _Offsets = np.empty(0, np.uint64)
+    at = 0
+    for number, (low, width) in enumerate(zip(lows, checked, strict=True)):
+        offsets = _from_planes(data, at, rows, width)
+        at += rows * width
+        if number == 0:
+            first = offsets
+        lowest = _lows_of_rows(low, first) if number == 1 and isinstance(low, dict) else _lowest(low)
+        unpacked[:, number] = _above(lowest, offsets)
+    return unpacked
+
+
+def _above_lowest(column: NDArray[np.int64]) -> tuple[int, _Offsets]:
+    low = int(column.min()) if len(column) else 0
+    return low, column.view(np.uint64) - np.uint64(low % 2**64)
+
+
+def _above_lowest_of_group(
+    column: NDArray[np.int64], groups: _Offsets, width: int
+) -> tuple[NDArray[np.int64], _Offsets] | None:
+    """Return the lowest value of each group and what is above them, or None when that is no shorter."""
+    if not width or int(groups.max()) >= len(column):
+        return None
+    group_of_row = groups.astype(np.intp)
+    lows = np.full(int(groups.max()) + 1, column.max())
+    np.minimum.at(lows, group_of_row, column)
+    offsets = (column - lows[group_of_row]).view(np.uint64)
+    nbytes = len(lows) * _width(_above_lowest(lows)[1]) + _LOWS_NBYTES + len(column) * _width(offsets)
+    return (lows, offsets) if nbytes < len(column) * width else None
+
+
+def _width(offsets: _Offsets) -> int:
+    return (int(offsets.max()).bit_length() + 7) // 8 if len(offsets) else 0
+
+
+def _to_planes(offsets: _Offsets, width: int) -> list[bytes]:
+    planes, below = [], 0
+    for nbytes in _PLANES:
+        if width & nbytes:
+            planes.append((offsets >> np.uint64(8 * below)).astype(f"<u{nbytes}").tobytes())
+            below += nbytes
+    return planes
+
+
+def _from_planes(data: bytes, at: int, rows: int, width: int) -> _Offsets:
+    offsets, below = np.zeros(rows, np.uint64), 0
+    for nbytes in _PLANES:
+        if width & nbytes:
+            plane = np.frombuffer(data, f"<u{nbytes}", rows, at + rows * below)
+            offsets |= plane.astype(np.uint64) << np.uint64(8 * below)
+            below += nbytes
+    return offsets
+
+
+def _above(lows: NDArray[np.int64], offsets: _Offsets) -> NDArray[np.int64]:
+    values = (lows.view(np.uint64) + offsets).view(np.int64)
+    if (values < lows).any():  # an unsigned number was added: only what wrapped is lower
+        raise ValueError("packed ids hold a number beyond 64 bits")
+    return values
+
+
+def _lowest(low: object) -> NDArray[np.int64]:
+    return np.array([_integer(low, "a lowest value", _INT64.min, _INT64.max)], np.int64)
+
+
+def _lows_of_rows(packed: Packed, groups: _Offsets) -> NDArray[np.int64]:
+    lows = unpack(packed, columns=1, max_rows=len(groups))[:, 0]
+    if len(groups) and int(groups.max()) >= len(lows):
+        raise ValueError(f"packed ids have {len(lows)} lowest values, and a row that takes number {groups.max()}")
+    return lows[groups.astype(np.intp)]
+
+
+def _from_base64(text: object, nbytes: int) -> bytes:
+    if not isinstance(text, str) or len(text) != (nbytes + 2) // 3 * 4:
+        raise ValueError(f"packed ids need {nbytes} bytes of data as base64, got {_brief(text)}")
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise ValueError(f"the data of packed ids is no base64: {error}") from error
+    if len(data) != nbytes:
+        raise ValueError(f"packed ids need {nbytes} bytes of data, got {len(data)}")
+    return data
+
+
+def _listed(values: object, name: str, count: int) -> list[object]:
+    if not isinstance(values, list) or len(values) != count:
+        raise ValueError(f"{name} of packed ids must be a list of {count}, got {_brief(values)}")
+    return values
+
+
+def _integer(value: object, name: str, lowest: int, highest: int) -> int:
+    if type(value) is not int or not lowest <= value <= highest:
+        raise ValueError(f"{name} of packed ids must be an integer from {lowest} to {highest}, got {_brief(value)}")
+    return value
+
+
+def _brief(value: object) -> str:
+    """Say what a value is, at a length that it does not choose."""
+    if isinstance(value, str | list | dict):
+        return f"{type(value).__name__} of {len(value)}"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value) if isinstance(value, int | float | None) else type(value).__name__
