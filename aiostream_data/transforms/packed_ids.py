@@ -1,7 +1,7 @@
 """Row ids as little text: columns of integers in as few bytes as their range needs, as base64, for a JSON state.
 
 How this works. A column is kept as its lowest value and, per row, what the value is above that, in the 0 to 8
-bytes that the largest needs. The second column may have a lowest value per value of the first instead, where
+bytes that the largest needs. A column may have a lowest value per value of the column before it instead, where
 that is shorter: ordinals that are far apart between splits and close within one. The bytes come column by
 column; those of a column in planes of 8, 4, 2 and 1 bytes per row, as its width is the sum of these (5 = 4 + 1),
 low bytes first, little-endian.
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 Packed: TypeAlias = dict[str, Any]
 """JSON-safe: ``rows``; per column its ``lows`` (a number, or Packed) and ``widths`` (bytes); ``data``, base64."""
+
+MAX_VALUES: Final = 1 << 27
+"""Most values (rows times columns) that are packed, or unpacked unless told otherwise: 1 GiB of them."""
 
 _Offsets: TypeAlias = NDArray[np.uint64]
 
@@ -34,19 +37,21 @@ def pack(columns: NDArray[np.int64]) -> Packed:
     lowest values of these are apart.
 
     Raises:
-        ValueError: The array is not of that shape and dtype.
+        ValueError: The array is not of that shape and dtype, or holds more than ``MAX_VALUES``.
     """
     if columns.ndim != 2 or columns.shape[1] < 1 or columns.dtype != np.int64:
         raise ValueError(f"ids must be int64 of shape (rows, columns), got {columns.dtype}{list(columns.shape)}")
+    if columns.size > MAX_VALUES:
+        raise ValueError(f"at most {MAX_VALUES} ids and ordinals are packed, got {columns.size}")
     lows: list[int | Packed] = []
     widths: list[int] = []
     data: list[bytes] = []
-    offsets: _Offsets = np.empty(0, np.uint64)
-    for number, column in enumerate(np.ascontiguousarray(columns.T)):
-        first = offsets
+    groups: _Offsets | None = None
+    for column in np.ascontiguousarray(columns.T):
         low, offsets = _above_lowest(column)
         width = _width(offsets)
-        grouped = _above_lowest_of_group(column, first, width) if number == 1 else None
+        grouped = None if groups is None or not width else _above_lowest_of_group(column, groups, width)
+        groups = offsets
         if grouped is not None:
             lows_of_groups, offsets = grouped
             width = _width(offsets)
@@ -57,48 +62,50 @@ def pack(columns: NDArray[np.int64]) -> Packed:
     return {"rows": len(columns), "lows": lows, "widths": widths, "data": text}
 
 
-def unpack(packed: object, *, columns: int, max_rows: int) -> NDArray[np.int64]:
-    """Return a new int64 array of shape (rows, ``columns``): what :func:`pack` was given.
+def unpack(packed: object, *, columns: int | None = None, max_values: int = MAX_VALUES) -> NDArray[np.int64]:
+    """Return a new int64 array of shape (rows, columns): what :func:`pack` was given.
 
     Args:
         packed: From :func:`pack`, or whatever a file holds in its place: nothing in it is trusted.
-        max_rows: Most rows to accept. Rows that are all alike take no bytes, so the text does not bound them.
+        columns: How many there must be; None takes what comes, from 1.
+        max_values: Most rows times columns to accept. Rows that are all alike take no bytes, so the length of
+            the text does not bound them.
 
     Raises:
-        ValueError: It is not what ``pack`` writes, of that many columns and at most ``max_rows`` rows.
+        ValueError: It is not what ``pack`` writes, or not of that size.
     """
     if not isinstance(packed, dict) or packed.keys() != {"rows", "lows", "widths", "data"}:
         raise ValueError(f"packed ids must be a dict of rows, lows, widths and data, got {_brief(packed)}")
-    rows = _integer(packed["rows"], "rows", 0, max_rows)
-    lows, widths = _listed(packed["lows"], "lows", columns), _listed(packed["widths"], "widths", columns)
-    checked = [_integer(width, "a width", 0, 8) for width in widths]
-    data = _from_base64(packed["data"], rows * sum(checked))
-    unpacked = np.empty((rows, columns), np.int64)
-    first: _Offsets = np.empty(0, np.uint64)
+    lows = _listed(packed["lows"], "lows", columns)
+    widths = [_integer(width, "a width", 0, 8) for width in _listed(packed["widths"], "widths", len(lows))]
+    rows = _integer(packed["rows"], "rows", 0, max_values // len(lows))
+    data = _from_base64(packed["data"], rows * sum(widths))
+    unpacked = np.empty((rows, len(lows)), np.int64)
     at = 0
-    for number, (low, width) in enumerate(zip(lows, checked, strict=True)):
-        offsets = _from_planes(data, at, rows, width)
+    for number, (low, width) in enumerate(zip(lows, widths, strict=True)):
+        if number and isinstance(low, dict):
+            lowest = _lows_of_rows(low, unpacked[:, number - 1])
+        else:
+            lowest = np.array([_integer(low, "a lowest value", _INT64.min, _INT64.max)], np.int64)
+        unpacked[:, number] = _above(lowest, _from_planes(data, at, rows, width))
         at += rows * width
-        if number == 0:
-            first = offsets
-        lowest = _lows_of_rows(low, first) if number == 1 and isinstance(low, dict) else _lowest(low)
-        unpacked[:, number] = _above(lowest, offsets)
     return unpacked
 
 
 def _above_lowest(column: NDArray[np.int64]) -> tuple[int, _Offsets]:
     low = int(column.min()) if len(column) else 0
-    return low, column.view(np.uint64) - np.uint64(low % 2**64)
+    return low, column.astype(np.uint64) - np.uint64(low % 2**64)
 
 
 def _above_lowest_of_group(
     column: NDArray[np.int64], groups: _Offsets, width: int
 ) -> tuple[NDArray[np.int64], _Offsets] | None:
     """Return the lowest value of each group and what is above them, or None when that is no shorter."""
-    if not width or int(groups.max()) >= len(column):
+    last = int(groups.max())
+    if not 0 < last < len(column):
         return None
     group_of_row = groups.astype(np.intp)
-    lows = np.full(int(groups.max()) + 1, column.max())
+    lows = np.full(last + 1, column.max())
     np.minimum.at(lows, group_of_row, column)
     offsets = (column - lows[group_of_row]).view(np.uint64)
     nbytes = len(lows) * _width(_above_lowest(lows)[1]) + _LOWS_NBYTES + len(column) * _width(offsets)
@@ -135,12 +142,9 @@ def _above(lows: NDArray[np.int64], offsets: _Offsets) -> NDArray[np.int64]:
     return values
 
 
-def _lowest(low: object) -> NDArray[np.int64]:
-    return np.array([_integer(low, "a lowest value", _INT64.min, _INT64.max)], np.int64)
-
-
-def _lows_of_rows(packed: Packed, groups: _Offsets) -> NDArray[np.int64]:
-    lows = unpack(packed, columns=1, max_rows=len(groups))[:, 0]
+def _lows_of_rows(packed: Packed, before: NDArray[np.int64]) -> NDArray[np.int64]:
+    lows = unpack(packed, columns=1, max_values=len(before))[:, 0]
+    _, groups = _above_lowest(before)
     if len(groups) and int(groups.max()) >= len(lows):
         raise ValueError(f"packed ids have {len(lows)} lowest values, and a row that takes number {groups.max()}")
     return lows[groups.astype(np.intp)]
@@ -158,9 +162,9 @@ def _from_base64(text: object, nbytes: int) -> bytes:
     return data
 
 
-def _listed(values: object, name: str, count: int) -> list[object]:
-    if not isinstance(values, list) or len(values) != count:
-        raise ValueError(f"{name} of packed ids must be a list of {count}, got {_brief(values)}")
+def _listed(values: object, name: str, count: int | None) -> list[object]:
+    if not isinstance(values, list) or not values or (count is not None and len(values) != count):
+        raise ValueError(f"{name} of packed ids must be a list of {count or 'numbers'}, got {_brief(values)}")
     return values
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from aiostream_data.transforms.packed_ids import Packed, pack, unpack
+from aiostream_data.transforms.packed_ids import MAX_VALUES, Packed, pack, unpack
 
 Ids = NDArray[np.int64]
 
@@ -33,7 +33,7 @@ def ids_of_splits(draw: st.DrawFn) -> Ids:
 
 
 def round_trip(ids: Ids) -> Ids:
-    return unpack(json.loads(json.dumps(pack(ids))), columns=ids.shape[1], max_rows=len(ids))
+    return unpack(json.loads(json.dumps(pack(ids))), columns=ids.shape[1], max_values=ids.size)
 
 
 def nchars(ids: Ids) -> float:
@@ -66,6 +66,13 @@ def test_strided_ids_come_back(ids: Ids) -> None:
     assert_same(ids[:, ::-1], round_trip(ids[:, ::-1]))
 
 
+@given(ids_of_splits(), st.lists(NUMBERS, min_size=1, max_size=3))
+def test_ids_of_several_sources_come_back(ids: Ids, sources: list[int]) -> None:
+    source = np.resize(np.array(sources, np.int64), len(ids))
+    with_source = np.column_stack([source, ids])
+    assert_same(with_source, round_trip(with_source))
+
+
 @pytest.mark.parametrize("nbytes", range(9))
 def test_a_column_takes_the_bytes_that_its_range_needs(nbytes: int) -> None:
     low = 2**63 - 256**nbytes if nbytes < 8 else LOWEST
@@ -80,6 +87,7 @@ def test_rows_of_a_buffer_take_at_most_eight_characters() -> None:
     assert nchars(np.stack([split + 10**6, rng.integers(0, 2**32, 10_000)], axis=1)) < 6.8
     apart = rng.integers(0, 2**62, 256)[split] + rng.integers(0, 2**32, 10_000)
     assert nchars(np.stack([split, apart], axis=1)) < 7.1
+    assert nchars(np.stack([split * 0 + 5, split, apart], axis=1)) < 7.1
 
 
 def test_lowest_values_of_splits_are_kept_only_where_that_is_shorter() -> None:
@@ -95,6 +103,11 @@ def test_ids_of_another_shape_or_dtype_are_not_packed() -> None:
     for wrong in (np.zeros(3, np.int64), np.zeros((3, 0), np.int64), np.zeros((3, 2), np.int32)):
         with pytest.raises(ValueError, match="ids must be int64"):
             pack(wrong)  # type: ignore[arg-type]
+
+
+def test_more_than_can_be_unpacked_is_not_packed() -> None:
+    with pytest.raises(ValueError, match="at most"):
+        pack(np.broadcast_to(np.zeros((1, 1), np.int64), (MAX_VALUES + 1, 1)))
 
 
 def a_grouped_one() -> Packed:
@@ -147,7 +160,7 @@ def without_a_low(packed: Packed) -> Packed:
 )
 def test_an_edited_file_is_refused(packed: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        unpack(packed, columns=2, max_rows=100)
+        unpack(packed, columns=2, max_values=200)
     assert len(str(caught.value)) < 200
 
 
@@ -155,7 +168,7 @@ def test_lowest_values_inside_lowest_values_are_refused() -> None:
     packed = a_grouped_one()
     nested = {**packed["lows"][1], "lows": [packed["lows"][1]]}
     with pytest.raises(ValueError, match="lowest value"):
-        unpack({**packed, "lows": [0, nested]}, columns=2, max_rows=100)
+        unpack({**packed, "lows": [0, nested]}, columns=2, max_values=200)
 
 
 JSON = st.recursive(
@@ -169,7 +182,7 @@ JSON = st.recursive(
 def test_whatever_a_file_holds_gives_ids_within_bounds_or_a_value_error(name: str, value: Any) -> None:
     for packed in (a_grouped_one(), changed()):
         try:
-            found = unpack({**packed, name: value}, columns=2, max_rows=100)
+            found = unpack({**packed, name: value}, columns=2, max_values=200)
         except ValueError:
             continue
         assert found.shape[1] == 2
@@ -179,12 +192,27 @@ def test_whatever_a_file_holds_gives_ids_within_bounds_or_a_value_error(name: st
 def test_rows_that_are_all_alike_are_bounded_by_the_caller() -> None:
     alike = pack(np.full((500, 2), 7, np.int64))
     assert alike["data"] == ""
-    assert unpack(alike, columns=2, max_rows=500).tolist() == [[7, 7]] * 500
+    assert unpack(alike, columns=2, max_values=1000).tolist() == [[7, 7]] * 500
     with pytest.raises(ValueError, match="from 0 to 499"):
-        unpack(alike, columns=2, max_rows=499)
+        unpack(alike, columns=2, max_values=999)
+
+
+def test_many_columns_from_little_text_are_bounded_too() -> None:
+    wide = {"rows": 1000, "lows": [0] * 500, "widths": [0] * 500, "data": ""}
+    assert unpack(wide, max_values=500_000).shape == (1000, 500)
+    with pytest.raises(ValueError, match="from 0 to 999"):
+        unpack(wide, max_values=499_999)
+
+
+def test_any_number_of_columns_is_taken_when_none_is_told() -> None:
+    for columns in (1, 2, 5):
+        ids = np.arange(3 * columns, dtype=np.int64).reshape(3, columns)
+        assert_same(ids, unpack(pack(ids)))
+    with pytest.raises(ValueError, match="list of numbers, got list of 0"):
+        unpack({"rows": 0, "lows": [], "widths": [], "data": ""})
 
 
 @pytest.mark.parametrize("columns", [1, 3])
 def test_another_number_of_columns_than_expected_is_refused(columns: int) -> None:
     with pytest.raises(ValueError, match=f"list of {columns}"):
-        unpack(changed(), columns=columns, max_rows=9)
+        unpack(changed(), columns=columns)
