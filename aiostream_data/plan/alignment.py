@@ -1,0 +1,41 @@
+"""Pair the entries of two sequences so that as little as possible is left over or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+ALONE = 1.0
+"""Cost of an entry without a partner. Pairs that cost twice as much are never made."""
+
+
+def align(old: Sequence[T], new: Sequence[T], cost: Callable[[T, T], float]) -> list[tuple[int | None, int | None]]:
+    """Return the cheapest pairing: (place in old, place in new), ascending in both; None for no partner.
+
+    Args:
+        cost: Of a pair, at least 0. Called for each combination: keep both sequences short.
+    """
+    # least[i][j]: cost of pairing old[i:] with new[j:].
+    pairs = [[cost(before, after) for after in new] for before in old]
+    least = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in range(len(old), -1, -1):
+        for j in range(len(new), -1, -1):
+            ways = [least[i + 1][j] + ALONE] if i < len(old) else []
+            ways += [least[i][j + 1] + ALONE] if j < len(new) else []
+            ways += [least[i + 1][j + 1] + pairs[i][j]] if i < len(old) and j < len(new) else []
+            least[i][j] = min(ways, default=0.0)
+    found: list[tuple[int | None, int | None]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and least[i][j] == least[i + 1][j + 1] + pairs[i][j]:
+            found.append((i, j))
+            i, j = i + 1, j + 1
+        elif i < len(old) and least[i][j] == least[i + 1][j] + ALONE:
+            found.append((i, None))
+            i += 1
+        else:
+            found.append((None, j))
+            j += 1
+    return found

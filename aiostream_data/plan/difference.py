@@ -1,0 +1,107 @@
+"""Tell the pipeline of a state from the one it is opened with, and refuse it where that would lose rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from aiostream_data.errors import PlanError, StateMismatchError
+from aiostream_data.plan.chain_difference import chain_differences
+from aiostream_data.plan.changes import ALWAYS_ALLOWED, REFUSED, Difference
+from aiostream_data.plan.fingerprint import Description, Fingerprint, digest
+from aiostream_data.plan.shard_difference import shard_difference
+from aiostream_data.plan.shard_list import ShardSummary
+from aiostream_data.plan.stored import chain_of, read_chain
+
+Urls = Mapping[str, Sequence[str]]
+
+
+def difference(old: Mapping[str, Any], new: Fingerprint, urls: Urls | None = None) -> list[Difference]:
+    """Return what differs between the fingerprint of a state and that of a plan; empty where nothing does.
+
+    Compared is what ``new`` has: a plan before its shards are known, say, and the shards once they are.
+
+    Args:
+        old: What :func:`.stored.stored` returned, as it came out of a state, so possibly damaged.
+        urls: The shards that ``new["shards"]`` sums up, by the same names, so that new ones can be named.
+    """
+    found = _plan_differences(old.get("plan"), new["plan"]) if "plan" in new else []
+    if "seed" in new and old.get("seed", new["seed"]) != new["seed"]:
+        found.append(Difference("seed", "seed", f"the seed was {old['seed']!r}, is {new['seed']}"))
+    found += _shard_differences(old.get("shards"), new.get("shards", {}), urls or {})
+    if "world_size" in new and old.get("world_size", new["world_size"]) != new["world_size"]:
+        sentence = f"world_size was {old['world_size']!r}, is {new['world_size']}"
+        found.append(Difference("world_size", "world_size", sentence))
+    return found
+
+
+def check_matches(
+    old: Mapping[str, Any],
+    new: Fingerprint,
+    *,
+    force: bool = False,
+    allow: Collection[str] = (),
+    urls: Urls | None = None,
+) -> list[Difference]:
+    """Refuse a state of another pipeline; return the differences that were allowed.
+
+    Args:
+        old, new, urls: As for :func:`difference`.
+        force: Allow every difference.
+        allow: Kinds of differences to allow ("shards"), or their names ("shuffle.buffer_size").
+
+    Raises:
+        StateMismatchError: There are differences that are not allowed; lists them.
+        PlanError: ``allow`` holds what is no kind and no name.
+    """
+    allowed = checked_allow(allow)
+    found = difference(old, new, urls)
+    refused = [one for one in found if one.kind not in ALWAYS_ALLOWED and not {one.kind, one.name} & allowed]
+    if refused and not force:
+        raise StateMismatchError(refused, _cure(refused))
+    return found
+
+
+def checked_allow(allow: Collection[str]) -> frozenset[str]:
+    """Return the kinds and names of an ``allow`` argument.
+
+    Raises:
+        PlanError: One is neither.
+    """
+    allowed = frozenset((allow,) if isinstance(allow, str) else allow)
+    for one in sorted(map(str, allowed)):
+        if one not in REFUSED | ALWAYS_ALLOWED and "." not in one:
+            known = ", ".join(sorted(REFUSED))
+            raise PlanError(f"allow must hold kinds ({known}) or arguments ('shuffle.buffer_size'), got {one!r}")
+    return allowed
+
+
+def _cure(refused: Sequence[Difference]) -> str:
+    kinds = ", ".join(f'"{kind}"' for kind in sorted({one.kind for one in refused}))
+    return (
+        f"open it with the pipeline it was saved from, or go on with allow=[{kinds}] (changes of "
+        f"{'this kind' if ',' not in kinds else 'these kinds'}) or force=True (any change)"
+    )
+
+
+def _plan_differences(old: object, new: Description) -> list[Difference]:
+    if isinstance(old, dict) and isinstance(old.get("digest"), str):
+        sentence = "the plan changed (it is too long for the state to say where)"
+        return [] if old["digest"] == digest(new) else [Difference("plan", "plan", sentence)]
+    chain = read_chain(old)
+    if chain is None:
+        return [Difference("plan", "plan", "what the state says of its plan cannot be read")]
+    return chain_differences(chain, chain_of(new))
+
+
+def _shard_differences(old: object, new: Mapping[str, ShardSummary], urls: Urls) -> list[Difference]:
+    if old is None or not new:
+        return []
+    if not isinstance(old, Mapping):
+        return [Difference("plan", "plan", "what the state says of its shards cannot be read")]
+    found = [
+        shard_difference(old[name], summary, urls.get(name, ()), name if len(new) > 1 else "")
+        for name, summary in new.items()
+        if name in old
+    ]
+    return [one for one in found if one is not None]

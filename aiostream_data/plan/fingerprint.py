@@ -1,0 +1,198 @@
+"""Describe what decides which rows a plan gives and in which order, and nothing else.
+
+Two plans of equal description give the same rows in the same order from the same shards. What only decides
+how fast they come (prefetch, concurrency, executors, devices, credentials) or may change while running (the
+weights of a mixture) leaves no trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import singledispatch
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+import numpy as np
+
+from aiostream_data.plan import operators as op
+from aiostream_data.plan import sources as src
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.functions import identify, parse_identity
+from aiostream_data.plan.shard_list import ShardSummary, lasting_url
+from aiostream_data.plan.values import dataclass_values, hashed, text_of
+from aiostream_data.structure import Structure, flatten
+
+Arguments: TypeAlias = dict[str, Any]
+
+UNIMPORTANT = frozenset(
+    {"concurrency", "executor", "read_ahead", "storage_options", "ordered", "in_parts", "decoders", "token", "name"}
+    | {"is_coroutine", "wants_rng", "weights", "schedule", "schedule_every", "device", "depth", "rank", "world_size"}
+)
+"""Fields of nodes that do not decide which rows come, or follow from fields that do."""
+
+_USUAL = {"compression": "auto", "cycle_length": 1, "block_length": 1, "shuffle_shards": False}
+
+
+class Description(TypedDict):
+    """One node, and what it reads; JSON-safe.
+
+    Attributes:
+        op: The operator's name in reports: ``shuffle``, ``read_tfrecord``.
+        args: Text per argument; without arguments that are None or at their default.
+        functions: Identity per user function; see :mod:`.functions`.
+        notes: Text per argument that never counts as a difference that matters.
+        inputs: The nodes it reads, in order.
+    """
+
+    op: str
+    args: dict[str, str]
+    inputs: list[Description]
+    functions: NotRequired[dict[str, str]]
+    notes: NotRequired[dict[str, str]]
+
+
+class Fingerprint(TypedDict, total=False):
+    """What a state is compared by. Whatever is left out is not compared.
+
+    Attributes:
+        plan: From :func:`describe_plan`.
+        seed: The loader's.
+        shards: Per source, under any name.
+        world_size: Number of ranks; never refused.
+    """
+
+    plan: Description
+    seed: int
+    shards: Mapping[str, ShardSummary]
+    world_size: int
+
+
+def describe_plan(node: Node) -> Description:
+    """Return the description of a plan as it was written, before any rewrite.
+
+    The same in another process, and under another version of Python where functions have source. Reads the
+    plan and the source files of its functions only. Takes milliseconds, or as long as hashing the data in
+    memory takes (64 MB per array at most).
+    """
+    found = arguments(node)
+    if found is None:
+        return describe_plan(node.inputs[0])
+    functions = {name: str(identify(value)) for name, value in found.items() if _is_function(value)}
+    description = Description(
+        op=node.label,
+        args={name: text_of(value) for name, value in found.items() if name not in functions and value is not None},
+        inputs=[describe_plan(child) for child in node.inputs],
+    )
+    if functions:
+        description["functions"] = functions
+    if getattr(node, "ordered", True) is False:
+        description["notes"] = {"ordered": "False"}
+    return description
+
+
+def digest(description: Description) -> str:
+    """Return 16 hex digits that stand for a description.
+
+    Functions without source count by name and values only, so that the digest is the same under every version
+    of Python; notes do not count.
+    """
+    return hashed(json.dumps(_lasting(description), sort_keys=True), 8)
+
+
+def _lasting(description: Description) -> dict[str, Any]:
+    identities = {name: parse_identity(text) for name, text in description.get("functions", {}).items()}
+    functions = {name: identity.lasting for name, identity in identities.items() if identity}
+    inputs = [_lasting(child) for child in description["inputs"]]
+    return {"op": description["op"], "args": description["args"], "functions": functions, "inputs": inputs}
+
+
+@singledispatch
+def arguments(node: Node) -> Arguments | None:
+    """Return the arguments of one node that decide rows or order; None where the node decides nothing at all.
+
+    Register a function for a node whose fields do not say this as they are. Without one, all fields count
+    that are not at their default, except nodes and :data:`UNIMPORTANT` ones.
+    """
+    return own_arguments(node)
+
+
+def own_arguments(node: Node, without: Sequence[str] = ()) -> Arguments:
+    """Return the fields of a node that count by the general rule; see :func:`arguments`."""
+    inputs = {id(child) for child in node.inputs}
+    skipped = {field.name for field in fields(node) if _holds(getattr(node, field.name), inputs)}
+    skipped |= UNIMPORTANT | set(without)
+    return {name: value for name, value in dataclass_values(node).items() if name not in skipped}
+
+
+def _holds(value: Any, inputs: set[int]) -> bool:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else (value,)
+    return any(id(part) in inputs for part in parts)
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, np.dtype)
+
+
+@arguments.register(op.Prefetch)
+@arguments.register(op.ToDevice)
+def _(node: Node) -> None:
+    return None
+
+
+@arguments.register
+def _(node: op.Zip) -> Arguments:
+    return {"structure": node.structure}
+
+
+@arguments.register
+def _(node: op.ParseExample) -> Arguments:
+    features = getattr(node.decoder, "features", None)
+    if isinstance(features, Mapping):
+        return {f"feature {name!r}": feature for name, feature in features.items()}
+    state = vars(node.decoder) if hasattr(node.decoder, "__dict__") else {}
+    return {name.strip("_"): value for name, value in state.items() if name != "structure"} or {"decoder": node.decoder}
+
+
+@arguments.register(src.ReadFiles)
+@arguments.register(src.ListFiles)
+def _(node: src.ReadFiles | src.ListFiles) -> Arguments:
+    patterns = tuple(map(lasting_url, node.patterns))
+    found = own_arguments(node) | {"patterns": patterns[0] if len(patterns) == 1 else patterns or None}
+    return {name: value for name, value in found.items() if name not in _USUAL or value != _USUAL[name]}
+
+
+@arguments.register
+def _(node: src.TensorSlices) -> Arguments:
+    times = {} if node.times == 1 else {"times": node.times}
+    return _leaves(node.structure, node.leaves) | times
+
+
+@arguments.register
+def _(node: src.Tensors) -> Arguments:
+    return own_arguments(node, ["element"]) | _leaves(*flatten(node.element))
+
+
+def _leaves(structure: Structure, leaves: Sequence[Any]) -> Arguments:
+    return {"structure": structure} | {
+        f"data of {path}": _content(leaf) for path, leaf in zip(structure.paths(), leaves, strict=True)
+    }
+
+
+def _content(value: Any) -> Any:
+    """Return data so that it is described by content, also where it happens to be callable."""
+    return (value,) if _is_function(value) else value
+
+
+@arguments.register
+def _(node: src.PythonIterable) -> Arguments:
+    iterable = node.iterable
+    if isinstance(iterable, (list, tuple, range, str, bytes, Mapping, set, frozenset, np.ndarray)):
+        return {"data": iterable}
+    # What any other object gives cannot be said without reading it.
+    return {"data": f"{type(iterable).__qualname__}{_length(iterable)}"}
+
+
+def _length(iterable: Any) -> str:
+    has_length: Callable[[], int] | None = getattr(iterable, "__len__", None)
+    return "" if has_length is None else f" of {len(iterable)}"

@@ -1,0 +1,213 @@
+"""Say which function a user gave, in a way that another process can compare: its name, code and values.
+
+How this works. A function is known by three things:
+
+- its name, ``module.qualname``;
+- its code: the outline of its source where there is source, which every Python version parses alike; else its
+  bytecode, which only the same minor version compiles alike. Which of the two is part of the identity;
+- the values it carries that cannot change by themselves: defaults, closure, arguments of a ``partial``,
+  attributes of a callable object. A variable that the function itself assigns is state and does not count, and
+  of a list, dict or other mutable object only the class does.
+
+Functions that stand in any of these places count with their code. Functions that it calls by name do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import operator
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aiostream_data.plan.source_outline import source_outline
+from aiostream_data.plan.values import hashed, joined_hash, qualified_name, text_of
+
+SOURCE = "src"
+BYTECODE = f"py{sys.version_info[0]}.{sys.version_info[1]}"
+NOTHING = "-"
+
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+_CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, Enum, np.generic, np.dtype, type)
+
+
+class FunctionIdentity(NamedTuple):
+    """What a function is known by.
+
+    Attributes:
+        name: Module and qualified name.
+        how: What ``code`` is a hash of: "src", "py3.11" for bytecode of that version, "-" for nothing.
+        code: 8 hex digits, or "-" for builtins and extension functions.
+        values: 8 hex digits, or "-" where it carries none.
+    """
+
+    name: str
+    how: str
+    code: str
+    values: str
+
+    def __str__(self) -> str:
+        return " ".join(self)
+
+    @property
+    def lasting(self) -> str:
+        """The identity without what only one version of Python can compare."""
+        return str(self if self.how == SOURCE else self._replace(how=NOTHING, code=NOTHING))
+
+
+def parse_identity(text: str) -> FunctionIdentity | None:
+    """Return what :meth:`FunctionIdentity.__str__` wrote, or None when it did not write this."""
+    parts = text.split(" ")
+    return FunctionIdentity(*parts) if len(parts) == 4 else None
+
+
+def identify(function: Callable[..., Any]) -> FunctionIdentity:
+    """Return the identity of any callable; looks at no address and calls nothing."""
+    walk = _Walk()
+    name = walk.callable(function)
+    how = NOTHING if not walk.codes else BYTECODE if walk.has_bytecode else SOURCE
+    codes = joined_hash(walk.codes) if walk.codes else NOTHING
+    return FunctionIdentity(name, how, codes, joined_hash(walk.values) if walk.values else NOTHING)
+
+
+class _Walk:
+    """Collects code and values of a function, and of the functions inside it.
+
+    Attributes:
+        codes: Outline or bytecode of each, as text.
+        values: What they carry, as text.
+        has_bytecode: Whether one of them has no source.
+    """
+
+    def __init__(self) -> None:
+        self.codes: list[str] = []
+        self.values: list[str] = []
+        self.has_bytecode = False
+        self._met: dict[int, Any] = {}  # by id; holding them keeps the ids theirs
+
+    def callable(self, function: Any) -> str:
+        """Take in a callable and return its name."""
+        if id(function) in self._met:
+            return qualified_name(function)
+        self._met[id(function)] = function
+        if isinstance(function, partial):
+            self._carried([*function.args, *sorted(function.keywords.items())])
+            return self.callable(function.func)
+        if isinstance(function, types.MethodType):
+            self.values.append(self._owner(function.__self__))
+            return self.callable(function.__func__)
+        if isinstance(function, types.FunctionType):
+            return self._function(function)
+        if isinstance(function, type):
+            return self._class(function)
+        if isinstance(function, types.BuiltinFunctionType):
+            owner = function.__self__
+            self._carried([] if owner is None or isinstance(owner, types.ModuleType) else [owner])
+            return qualified_name(function)
+        if callable(getattr(function, "__wrapped__", None)):  # functools.lru_cache
+            return self.callable(function.__wrapped__)
+        return self._object(function)
+
+    def _object(self, function: Any) -> str:
+        call = type(function).__call__
+        if isinstance(call, types.FunctionType):
+            self.callable(call)
+            self.values.append(self._owner(function))
+            return qualified_name(type(function))
+        if isinstance(function, _GETTERS):
+            self._carried([function.__reduce__()])
+        return qualified_name(function)
+
+    def _function(self, function: types.FunctionType) -> str:
+        outline = source_outline(function.__code__, function.__globals__)
+        self.has_bytecode |= outline is None
+        self.codes.append(_bytecode(function.__code__) if outline is None else outline)
+        assigned = _assigned(function.__code__, "STORE_DEREF")
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        self._carried(function.__defaults__ or ())
+        self._carried(sorted((function.__kwdefaults__ or {}).items()))
+        self._carried([(name, _content(cell)) for name, cell in cells if name not in assigned])
+        return qualified_name(function)
+
+    def _class(self, kind: type) -> str:
+        for name in ("__new__", "__init__"):
+            method = getattr(kind, name, None)
+            if isinstance(method, types.FunctionType):
+                self.callable(method)
+        return qualified_name(kind)
+
+    def _carried(self, values: Any) -> None:
+        self.values += map(self._carried_text, values)
+
+    def _carried_text(self, value: Any) -> str:
+        if isinstance(value, _CONSTANTS):
+            return text_of(value)
+        if isinstance(value, (tuple, frozenset)):
+            texts = map(self._carried_text, value)
+            return f"({', '.join(texts if isinstance(value, tuple) else sorted(texts))})"
+        if isinstance(value, np.ndarray):
+            return f"{value.dtype}{value.shape}" if value.flags.writeable else text_of(value)
+        if isinstance(value, types.ModuleType):
+            return value.__name__
+        if isinstance(value, (types.FunctionType, types.MethodType, partial)):
+            return self.callable(value)
+        kind: Any = type(value)
+        frozen = dataclasses.is_dataclass(value) and kind.__dataclass_params__.frozen
+        return self._owner(value) if frozen else qualified_name(type(value))
+
+    def _owner(self, value: Any) -> str:
+        """Return the class of an object, and what it was made with."""
+        if isinstance(value, (*_CONSTANTS, types.ModuleType)):
+            return self._carried_text(value)
+        attributes = ", ".join(f"{name}={self._carried_text(part)}" for name, part in _attributes(value))
+        return f"{qualified_name(type(value))}({attributes})"
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # assigned later than now
+        return None
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what an object was made with: attributes that no method but its constructor assigns."""
+    kind = type(value)
+    methods = [
+        method
+        for base in kind.__mro__
+        for name, method in vars(base).items()
+        if isinstance(method, types.FunctionType) and name not in ("__init__", "__post_init__", "__setstate__")
+    ]
+    assigned = {name for method in methods for name in _assigned(method.__code__, "STORE_ATTR")}
+    slots = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    found: Mapping[str, Any] = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
+    yield from sorted((name, part) for name, part in found.items() if name not in assigned)
+
+
+def _assigned(code: types.CodeType, operation: str) -> set[str]:
+    names = {str(step.argval) for step in dis.get_instructions(code) if step.opname == operation}
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            names |= _assigned(inner, operation)
+    return names
+
+
+def _bytecode(code: types.CodeType) -> str:
+    """Return instructions, constants and names, without file names and line numbers."""
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags)
+    return f"{hashed(code.co_code, 8)} {names} {_constant(code.co_consts)}"
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, types.CodeType):
+        return _bytecode(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_constant, value))})"
+    return text_of(value)

@@ -1,0 +1,88 @@
+"""Compare two lists of shards by their summaries, and name what is new where the summaries allow it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, cast
+
+from aiostream_data.plan.changes import Difference
+from aiostream_data.plan.shard_list import ShardSummary, lasting_url, marks_of, version_marks_of
+
+_MAX_NAMED = 5
+
+
+def shard_difference(old: object, new: ShardSummary, urls: Sequence[str] = (), source: str = "") -> Difference | None:
+    """Return what differs in one sentence, or None.
+
+    Args:
+        old: As a state keeps it.
+        urls: What ``new`` is the summary of, for names.
+        source: Name of the source, where there are several.
+    """
+    prefix = f"{source}: " if source else ""
+    before = _checked(old)
+    if before is None:
+        return Difference("plan", "plan", f"{prefix}what the state says of its shards cannot be read")
+    if before["digest"] == new["digest"]:
+        sentence = _replaced(before, new, urls)
+    else:
+        sentence = _by_name(before, new, urls) or _by_number(before, new)
+    return Difference("shards", "shards", prefix + sentence) if sentence else None
+
+
+def _checked(summary: object) -> ShardSummary | None:
+    if not isinstance(summary, dict):
+        return None
+    fits = type(summary.get("count")) is int and isinstance(summary.get("digest"), str)
+    return cast(ShardSummary, summary) if fits else None
+
+
+def _replaced(old: ShardSummary, new: ShardSummary, urls: Sequence[str]) -> str:
+    versions: tuple[Any, Any] = old.get("versions"), new.get("versions")
+    if None in versions or versions[0] == versions[1]:
+        return ""
+    before, after = version_marks_of(old), version_marks_of(new)
+    if before is None or after is None or len(before) != len(after) or before == after:
+        return "shards were replaced: their sizes or versions changed"
+    places = [at for at, (mark, other) in enumerate(zip(before, after, strict=True)) if mark != other]
+    return f"{_shards(len(places))} replaced since, by {_its(len(places))} size or version{_named(places, urls)}"
+
+
+def _by_name(old: ShardSummary, new: ShardSummary, urls: Sequence[str]) -> str:
+    before, after = marks_of(old), marks_of(new)
+    if before is None or after is None:
+        return ""
+    missing = Counter(before)
+    fresh = []
+    for at, mark in enumerate(after):
+        if missing[mark]:
+            missing[mark] -= 1
+        else:
+            fresh.append(at)
+    gone = missing.total()
+    parts = [f"{_shards(len(fresh), present=True)} new{_named(fresh, urls)}"] if fresh else []
+    parts += [f"{gone} shard{'s' * (gone > 1)} of the state's {'are' if gone > 1 else 'is'} missing"] if gone else []
+    return "; ".join(parts) or "the shards are the same, but in another order"
+
+
+def _by_number(old: ShardSummary, new: ShardSummary) -> str:
+    if old["count"] != new["count"]:
+        return f"the shard list changed: the state's has {old['count']:,}, this one {new['count']:,}"
+    return f"the shard list changed: {new['count']:,} shards as before, but other names or another order"
+
+
+def _shards(count: int, present: bool = False) -> str:
+    verb = ("is" if count == 1 else "are") if present else ("was" if count == 1 else "were")
+    return f"{count:,} shard{'' if count == 1 else 's'} {verb}"
+
+
+def _its(count: int) -> str:
+    return "its" if count == 1 else "their"
+
+
+def _named(places: Sequence[int], urls: Sequence[str]) -> str:
+    names = [lasting_url(urls[at]) for at in places[:_MAX_NAMED] if at < len(urls)]
+    if len(places) > len(names) and names:
+        names.append("...")
+    return f": {', '.join(names)}" if names else ""

@@ -1,0 +1,178 @@
+"""Turn a value into a short text that says its content: the same in every process, on every run.
+
+What ``repr`` would say differs between processes for many values: sets come in another order, objects
+carry their address, arrays leave out their middle. Nothing here depends on any of that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from hashlib import blake2b
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.structure import Structure
+
+MAX_TEXT = 400
+"""Characters of the longest text that is given as it is; of longer ones, length and hash."""
+
+MAX_HASHED_NBYTES = 64 << 20
+"""Arrays of up to so many bytes are hashed as a whole; of larger ones, evenly spread samples are."""
+
+_SAMPLES = 4096
+_SAMPLE_VALUES = 256
+_MAX_ITEMS = 1 << 16
+_MAX_DEPTH = 8
+_ATOMS = (bool, int, float, complex, range, slice)
+
+
+def hashed(content: str | bytes, nbytes: int = 4) -> str:
+    """Return BLAKE2b of a text (as UTF-8) or bytes: ``2 * nbytes`` hex digits."""
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    return blake2b(raw, digest_size=nbytes).hexdigest()
+
+
+def qualified_name(thing: Any) -> str:
+    """Return module and name of a class or function; of its class, where an object has no name."""
+    named = thing if hasattr(thing, "__qualname__") or hasattr(thing, "__name__") else type(thing)
+    name = getattr(named, "__qualname__", None) or named.__name__
+    module = getattr(named, "__module__", None)
+    # A spawned process knows the program it was started from under another name.
+    module = "__main__" if module == "__mp_main__" else module
+    return f"{module}.{name}" if isinstance(module, str) and module != "builtins" else str(name)
+
+
+def text_of(value: Any) -> str:
+    """Return a text that is equal for values of equal content, and in all likelihood for no others.
+
+    Containers, dataclasses and NumPy arrays are described by what is in them, other objects by their class
+    and public attributes, functions by their name. Text of more than :data:`MAX_TEXT` characters is
+    replaced by its hash. Never begins with ``#``.
+    """
+    return _text(value, 0)
+
+
+def _text(value: Any, depth: int) -> str:
+    if isinstance(value, (str, bytes)) and type(value) in (str, bytes):
+        return _short(value) if len(value) > MAX_TEXT else _bounded(repr(value))
+    if value is None or value is ... or type(value) in _ATOMS:
+        return repr(value)
+    return _bounded(_composed(value, depth))
+
+
+def _short(value: str | bytes) -> str:
+    return f"{type(value).__name__}[{len(value)}] {hashed(value, 8)}"
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:40]}... {hashed(text, 8)}"
+
+
+def _composed(value: Any, depth: int) -> str:
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, np.ndarray):
+        return array_text(value)
+    if isinstance(value, np.generic):
+        return f"{value.dtype}({value.item()!r})"
+    if isinstance(value, (np.dtype, Structure)):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return repr(os.fspath(value))
+    if isinstance(value, type):
+        return qualified_name(value)
+    if depth > _MAX_DEPTH:
+        return type(value).__qualname__
+    if isinstance(value, (Mapping, AbstractSet, list, tuple)):
+        return _container(value, depth + 1)
+    if dataclasses.is_dataclass(value):
+        return _fields(value, dataclass_values(value), depth + 1)
+    if callable(value):
+        return qualified_name(value)
+    public = {name: part for name, part in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
+    return _fields(value, public, depth + 1)
+
+
+def _container(value: Any, depth: int) -> str:
+    if isinstance(value, Mapping):
+        return (
+            "{" + ", ".join(sorted(f"{_text(key, depth)}: {_text(part, depth)}" for key, part in value.items())) + "}"
+        )
+    if isinstance(value, AbstractSet):
+        return "{" + ", ".join(sorted(_text(part, depth) for part in value)) + "}"
+    left, right = "()" if isinstance(value, tuple) else "[]"
+    return left + _sequence(value, depth) + right
+
+
+def _sequence(values: Sequence[Any], depth: int) -> str:
+    if len(values) <= MAX_TEXT:
+        return ", ".join(_text(value, depth) for value in values)
+    return f"{len(values)} items {_items_hash((values[at] for at in _spread(len(values), _MAX_ITEMS)), depth)}"
+
+
+def _items_hash(values: Iterable[Any], depth: int) -> str:
+    digest = blake2b(digest_size=8)
+    for value in values:
+        text = _text(value, depth).encode("utf-8", "surrogatepass")
+        digest.update(b"%d:%b" % (len(text), text))
+    return digest.hexdigest()
+
+
+def _fields(value: Any, parts: Mapping[str, Any], depth: int) -> str:
+    inner = ", ".join(f"{name}={_text(part, depth)}" for name, part in parts.items())
+    return f"{type(value).__qualname__}({inner})"
+
+
+def dataclass_values(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass instance that are not at their default, in order.
+
+    Leaving defaults out keeps descriptions short, and equal when a later release adds a field.
+    """
+    found = {field: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    return {field.name: part for field, part in found.items() if not _is_default(field, part)}
+
+
+def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    default = field.default
+    if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    return default is not dataclasses.MISSING and type(default) is type(value) and text_of(default) == text_of(value)
+
+
+def array_text(array: NDArray[Any]) -> str:
+    """Return dtype, shape and a content hash of 16 hex digits; ``array`` may have any layout.
+
+    Beyond :data:`MAX_HASHED_NBYTES` (65,536 objects), 4,096 evenly spread runs of 256 values are hashed, so
+    that a single changed value may be missed.
+    """
+    shape = ", ".join(map(str, array.shape))
+    return f"{array.dtype}[{shape}] {_content(np.asarray(array))}"
+
+
+def _content(array: NDArray[Any]) -> str:
+    if array.dtype.hasobject:
+        flat = array.flat
+        return _items_hash((flat[at] for at in _spread(array.size, _MAX_ITEMS)), 1)
+    if array.nbytes > MAX_HASHED_NBYTES and array.size > _SAMPLES * _SAMPLE_VALUES:
+        starts = np.array(_spread(array.size - _SAMPLE_VALUES + 1, _SAMPLES))
+        array = array.flat[(starts[:, None] + np.arange(_SAMPLE_VALUES)).ravel()]
+    return hashed(np.ascontiguousarray(array).tobytes(), 8)
+
+
+def _spread(count: int, most: int) -> Sequence[int]:
+    """Return the numbers below ``count``; evenly spread ones with both ends when there are more than ``most``."""
+    if count <= most:
+        return range(count)
+    return [at * (count - 1) // (most - 1) for at in range(most)]
+
+
+def joined_hash(texts: Iterable[str], nbytes: int = 4) -> str:
+    """Return one hash of several texts, in order; boundaries between them count."""
+    return hashed("\0".join(chain.from_iterable((str(len(text)), text) for text in texts)), nbytes)
