@@ -19,6 +19,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
 from aiostream_data.formats.sequence_example import SequenceExampleParser
+from aiostream_data.mixtures import DatasetMixtures
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import (
     AUTO,
@@ -42,7 +43,6 @@ from aiostream_data.plan.validate import (
     check_repeat,
     check_rereadable,
 )
-from aiostream_data.sources import DatasetSources
 from aiostream_data.structure import flatten
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ RNG = "rng"
 """A parameter of this name of a map function receives a NumPy Generator keyed by (seed, epoch, record)."""
 
 
-class Dataset(DatasetSources, Generic[T]):
+class Dataset(DatasetMixtures, Generic[T]):
     """A sequence of elements of type ``T``, described and not yet read.
 
     Every method returns a new data set. Building one does no I/O and needs no event loop; what makes no

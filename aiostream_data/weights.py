@@ -1,4 +1,4 @@
-"""Weights of a mixture: checked, looked up by row number, and turned into whole-number shares.
+"""What a mixture is told: when to stop, and weights: checked, looked up by row, and made whole-number shares.
 
 A schedule says which weights are in force at a row of the mixture's output: a step function that was
 written down, or a function asked every so many rows. Changes made while running come on top of it.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from aiostream_data.errors import PlanError
 
@@ -22,6 +22,11 @@ Vector: TypeAlias = tuple[float, ...]
 Weights: TypeAlias = Sequence[float] | Mapping[str, float]
 WeightPlan: TypeAlias = Weights | Sequence[tuple[int, Weights]] | Callable[[int], Weights]
 """Weights for all rows; for the rows from a number on, several times; or as a function of the row number."""
+
+Stop: TypeAlias = Literal["first", "all"]
+"""End as soon as an input has no row although it is its turn, or when every input is exhausted."""
+
+STOPS: Final = get_args(Stop)
 
 UNIT = 1 << 40
 """Most shares that weights are divided into: the resolution of proportions that are no small fractions."""

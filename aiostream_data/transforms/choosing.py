@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import ChoiceError
 from aiostream_data.transforms.interleave import FINISHED, NOTHING, Step, Waiting
-from aiostream_data.transforms.mixing import Stop
 from aiostream_data.transforms.stock import Stock
+from aiostream_data.weights import Stop
 
 
 class ChooseOrder:

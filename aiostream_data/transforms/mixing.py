@@ -10,7 +10,7 @@ no change ever loses or gains it rows.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.transforms.interleave import FINISHED, NOTHING, Step, Waiting
 from aiostream_data.transforms.randomness import draws_below
 from aiostream_data.transforms.stock import Stock
-from aiostream_data.weights import UNIT, Schedule, Vector, shares_of
-
-Stop: TypeAlias = Literal["first", "all"]
-"""When a mixture ends: as soon as an input whose turn it is has no more rows, or when all are exhausted."""
-
-STOPS: Final = get_args(Stop)
+from aiostream_data.weights import UNIT, Schedule, Stop, Vector, shares_of
 
 BLOCK_ROWS = 4096
 """Rows whose inputs are chosen at a time."""

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from aiostream_data._native import deal_rows, follow_choices, mixing_py
 from aiostream_data.transforms.interleave import Need
-from aiostream_data.transforms.mixing import MixOrder, Stop
+from aiostream_data.transforms.mixing import MixOrder
 from aiostream_data.transforms.randomness import key_of
-from aiostream_data.weights import Schedule, schedule_of, shares_of
+from aiostream_data.weights import Schedule, Stop, schedule_of, shares_of
 
 Row = tuple[int, int]
 """(input, index in the input)."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aiostream_data.errors import ChoiceError
 from aiostream_data.transforms.choosing import ChooseOrder
 from aiostream_data.transforms.interleave import FINISHED, Need, Waiting
-from aiostream_data.transforms.mixing import Stop
+from aiostream_data.weights import Stop
 
 Row = tuple[int, int]
 """(input, index in the input)."""

@@ -9,9 +9,9 @@ import pytest
 
 from aiostream_data.errors import PlanError
 from aiostream_data.transforms.interleave import FINISHED, NOTHING, Need, Step, Waiting
-from aiostream_data.transforms.mixing import MixOrder, Stop
+from aiostream_data.transforms.mixing import MixOrder
 from aiostream_data.transforms.randomness import key_of
-from aiostream_data.weights import WeightPlan, schedule_of
+from aiostream_data.weights import Stop, WeightPlan, schedule_of
 
 NAMES = ("a", "b", "c")
 KEY = key_of(1, "mix")

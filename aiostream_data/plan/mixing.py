@@ -1,0 +1,211 @@
+"""Nodes that take rows from several inputs, by weight or by choice; and what is known of them before reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from aiostream_data._native import deal_rows
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
+from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.rewrite import with_inputs
+from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
+from aiostream_data.plan.validate import check_rereadable
+from aiostream_data.structure import LEAF
+from aiostream_data.weights import Schedule, Stop, shares_of
+
+LONGEST_PERIOD = 1 << 20
+"""Most rows after which an order of turns may repeat itself where its length is worked out beforehand."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mix(Node):
+    """Rows of the inputs in proportion to weights.
+
+    Attributes:
+        schedule: Names of the inputs, and their weights by row.
+        stop: "first" ends when the input in turn is exhausted, "all" when every input is.
+        random: Draw the input of every row independently, instead of keeping to the proportions.
+        seed: For ``random``.
+    """
+
+    nodes: tuple[Node, ...]
+    schedule: Schedule
+    stop: Stop
+    random: bool = False
+    seed: int | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.nodes
+
+    @property
+    def label(self) -> str:
+        return "sample_from"
+
+    def detail(self) -> str:
+        how = f", random, seed={self.seed}" if self.random else ""
+        return f"{_weights(self.schedule)}, stop={self.stop}{how}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Choose(Node):
+    """A row of the input that each row of ``choices`` names by its number."""
+
+    choices: Node
+    nodes: tuple[Node, ...]
+    names: tuple[str, ...]
+    stop: Stop
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.choices, *self.nodes)
+
+    @property
+    def label(self) -> str:
+        return "choose_from"
+
+    def detail(self) -> str:
+        return f"{', '.join(self.names)}, stop={self.stop}"
+
+
+def _weights(schedule: Schedule) -> str:
+    if schedule.function is not None:
+        return f"weights by {function_name(schedule.function)} every {schedule.every} rows"
+    steps = [
+        " ".join(f"{name}={weight:g}" for name, weight in zip(schedule.names, weights, strict=True))
+        for _, weights in schedule.steps
+    ]
+    first, *later = steps
+    return first + "".join(f", from row {row} {step}" for (row, _), step in zip(schedule.steps[1:], later, strict=True))
+
+
+def separate(nodes: Sequence[Node], operation: str) -> tuple[Node, ...]:
+    """Return the inputs with copies of the nodes that an earlier one reads as well.
+
+    So every node has one place in the plan, and the number of a row's source tells its input.
+
+    Raises:
+        StageBuildError: What they share can be read only once.
+    """
+    seen: set[Node] = set()
+    apart = []
+    for node in nodes:
+        if not seen.isdisjoint(walk(node)):
+            check_rereadable(node, f"{operation}() of data sets that share a source")
+            node = _copied(node)
+        seen.update(walk(node))
+        apart.append(node)
+    return tuple(apart)
+
+
+def _copied(node: Node) -> Node:
+    return replace(with_inputs(node, _copied))
+
+
+# -- what an element looks like
+
+
+def check_alike(nodes: Sequence[Node], names: Sequence[str], operation: str) -> None:
+    """Refuse inputs whose elements are known to differ in structure or dtypes.
+
+    Raises:
+        PlanError: It names both inputs.
+    """
+    known = [(name, spec_of(node)) for name, node in zip(names, nodes, strict=True) if spec_of(node) != _NOTHING]
+    for name, (structure, leaves) in known[1:]:
+        first, (expected, others) = known[0]
+        if structure != expected:
+            raise PlanError(
+                f"{operation}() needs data sets of equal elements, but those of {first!r} are "
+                f"{_shown(expected, others)} and those of {name!r} {_shown(structure, leaves)}"
+            )
+        for path, leaf, other in zip(structure.paths(), leaves, others, strict=True):
+            if leaf.dtype != other.dtype and leaf.dtype is not None and other.dtype is not None:
+                raise PlanError(
+                    f"{operation}() needs data sets of equal elements, but {path} is {other.dtype} in {first!r} "
+                    f"and {leaf.dtype} in {name!r}"
+                )
+
+
+_NOTHING: Spec = (LEAF, (UNKNOWN_SPEC,))
+
+
+def _shown(structure: Any, leaves: Sequence[ArraySpec]) -> Any:
+    return structure.unflatten([leaf.dtype or "unknown" for leaf in leaves])
+
+
+@spec_of.register(Mix)
+@spec_of.register(Choose)
+def _(node: Mix | Choose) -> Spec:
+    specs = [spec_of(child) for child in node.nodes]
+    structure, leaves = specs[0]
+    if any(other != structure for other, _ in specs):
+        return _NOTHING
+    for _, others in specs[1:]:
+        leaves = tuple(map(_merged, leaves, others))
+    return structure, leaves
+
+
+def _merged(a: ArraySpec, b: ArraySpec) -> ArraySpec:
+    dtype = a.dtype if a.dtype == b.dtype else None
+    ragged = a.ragged or b.ragged
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return ArraySpec(None, dtype, ragged)
+    return ArraySpec(tuple(x if x == y else None for x, y in zip_longest(a.shape, b.shape)), dtype, ragged)
+
+
+# -- how many elements there are
+
+
+@cardinality.register
+def _(node: Mix) -> int:
+    counts = [cardinality(child) for child in node.nodes]
+    if all(count == INFINITE for count in counts):
+        return INFINITE
+    if node.schedule.function is not None or len(node.schedule.steps) > 1:
+        return _sum(counts) if node.stop == "all" and node.schedule.always_positive else UNKNOWN
+    weights = node.schedule.steps[0][1]
+    if node.stop == "all":
+        return _sum([count for count, weight in zip(counts, weights, strict=True) if weight])
+    return UNKNOWN if node.random else _rows_until_exhausted(shares_of(weights), counts)
+
+
+@cardinality.register
+def _(node: Choose) -> int:
+    choices, *counts = (cardinality(child) for child in node.inputs)
+    if choices == 0 or all(count == INFINITE for count in counts):
+        return choices
+    return UNKNOWN
+
+
+def _sum(counts: Sequence[int]) -> int:
+    if INFINITE in counts:
+        return INFINITE
+    return UNKNOWN if UNKNOWN in counts else sum(counts)
+
+
+def _rows_until_exhausted(shares: Sequence[int], counts: Sequence[int]) -> int:
+    """Return the rows before the first turn of an input that has no more; turns repeat after a period."""
+    drawn = [(number, count) for number, count in enumerate(counts) if shares[number]]
+    if any(count == UNKNOWN for _, count in drawn):
+        return UNKNOWN
+    in_period = np.array(shares, np.int64) // np.gcd.reduce(shares)
+    period = int(in_period.sum())
+    finite = [(number, count) for number, count in drawn if count != INFINITE]
+    if not finite:
+        return INFINITE
+    if period > LONGEST_PERIOD:
+        return UNKNOWN
+    which = deal_rows(np.array(shares, np.int64), np.zeros(len(shares), np.int64), period)
+    lengths = []
+    for number, count in finite:
+        periods, rest = divmod(count, int(in_period[number]))
+        lengths.append(periods * period + int(np.flatnonzero(which == number)[rest]))
+    return min(lengths)
