@@ -3,20 +3,23 @@
 How this works. The rows come in *groups* of as many rows as there are ranks, and rank r gets row r of every
 group. A row is given only when its group is complete, so that every rank has given as many rows as all
 others when it has seen the same input, and ranks need not ask each other at the end: the last group, where it
-is incomplete, is left out, or filled up. Until then the rows of the group that might still be needed are held
-back: the rank's own, or those before it while its own has not come.
+is incomplete, is left out, or filled up with its first rows again. Until then the rows of the group that might
+still be needed are held back: the rank's own, or the first ones while its own has not come.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
 from aiostream_data.ranks.world import TAILS, Tail, too_few
+
+FILLERS: Final = 8
+"""So many rows of an incomplete group, at most, are given again, in turn, to the ranks that it has no rows for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,7 @@ class RankOrder:
 
     Args:
         rank, world_size: Which of how many.
-        tail: "drop" leaves an incomplete last group out; "pad" and "repeat" fill it up with rows of the
-            group again, so that the ranks beyond it repeat its rows in turn.
+        tail: "drop" leaves an incomplete last group out; "pad" and "repeat" fill it up with its own rows.
     """
 
     def __init__(self, rank: int, world_size: int, tail: Tail) -> None:
@@ -90,7 +92,7 @@ class RankOrder:
         if self.tail == "drop" or not self._open:
             return LastShare(None, False, self._open)
         is_filler = self.rank >= self._open
-        wanted = self.rank % self._open if is_filler else self.rank
+        wanted = self.rank % min(self._open, FILLERS) if is_filler else self.rank
         return LastShare(int(np.searchsorted(self._held, wanted)), is_filler, 0)
 
     def input_rows(self, given: int, came: int) -> int:
@@ -113,7 +115,7 @@ class RankOrder:
         """Return which rows of an incomplete group, of which ``rest`` have come, this rank may have to give."""
         if rest > self.rank:
             return np.array([self.rank], np.int64)
-        return np.arange(0 if self.tail == "drop" else rest, dtype=np.int64)
+        return np.arange(0 if self.tail == "drop" else min(rest, FILLERS), dtype=np.int64)
 
     def _numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of rows that are counted from the beginning of the incomplete group."""

@@ -11,7 +11,7 @@ import pytest
 
 from aiostream_data.errors import PlanError, RankError
 from aiostream_data.ranks import Tail
-from aiostream_data.transforms.ranks import RankOrder
+from aiostream_data.transforms.ranks import FILLERS, RankOrder
 
 TAILS: list[Tail] = ["drop", "pad", "repeat"]
 
@@ -28,7 +28,7 @@ def shared(order: RankOrder, rows: range, cuts: Sequence[int]) -> tuple[list[int
         held = known[share.hold]
         first += count
     assert first == len(rows)
-    assert len(held) <= order.rank + 1
+    assert len(held) <= min(order.rank + 1, FILLERS)
     last = order.finish()
     if last.give is not None:
         given.append(int(held[last.give]))
@@ -67,6 +67,11 @@ def test_only_rows_that_may_still_be_needed_are_held_back() -> None:
     assert order.push(1).hold.tolist() == [0]
     assert order.push(3).hold.tolist() == [1]
     assert RankOrder(1, 5, "drop").push(1).hold.tolist() == []
+
+
+def test_many_ranks_hold_few_rows_back() -> None:
+    order = RankOrder(1000, 1024, "repeat")
+    assert shared(order, range(1024 + 999), [1024 + 999]) == ([1000, 1024 + 1000 % FILLERS], True, 0)
 
 
 @pytest.mark.parametrize("tail", TAILS)
