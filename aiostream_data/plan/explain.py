@@ -6,7 +6,7 @@ import math
 
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import Shuffle, ToDevice
+from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.spec import ArraySpec, spec_of
@@ -50,9 +50,17 @@ def _buffers(plan: Node) -> list[str]:
     for node in walk(plan):
         if isinstance(node, Shuffle):
             row = element_nbytes(node)
-            size = "of unknown size" if row is None else f"of {row} bytes = {_size(row * node.buffer_size)}"
-            lines.append(f"  of these, shuffle holds up to {node.buffer_size:,} rows {size}")
+            rows = _buffer_rows(node, row)
+            size = "of unknown size" if row is None else f"of {row} bytes = {_size(row * rows)}"
+            most = f", {_size(AUTO_BUFFER_NBYTES)} at most" if node.growing and row is None else ""
+            lines.append(f"  of these, shuffle holds up to {rows:,} rows {size}{most}")
     return lines
+
+
+def _buffer_rows(node: Shuffle, row_nbytes: int | None) -> int:
+    if not node.growing or not row_nbytes:
+        return node.buffer_rows
+    return min(node.buffer_rows, AUTO_BUFFER_NBYTES // row_nbytes)
 
 
 def _device(plan: Node) -> list[str]:

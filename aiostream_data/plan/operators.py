@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from aiostream_data.plan.base import Concurrency, Decoder, ExecutorName, Node, Operator
+from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator
 from aiostream_data.structure import Structure
 
 
@@ -80,16 +80,37 @@ class ParseExample(Operator):
         return ", ".join(self.features)
 
 
+AUTO_BUFFER_ROWS: Final = 8192
+"""Rows that ``shuffle()`` holds, at most, when it is not told how many."""
+
+AUTO_BUFFER_NBYTES: Final = 128 << 20
+"""It holds no more than this many bytes of them: fewer rows where they are large."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shuffle(Operator):
-    """A uniformly chosen row of a buffer of ``buffer_size`` rows, again and again."""
+    """A uniformly chosen row of a buffer of ``buffer_size`` rows, again and again.
 
-    buffer_size: int
+    AUTO stands for a whole-epoch permutation where a rewrite finds that possible, and otherwise for a
+    buffer that gives rows out while it grows.
+    """
+
+    buffer_size: Concurrency
     seed: int | None
     reshuffle_each_iteration: bool = True
 
+    @property
+    def growing(self) -> bool:
+        """Whether rows go out before the buffer is full."""
+        return self.buffer_size is AUTO
+
+    @property
+    def buffer_rows(self) -> int:
+        """Most rows held."""
+        return self.buffer_size if isinstance(self.buffer_size, int) else AUTO_BUFFER_ROWS
+
     def detail(self) -> str:
-        return f"{self.buffer_size}, seed={self.seed}"
+        return f"{self.buffer_size!r}, seed={self.seed}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,4 +1,7 @@
-"""Plans that mean the same and run faster. Each rewrite keeps elements, order and errors."""
+"""Plans that mean the same and run faster. Each rewrite keeps elements, order and errors.
+
+The order of a shuffle that chooses its own buffer is that of the plan it is rewritten to.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Batch, Interleave, Map, ParseExample, Prefetch, Repeat, ToDevice
+from aiostream_data.plan.operators import Batch, Interleave, Map, ParseExample, Prefetch, Repeat, Shuffle, ToDevice
 from aiostream_data.plan.rank_nodes import RankShard
+from aiostream_data.plan.shuffling import chosen_shuffle
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 
 
@@ -29,14 +33,20 @@ def unordered(node: Node) -> Node:
 
 
 def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return the node with every node that it reads changed; the node itself where none was."""
     """Return the node with every node that it reads changed."""
     changed: dict[str, Any] = {}
+    new: Any
     for part in fields(node):
         value = getattr(node, part.name)
         if isinstance(value, Node):
-            changed[part.name] = change(value)
+            new = change(value)
         elif isinstance(value, tuple) and value and isinstance(value[0], Node):
-            changed[part.name] = tuple(change(child) for child in value)
+            new = tuple(change(child) for child in value)
+        else:
+            continue
+        if new is not value and new != value:
+            changed[part.name] = new
     return replace(node, **changed) if changed else node
 
 
@@ -47,6 +57,8 @@ def _rewrite_one(node: Node) -> Node:
     if isinstance(node, Repeat) and isinstance(node.input, (Tensors, TensorSlices)):
         # Data in memory needs no new run per epoch.
         return replace(node.input, times=_times(node.input.times, node.count))
+    if isinstance(node, Shuffle):
+        return chosen_shuffle(node)
     if isinstance(node, Prefetch) and isinstance(node.input, Prefetch):
         return replace(node, input=node.input.input)
     if isinstance(node, ToDevice):

@@ -13,18 +13,35 @@ from aiostream_data.plan.base import Concurrency, Decoder, Node
 from aiostream_data.structure import Structure
 
 
+@dataclass(frozen=True, kw_only=True)
+class Permuted:
+    """A random order of all rows of a source, which a rewrite has put in place of ``shuffle()``.
+
+    Attributes:
+        seed: None for the loader's.
+        reshuffle: Whether every epoch has an order of its own.
+    """
+
+    seed: int | None
+    reshuffle: bool = True
+
+    def __str__(self) -> str:
+        return f", permuted, seed={self.seed}"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TensorSlices(Node):
     """Rows of arrays in memory: the first axis of every leaf is cut into elements.
 
     ``times`` is how often the rows are given (None: for ever), which is how a rewrite folds
-    ``repeat`` into the source.
+    ``repeat`` into the source. ``permuted`` gives every repetition an order of its own.
     """
 
     structure: Structure
     leaves: tuple[NDArray[Any], ...]
     rows: int
     times: int | None = 1
+    permuted: Permuted | None = None
     name: str = "from_tensor_slices"
 
     @property
@@ -32,7 +49,8 @@ class TensorSlices(Node):
         return self.name
 
     def detail(self) -> str:
-        return f"{self.rows} rows" + ("" if self.times == 1 else f" × {self.times or 'inf'}")
+        times = "" if self.times == 1 else f" × {self.times or 'inf'}"
+        return f"{self.rows} rows{times}{self.permuted or ''}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,13 +73,14 @@ class Range(Node):
     stop: int
     step: int
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.int64))
+    permuted: Permuted | None = None
 
     @property
     def numbers(self) -> range:
         return range(self.start, self.stop, self.step)
 
     def detail(self) -> str:
-        return f"{self.start}, {self.stop}, {self.step}"
+        return f"{self.start}, {self.stop}, {self.step}{self.permuted or ''}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -113,13 +132,14 @@ class ListFiles(Node):
     storage_options: Mapping[str, Any]
     seed: int | None = None
     share: tuple[int, int] | None = None
+    permuted: Permuted | None = None
 
     @property
     def label(self) -> str:
         return "list_files"
 
     def detail(self) -> str:
-        return ", ".join(self.patterns) + _shared(self.share)
+        return ", ".join(self.patterns) + str(self.permuted or "") + _shared(self.share)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,6 +153,8 @@ class ReadFiles(Node):
         cycle_length, block_length: As in tf.data's interleave, over the files.
         ordered: False lets whichever file is ready go next.
         shuffle_shards: Permute the files per epoch, with ``seed``.
+        reshuffle: Whether every epoch has an order of its own.
+        even_end: Choose order and cycle such that the last files end together, for the sake of a shuffle.
         decoders: Row-wise steps fused into the reading hop by a rewrite.
         share: (number, count) where ranks share the files, each taking every ``count``-th of the epoch's order.
     """
@@ -150,6 +172,8 @@ class ReadFiles(Node):
     read_ahead: Concurrency
     decoders: tuple[Decoder, ...] = ()
     share: tuple[int, int] | None = None
+    reshuffle: bool = True
+    even_end: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -162,7 +186,9 @@ class ReadFiles(Node):
     def detail(self) -> str:
         what = ", ".join(self.patterns) or "files of the input"
         parse = "".join(f" + {getattr(decoder, 'label', 'decode')}" for decoder in self.decoders)
-        return f"{what}, cycle_length={self.cycle_length}, block_length={self.block_length}{parse}{_shared(self.share)}"
+        order = f"cycle_length={self.cycle_length}, block_length={self.block_length}"
+        shuffled = ", shuffle_shards" if self.shuffle_shards else ""
+        return f"{what}, {order}{shuffled}{parse}{_shared(self.share)}"
 
 
 def _shared(share: tuple[int, int] | None) -> str:
