@@ -27,7 +27,7 @@ NEVER_MERGED: Final = frozenset({"seed", "patterns"})
 """Arguments whose differences are of a kind of their own."""
 
 # Characters of the longest value, and of all values of one node, before they are hashed.
-_LEVELS = ((96, 1024), (24, 1024), (24, 160), (24, 80), (24, 40), (24, 0))
+_LEVELS = ((96, 1 << 20), (24, 1 << 20), (24, 160), (24, 80), (24, 40), (24, 0))
 _HASHES = len(" py3.11 01234567 01234567")
 _MAX_ENTRIES = 500
 _TEXTS = ("args", "functions", "notes")
