@@ -18,10 +18,13 @@ from aiostream_data.records import (
     Columns,
     Ids,
     Items,
+    Lineage,
+    MadeOf,
     VarColumn,
     concat,
     concat_column,
     gather,
+    of_one_width,
     same_layout,
 )
 from aiostream_data.transforms.collate import object_array, stack
@@ -94,14 +97,19 @@ class Batch:
 
     Attributes:
         element: The rows' structure; every leaf has the rows on its first axis.
-        ids: int64 of shape (rows, 2): where each row came from.
+        rows: Where each row came from.
     """
 
     element: Any
-    ids: Ids
+    rows: MadeOf
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.rows)
+
+    @property
+    def ids(self) -> Ids:
+        """Ids of the rows: int64 of shape (rows, 2 or more)."""
+        return self.rows.ids if isinstance(self.rows, Lineage) else self.rows
 
 
 class Batcher:
@@ -160,7 +168,7 @@ class Batcher:
         return batches + self._whole_batches(chunk, whole, own)
 
     def _whole_batches(self, chunk: Chunk, cuts: Sequence[Cut], own: bool) -> list[Batch]:
-        if self._in_parts or not isinstance(chunk, Columns) or not cuts:
+        if self._in_parts or not isinstance(chunk, Columns) or not cuts or chunk.made_of is not None:
             return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
         leaves = [_cut_column(leaf, cuts, own) for leaf in chunk.leaves]
         return list(map(Batch, chunk.structure.rows(leaves), _cut_column(chunk.ids, cuts, own)))
@@ -172,25 +180,6 @@ class Batcher:
             return [self._batch(carry)]
         self.dropped += rows
         return []
-
-    def carried_ids(self) -> Ids:
-        """Return the ids of the rows carried over, in order."""
-        return np.concatenate([np.empty((0, 2), np.int64), *(chunk.ids for chunk in self._carry)])
-
-    def restore(self, state: dict[str, Any], carry: Sequence[Chunk]) -> None:
-        """Go to a position of the order, at which the rows of ``carry`` were carried over.
-
-        Raises:
-            ValueError: Another number of rows was carried over.
-        """
-        rows = sum(map(len, carry))
-        if rows != state["carried"]:
-            raise ValueError(f"{state['carried']} rows were carried over, {rows} are given back")
-        self.order.restore(state)
-        self._carried_away()
-        for chunk in carry:
-            if len(chunk):
-                self._carry_over(chunk)
 
     def _carry_over(self, rows: Chunk) -> None:
         self._carry.append(_owned(rows))
@@ -205,10 +194,15 @@ class Batcher:
             return _batch_in_parts([part for part in parts if isinstance(part, Columns)])
         rows = concat(parts)
         if isinstance(rows, Items):
-            return Batch(stack(rows.values, lambda row: self._describe(rows.ids, row)), rows.ids.copy())
+            return Batch(stack(rows.values, lambda row: self._describe(rows.ids, row)), _rows_of(rows))
         shared = len(parts) == 1  # concat copies when there is more than one
         leaves = [batch_leaf(leaf, copy=shared) for leaf in rows.leaves]
-        return Batch(rows.structure.unflatten(leaves), rows.ids.copy())
+        return Batch(rows.structure.unflatten(leaves), _rows_of(rows))
+
+
+def _rows_of(chunk: Chunk) -> MadeOf:
+    ids = chunk.ids.copy()
+    return ids if chunk.made_of is None else Lineage(ids, chunk.made_of)
 
 
 def _cut_column(column: Column, cuts: Sequence[Cut], own: bool) -> list[Any]:
@@ -228,8 +222,11 @@ def _cut_column(column: Column, cuts: Sequence[Cut], own: bool) -> list[Any]:
 
 def _batch_in_parts(chunks: Sequence[Columns]) -> Batch:
     leaves = [_leaf_in_parts(columns) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)]
-    ids = np.concatenate([chunk.ids for chunk in chunks])
-    return Batch(chunks[0].structure.unflatten(leaves), ids)
+    ids = np.concatenate(of_one_width([chunk.ids for chunk in chunks]))
+    if all(chunk.made_of is None for chunk in chunks):
+        return Batch(chunks[0].structure.unflatten(leaves), ids)
+    made_of = [entry for chunk in chunks for entry in (chunk.made_of or [None] * len(chunk))]
+    return Batch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of))
 
 
 def _leaf_in_parts(columns: Sequence[Column]) -> Any:
@@ -258,4 +255,4 @@ def _owned(chunk: Chunk) -> Chunk:
     if isinstance(chunk, Columns):
         rows = np.arange(len(chunk))
         return gather([chunk], np.zeros(len(chunk), np.int32), rows)
-    return Items(list(chunk.values), chunk.ids.copy())
+    return Items(list(chunk.values), chunk.ids.copy(), None, chunk.made_of)

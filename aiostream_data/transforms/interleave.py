@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,19 @@ class Step:
 
     def __len__(self) -> int:
         return len(self.which)
+
+
+class Mark(NamedTuple):
+    """A position of an order.
+
+    Attributes:
+        position: int64: the slot whose turn it is, and how many rows were taken from it in this turn.
+        given: int64 per slot: rows given of the stream that sits there; -1 where none does.
+    """
+
+    position: NDArray[np.int64]
+    given: NDArray[np.int64]
+    more_streams: bool
 
 
 class InterleaveOrder:
@@ -152,18 +165,28 @@ class InterleaveOrder:
         )
         return Step(which, rows, Waiting(Need(need), slot))
 
+    def mark(self) -> Mark:
+        """Return the position in a form that costs next to nothing; see :meth:`state_at`."""
+        given = self._given_before + self._next_row
+        given[self._status == EMPTY] = -1
+        return Mark(self._position.copy(), given, self._more_streams)
+
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data.
+        """Return the position as plain data; see :meth:`state_at`."""
+        return self.state_at(self.mark())
+
+    @staticmethod
+    def state_at(mark: Mark) -> dict[str, Any]:
+        """Return a position as plain data.
 
         ``given`` counts, per slot, the rows given of the stream that sits in it, and is None for an
         empty slot: a resumed stream is to be loaded from that row on.
         """
-        given = (self._given_before + self._next_row).tolist()
         return {
-            "slot": int(self._position[0]),
-            "taken": int(self._position[1]),
-            "given": [None if self._status[slot] == EMPTY else given[slot] for slot in range(self.cycle_length)],
-            "more_streams": self._more_streams,
+            "slot": int(mark.position[0]),
+            "taken": int(mark.position[1]),
+            "given": [None if rows < 0 else rows for rows in mark.given.tolist()],
+            "more_streams": mark.more_streams,
         }
 
     def restore(self, state: dict[str, Any]) -> None:

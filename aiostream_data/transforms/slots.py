@@ -20,9 +20,12 @@ from aiostream_data.records import (
     Columns,
     Ids,
     Items,
+    Lineage,
+    MadeOf,
     VarColumn,
     column_elements,
     gather,
+    of_one_width,
     same_layout,
 )
 from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
@@ -132,6 +135,33 @@ class VarSlots:
         self._starts.fill(0, packed.starts)
 
 
+class MadeOfSlots:
+    """What rows were made of, kept only from the first row on that was made of several."""
+
+    def __init__(self) -> None:
+        self._held: list[MadeOf | None] | None = None
+        self._used = 0
+
+    def fill(self, first: int, chunk: Chunk) -> None:
+        self._used = first + len(chunk)
+        if self._held is None and chunk.made_of is None:
+            return
+        self._held = (self._held or [None] * first)[:first] + (chunk.made_of or [None] * len(chunk))
+
+    def exchange(self, slots: Slots, chunk: Chunk) -> list[MadeOf | None] | None:
+        if self._held is None and chunk.made_of is None:
+            return None
+        held = self._held = self._held or [None] * self._used
+        given = []
+        for slot, entry in zip(slots.tolist(), chunk.made_of or [None] * len(chunk), strict=True):
+            given.append(held[slot])
+            held[slot] = entry
+        return given
+
+    def take(self, slots: Slots) -> list[MadeOf | None] | None:
+        return None if self._held is None else [self._held[slot] for slot in slots.tolist()]
+
+
 class ColumnSlots:
     """Chunks of one layout, a store per column."""
 
@@ -140,6 +170,7 @@ class ColumnSlots:
         self._layout = gather([example], nothing.astype(np.int32), nothing)  # shares no memory with the example
         self._structure = example.structure
         self._ids = DenseSlots(example.ids, max_slots)
+        self._made_of = MadeOfSlots()
         self._stores: list[SlotStore[Any]] = [_store_for(leaf, max_slots) for leaf in example.leaves]
 
     @property
@@ -147,24 +178,27 @@ class ColumnSlots:
         return self._ids.nbytes + sum(store.nbytes for store in self._stores)
 
     def accepts(self, chunk: Chunk) -> bool:
-        return same_layout([self._layout, chunk])
+        return same_layout([self._layout, chunk]) and chunk.ids.shape[1] == self._layout.ids.shape[1]
 
     def fill(self, first: int, rows: Chunk) -> None:
         assert isinstance(rows, Columns)
         self._ids.fill(first, rows.ids)
+        self._made_of.fill(first, rows)
         for store, leaf in zip(self._stores, rows.leaves, strict=True):
             store.fill(first, leaf)
 
     def exchange(self, slots: Slots, rows: Chunk) -> Chunk:
         assert isinstance(rows, Columns)
         leaves = tuple(store.exchange(slots, leaf) for store, leaf in zip(self._stores, rows.leaves, strict=True))
-        return Columns(self._structure, leaves, self._ids.exchange(slots, rows.ids))
+        made_of = self._made_of.exchange(slots, rows)
+        return Columns(self._structure, leaves, self._ids.exchange(slots, rows.ids), None, made_of)
 
     def take(self, slots: Slots) -> Chunk:
-        return Columns(self._structure, tuple(store.take(slots) for store in self._stores), self._ids.take(slots))
+        leaves = tuple(store.take(slots) for store in self._stores)
+        return Columns(self._structure, leaves, self._ids.take(slots), None, self._made_of.take(slots))
 
-    def take_ids(self, slots: Slots) -> Ids:
-        return self._ids.take(slots)
+    def lineage(self, slots: Slots) -> Lineage:
+        return Lineage(self._ids.take(slots), self._made_of.take(slots))
 
 
 class ListSlots:
@@ -172,7 +206,10 @@ class ListSlots:
 
     def __init__(self, max_slots: int) -> None:
         self._values: list[Any] = []
-        self._ids = DenseSlots(np.empty((0, 2), np.int64), max_slots)
+        self._max_slots = max_slots
+        self._width = 2
+        self._ids = DenseSlots(np.empty((0, self._width), np.int64), max_slots)
+        self._made_of = MadeOfSlots()
         self._values_nbytes = 0
 
     @property
@@ -183,24 +220,38 @@ class ListSlots:
         return True
 
     def fill(self, first: int, rows: Chunk) -> None:
+        ids = self._as_wide(rows.ids)
         self._values[first:] = owned_elements(rows)
-        self._ids.fill(first, rows.ids)
+        self._ids.fill(first, ids)
+        self._made_of.fill(first, rows)
         self._values_nbytes += rows.nbytes - rows.ids.nbytes
 
     def exchange(self, slots: Slots, rows: Chunk) -> Chunk:
+        ids = self._as_wide(rows.ids)
         given = []
         for slot, value in zip(slots.tolist(), owned_elements(rows), strict=True):
             given.append(self._values[slot])
             self._values[slot] = value
-        out = Items(given, self._ids.exchange(slots, rows.ids))
+        out = Items(given, self._ids.exchange(slots, ids), None, self._made_of.exchange(slots, rows))
         self._values_nbytes += rows.nbytes - out.nbytes
         return out
 
     def take(self, slots: Slots) -> Chunk:
-        return Items([self._values[slot] for slot in slots.tolist()], self._ids.take(slots))
+        values = [self._values[slot] for slot in slots.tolist()]
+        return Items(values, self._ids.take(slots), None, self._made_of.take(slots))
 
-    def take_ids(self, slots: Slots) -> Ids:
-        return self._ids.take(slots)
+    def lineage(self, slots: Slots) -> Lineage:
+        return Lineage(self._ids.take(slots), self._made_of.take(slots))
+
+    def _as_wide(self, ids: Ids) -> Ids:
+        """Return ids as wide as the ones that are held, which are made wider first where these are the wider ones."""
+        if ids.shape[1] > self._width:
+            held = self._ids.take(np.arange(len(self._values)))
+            held, _ = of_one_width([held, ids])
+            self._width = ids.shape[1]
+            self._ids = DenseSlots(np.empty((0, self._width), np.int64), self._max_slots)
+            self._ids.fill(0, held)
+        return ids if ids.shape[1] == self._width else of_one_width([ids, np.empty((0, self._width), np.int64)])[0]
 
 
 def owned_elements(chunk: Chunk) -> list[Any]:

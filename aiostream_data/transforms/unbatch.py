@@ -10,7 +10,21 @@ import numpy as np
 
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Column, Columns, Ids, Items, VarColumn, concat
+from aiostream_data.records import (
+    CUT,
+    Chunk,
+    Column,
+    Columns,
+    CutFrom,
+    Ids,
+    Items,
+    MadeOf,
+    VarColumn,
+    concat,
+    of_one_width,
+    source_ids,
+    with_pair,
+)
 from aiostream_data.structure import flatten
 from aiostream_data.transforms.collate import column_of, object_array
 
@@ -21,20 +35,44 @@ Describe = Callable[[Ids, int], str]
 def unbatch(chunk: Chunk, describe: Describe) -> Chunk:
     """Split axis 0 of every leaf of every element into rows, as tf.data's ``unbatch``.
 
-    The rows keep the id of the element they were split from, and come as Columns where all have one
-    layout; those of a lone element may share its memory. A RaggedArray splits into arrays of differing
+    The rows carry the id of the element they were split from, or of the very row where the element is a
+    batch of rows, and to its right their index in the element. They come as Columns where all have one layout; those of a lone element may share its memory. A RaggedArray splits into arrays of differing
     length; a list counts as an array, as in tf.data.
 
     Raises:
         BatchShapeError: The leaves of an element have no first axis, or first axes of several sizes.
     """
-    if isinstance(chunk, Columns) and (split := _split_dense(chunk)) is not None:
-        return split
+    return split_rows(chunk, describe)[0]
+
+
+def split_rows(chunk: Chunk, describe: Describe) -> tuple[Chunk, list[int]]:
+    """Do what :func:`unbatch` does, and return besides how many rows each element gave."""
+    if isinstance(chunk, Columns) and (whole := _split_dense(chunk)) is not None:
+        sizes = [len(whole) // max(1, len(chunk))] * len(chunk)
+        return _named(whole, chunk, sizes), sizes
     parts = [
         _split_element(element, chunk.ids[row : row + 1], partial(describe, chunk.ids, row))
         for row, element in enumerate(chunk.elements())
     ]
-    return concat(parts) if parts else Items([], chunk.ids)
+    sizes = list(map(len, parts))
+    return (_named(concat(parts), chunk, sizes) if parts else Items([], chunk.ids)), sizes
+
+
+def _named(rows: Chunk, elements: Chunk, sizes: list[int]) -> Chunk:
+    """Give rows the ids of what they are, and what they were cut from."""
+    index = np.concatenate([np.arange(size) for size in sizes]) if sizes else np.empty(0, np.int64)
+    if elements.made_of is None:
+        return rows.with_ids(with_pair(rows.ids, CUT, index))
+    parts: list[Ids] = []
+    cut_from: list[MadeOf | None] = []
+    for element, size in enumerate(sizes):
+        own = elements.ids[element : element + 1]
+        made_of = elements.made_of[element]
+        found = source_ids(own, made_of)
+        parts.append(found if len(found) == size else np.repeat(own, size, axis=0))
+        cut_from += [CutFrom(own, [made_of])] * size
+    ids = np.concatenate(of_one_width(parts))
+    return rows.with_ids(with_pair(ids, CUT, index)).with_made_of(cut_from)
 
 
 def _split_dense(chunk: Columns) -> Columns | None:
