@@ -80,11 +80,27 @@ class Tail:
 class CuttingFramer(ABC):
     """A framer for records that can be cut from a contiguous run of bytes."""
 
+    _prefix_nbytes = 0
+    """Bytes that stand before the data of each record."""
+
     def __init__(self, url: str) -> None:
         self._url = url
         self._tail = Tail()
         self._offset = 0  # of the tail's first byte in the stream
         self._failure: CorruptRecordError | None = None
+        self._shift: int | None = None
+
+    def resume(self, offset: int) -> None:
+        """Begin at a record that starts at byte ``offset`` of the stream, instead of at the stream's start."""
+        self._offset = offset
+
+    def offset_of(self, start: int) -> int | None:
+        """Return the byte of the stream at which a record begins.
+
+        Args:
+            start: Where the record starts in the column that was returned last.
+        """
+        return None if self._shift is None else self._shift + start
 
     def feed(self, block: Bytes, headroom: int) -> VarColumn:
         """Return the records that are complete with this block. See :class:`~.base.Framer`."""
@@ -95,6 +111,8 @@ class CuttingFramer(ABC):
             return no_records(self._kind())
         values, start, stop = self._tail.join(block, headroom)
         column, consumed, problem = self._cut(values, start, stop)
+        mapped = column.values is values  # else the records are a copy in another encoding
+        self._shift = self._offset - start - self._prefix_nbytes if mapped else None
         self._offset += consumed - start
         if problem is None:
             self._tail.append(values[consumed:stop])

@@ -53,6 +53,10 @@ class FixedLengthFramer(CuttingFramer):
         self._format = description
         self._header_left = description.header_nbytes
 
+    def resume(self, offset: int) -> None:
+        super().resume(offset)
+        self._header_left = max(0, self._header_left - offset)
+
     def _completes(self, fresh: Bytes) -> bool:
         wanted = self._format.record_nbytes + self._format.footer_nbytes
         return self._header_left > 0 or self._tail.nbytes + len(fresh) >= wanted

@@ -41,6 +41,14 @@ class Recognises(Protocol):
         """Return True only when there is no doubt."""
 
 
+@runtime_checkable
+class Resumable(Protocol):
+    """A framer that can begin at any record."""
+
+    def resume(self, offset: int) -> None: ...
+    def offset_of(self, start: int) -> int | None: ...
+
+
 def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression:
     """Return the compression of a stream that starts with ``first_bytes``, asked for as ``compression``.
 
@@ -57,7 +65,7 @@ def _recognised(format: Format, first_bytes: bytes) -> bool:
 
 
 class RecordStream:
-    """Reads the records of one object, from its start. Not thread-safe; has no event loop inside.
+    """Reads the records of one object. Not thread-safe; has no event loop inside.
 
     Every iterator that it returns must be run to its end before the next call: the work is done as the
     iterator advances, so that whoever runs it can hand each column on before the next is made.
@@ -66,12 +74,13 @@ class RecordStream:
         format: How to cut records.
         url: For messages.
         compression: ``"auto"``, ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``, in upper or lower case.
+        offset: Byte at which a record of a plain object begins; what is fed begins there.
 
     Raises:
         PlanError: There is no such compression.
     """
 
-    def __init__(self, format: Format, url: str, compression: str) -> None:
+    def __init__(self, format: Format, url: str, compression: str, offset: int = 0) -> None:
         if compression.lower() != "auto":
             canonical(compression)
         self._format = format
@@ -82,6 +91,22 @@ class RecordStream:
         self._first_bytes = b""
         self._actual: Compression = ""
         self._decompressor: Decompressor | None = None
+        self.first_offset = offset
+        if offset:
+            if not isinstance(self._framer, Resumable):
+                raise ValueError(f"a {format.name} object cannot be read from byte {offset} on")
+            self._framer.resume(offset)
+            self._probe = None
+
+    def offset_of(self, start: int) -> int | None:
+        """Return the byte of the object at which a record begins, or None where it could not be read from there.
+
+        Args:
+            start: Where the record starts in the column that was given last.
+        """
+        if self._decompressor is not None or not isinstance(self._framer, Resumable):
+            return None
+        return self._framer.offset_of(start)
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
         """Give the records that are complete with this block: one column, or one per decompressed block.

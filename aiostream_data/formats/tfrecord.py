@@ -58,6 +58,8 @@ class TFRecordFormat:
 class TFRecordFramer(CuttingFramer):
     """Cuts one TFRecord stream. Releases the GIL where the native core is built."""
 
+    _prefix_nbytes = HEADER.size
+
     def __init__(self, description: TFRecordFormat, url: str) -> None:
         super().__init__(url)
         self._format = description

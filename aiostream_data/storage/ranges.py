@@ -22,12 +22,14 @@ def following_nbytes(memory_limit: int) -> int:
     return max(FIRST_NBYTES, min(NEXT_NBYTES, memory_limit // LIMIT_SHARE))
 
 
-def plan_ranges(nbytes: int, first: int = FIRST_NBYTES, following: int = NEXT_NBYTES) -> Iterator[ByteRange]:
-    """Yield ranges that cover ``nbytes`` bytes in order, the first of at most ``first`` bytes.
+def plan_ranges(
+    nbytes: int, first: int = FIRST_NBYTES, following: int = NEXT_NBYTES, start: int = 0
+) -> Iterator[ByteRange]:
+    """Yield ranges that cover bytes ``start`` to ``nbytes`` in order, the first of at most ``first`` bytes.
 
     A rest of less than half a range is joined to the range before it. An empty object has no range.
     """
-    start, size = 0, first
+    size = first
     while start < nbytes:
         stop = start + size
         if stop + size // 2 >= nbytes:
