@@ -432,16 +432,23 @@ class Dataset(DatasetMixtures, Generic[T]):
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: It cannot start.
         """
-        if state is not None:
-            raise NotImplementedError("open(state=...) is reserved: resuming is not part of this release yet")
         # Imported here, since they are most of what importing everything would cost.
         from aiostream_data._engine.engine import Engine, EngineOptions
         from aiostream_data.loader import Loader
+        from aiostream_data.saved import Saved
 
         warn_without_native_core()
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        options = EngineOptions(memory_limit=limit, epoch=at_least("epoch", epoch, 0), root_seed=seed_of(seed))
-        loader: Loader[T] = Loader(Engine(self.plan if deterministic else unordered(self.plan), options))
+        saved = Saved.of(state)
+        options = EngineOptions(
+            memory_limit=limit,
+            epoch=at_least("epoch", epoch, 0) if saved is None else saved.epoch,
+            root_seed=seed_of(seed) if saved is None else saved.seed,
+            state=None if saved is None else saved.position,
+            book=None if saved is None else saved.rows,
+        )
+        engine = Engine(self.plan if deterministic else unordered(self.plan), options)
+        loader: Loader[T] = Loader(engine, saved)
         if not _in_running_loop():
             loader.wait_ready()
         return loader

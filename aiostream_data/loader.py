@@ -18,12 +18,16 @@ from aiostream_data.device.device_slots import DeviceBatch
 from aiostream_data.errors import LoaderClosedError
 from aiostream_data.metrics.counters import ConsumerCounters
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot
-from aiostream_data.records import Ids
+from aiostream_data.records import Ids, source_ids
+from aiostream_data.saved import Saved
 
 if TYPE_CHECKING:
     from aiostream_data._engine.engine import Engine
 
 T = TypeVar("T")
+
+PARCELS_REMEMBERED = 64
+"""After so many parcels the engine hears which places nobody will ask for any more."""
 
 
 class Loader(Generic[T]):
@@ -37,8 +41,10 @@ class Loader(Generic[T]):
     process and connection within two seconds.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, saved: Saved | None = None) -> None:
         self._engine = engine
+        self._before = 0 if saved is None else saved.elements
+        self._forgotten = 0
         self._consumer = ConsumerCounters(started_at=perf_counter())
         self._parcel: Parcel | None = None
         self._left: Iterator[Any] = iter(())
@@ -128,6 +134,9 @@ class Loader(Generic[T]):
             self._consumer.elements += len(self._parcel.elements)
             self._consumer.nbytes += self._parcel.nbytes
             self._parcel = None
+            self._forgotten += 1
+            if self._forgotten % PARCELS_REMEMBERED == 0:
+                self._engine.forget(self._consumer.elements)
 
     def _check_open(self) -> None:
         self._check_process()
@@ -156,15 +165,26 @@ class Loader(Generic[T]):
         if self._parcel is None or given == 0:
             return None
         ids = self._parcel.ids
-        return ids[given - 1] if isinstance(ids, list) else np.asarray(ids[given - 1 : given])
+        if isinstance(ids, list):
+            return source_ids(self._parcel.own_ids[given - 1 : given], ids[given - 1])
+        return np.asarray(ids[given - 1 : given])
 
     def state_dict(self) -> dict[str, Any]:
-        """Reserved: return the position of the consumer as small plain data.
+        """Return where the consumer stands, as small plain data that goes through JSON unchanged.
 
-        Raises:
-            NotImplementedError: Always, in this release.
+        ``dataset.open(state=...)`` goes on behind the element that was received last: with exactly the
+        elements that were left, in the same order. It refers to what was received, whatever was read ahead,
+        and stops nothing. It holds positions, seeds, and the ids of rows that were held back, never data.
         """
-        raise NotImplementedError("state_dict() is reserved: resuming a loader is not part of this release yet")
+        engine = self._engine
+        given = self._consumer.elements + self._given()
+        saved = Saved(
+            elements=self._before + given,
+            epoch=engine.options.epoch,
+            seed=engine.root_seed,
+            **engine.place(given),
+        )
+        return saved.as_dict()
 
     def stats(self) -> LoaderStats:
         """Return counters of every stage, of the consumer and of memory, as of now."""

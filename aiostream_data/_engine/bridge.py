@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from aiostream_data.records import Ids
+from aiostream_data.records import Ids, MadeOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,15 @@ class Parcel:
 
     Attributes:
         elements: In order; never empty.
-        ids: Row ids: one row of an array per element, or one array per batch.
+        own_ids: Ids of the elements, a row each.
+        ids: The same, or what each element was made of where that is several rows.
         nbytes: What the elements hold.
         lease: Ends the budget's charge when the parcel is dropped.
     """
 
     elements: list[Any]
-    ids: Ids | list[Ids]
+    own_ids: Ids
+    ids: Ids | list[MadeOf | None]
     nbytes: int
     lease: object
 

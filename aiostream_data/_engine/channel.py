@@ -15,6 +15,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
+from aiostream_data._engine.position import Position
 from aiostream_data.metrics.counters import StageCounters
 
 T = TypeVar("T")
@@ -147,6 +148,7 @@ class Receiver(Generic[T]):
         self._shared = shared
         self.counters: StageCounters | None = None
         self.on_wait: Callable[[bool], None] | None = None
+        self.position: Position | None = None  # of the run that sends, where it is one
 
     async def receive(self) -> T:
         """Return the oldest item.

@@ -15,13 +15,16 @@ from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.failures import as_raisable
-from aiostream_data._engine.origins import Namespace, Origins
+from aiostream_data._engine.origins import Locate, Namespace, Origins
+from aiostream_data._engine.position import State
+from aiostream_data._engine.shard_offsets import ShardOffsets
+from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
-from aiostream_data.records import Chunk, ShardRef
+from aiostream_data.records import Chunk, Lineage, ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.transforms.randomness import key_of
 
@@ -49,6 +52,19 @@ class Drained:
         self._event.set()
 
 
+class OneShotRows:
+    """Rows of iterables that can be read once only: kept by whoever reads past them, for whoever asks for them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Node, asyncio.Future[dict[int, Any]]] = {}
+
+    def of(self, node: Node) -> asyncio.Future[dict[int, Any]]:
+        """Return the future that gets the elements by ordinal. Call from the loop."""
+        if node not in self._kept:
+            self._kept[node] = asyncio.get_running_loop().create_future()
+        return self._kept[node]
+
+
 class Board:
     """The counters of every stage, sources first."""
 
@@ -70,7 +86,8 @@ def _place(key: str) -> tuple[int, ...]:
     return tuple(int(number) for number in key.split("/"))
 
 
-OpenPlan = Callable[["RunContext", Node], AbstractAsyncContextManager[Receiver[Chunk]]]
+OpenPlan = Callable[["RunContext", Node, State], AbstractAsyncContextManager[Receiver[Chunk]]]
+Recall = Callable[["RunContext", Node, Lineage], Awaitable[Chunk]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +104,13 @@ class Services:
     stores: Callable[[Any], StoreSet]
     workers: Workers
     open_plan: OpenPlan
+    recall: Recall
     devices: dict[Node, DeviceStage]
+    book: Book
+    """The rows that the state mentions with which the loader was opened."""
+    offsets: dict[tuple[int, Node], ShardOffsets] = field(default_factory=dict)
+    """Where records begin, by the place of their source."""
+    once: OneShotRows = field(default_factory=OneShotRows)
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
     passes: dict[Any, CachePass] = field(default_factory=dict)
 
@@ -100,6 +123,7 @@ class RunContext:
         epoch: Which repetition this is.
         path: Key of the place in the plan where this run was opened; differs per inner data set.
         numbers: Number of every node of the plan, inputs first.
+        keys: The same without the nodes that decide nothing about rows, so that adding one changes no order.
         prefix: Put before stage names in reports, for inner data sets.
     """
 
@@ -107,6 +131,7 @@ class RunContext:
     epoch: int
     path: int
     numbers: dict[Node, int]
+    keys: dict[Node, int]
     drained: Drained
     prefix: str = ""
 
@@ -114,9 +139,17 @@ class RunContext:
         """Return the context of another repetition."""
         return replace(self, epoch=epoch, drained=Drained())
 
-    def open(self, node: Node) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """Run ``node`` and everything it reads; the block's receiver gives its chunks."""
-        return self.services.open_plan(self, node)
+    def open(self, node: Node, state: State = None) -> AbstractAsyncContextManager[Receiver[Chunk]]:
+        """Run ``node`` and everything it reads; the block's receiver gives its chunks.
+
+        Args:
+            state: Where to go on; None begins at the beginning.
+        """
+        return self.services.open_plan(self, node, state)
+
+    def recall(self, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
+        """Make rows of ``node`` again, in the order asked for; see :mod:`aiostream_data._engine.recall`."""
+        return self.services.recall(self, node, lineage)
 
     def counters(self, node: Node) -> StageCounters:
         """Return the counters that every run of this node adds to."""
@@ -126,15 +159,16 @@ class RunContext:
         """Return the name of the node's place in the plan, the same in every run."""
         return f"{self.prefix}{self.numbers[node]}"
 
-    def namespace(self, node: Node, url_of: Callable[[int], str]) -> Namespace:
+    def namespace(self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None) -> Namespace:
         """Open the row ids of one run of a source."""
-        source = int(key_of(self.path, self.numbers[node])) >> 1
-        return self.services.origins.open(source, self.epoch, url_of)
+        number = self.keys[node]
+        source = int(key_of(self.path, number)) >> 1
+        return self.services.origins.open(source, number, self.epoch, url_of, locate=locate)
 
     def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
         """Return the random key of a node: a function of seed, place in the plan, and names."""
         base = self.services.root_seed if seed is None else seed
-        return key_of(base, self.path, self.numbers[node], *names)
+        return key_of(base, self.path, self.keys[node], *names)
 
 
 async def hop(counters: StageCounters, submitted: Awaitable[Outcome]) -> Any:

@@ -83,6 +83,11 @@ class Outlet:
         self.dropped = 0
         sender.counters = counters
 
+    async def refill(self) -> None:
+        """Let the tail get back what it held when the state was taken with which the run was opened."""
+        if self.tail is not None:
+            await self.tail.refill()
+
     async def send(self, chunk: Chunk) -> None:
         """Hand on a chunk; empty ones are not worth a hand-over.
 

@@ -22,16 +22,19 @@ from aiostream_data._engine.context import Board, Drained, RunContext, Services,
 from aiostream_data._engine.failures import for_consumer
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.pacing import cpu_count
+from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.prepare import prepare
-from aiostream_data._engine.running import open_plan
+from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data._engine.state_book import BookWriter, read_book
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.operators import Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
+from aiostream_data.plan.unshare import unshared
 from aiostream_data.records import Chunk, Items
 from aiostream_data.storage.stores import StoreSet
 
@@ -59,11 +62,15 @@ class EngineOptions:
         memory_limit: Bytes of the budget.
         epoch: Number of the first epoch, for seeds.
         root_seed: Seed of everything that was given none; drawn at random when None.
+        state: Where the plan goes on; None at the beginning.
+        book: Rows that the state mentions.
     """
 
     memory_limit: int
     epoch: int = 0
     root_seed: int | None = None
+    state: State = None
+    book: Any = None
 
 
 class Engine:
@@ -75,7 +82,7 @@ class Engine:
     """
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
-        self.plan = rewrite(plan)
+        self.plan = rewrite(unshared(plan))
         self.options = options
         self.root_seed = options.root_seed if options.root_seed is not None else secrets.randbits(62)
         self.bridge = Bridge(_waiting_elements(self.plan))
@@ -83,6 +90,9 @@ class Engine:
         self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 32))
         self.board = Board()
         self.origins = Origins()
+        self._first_state = options.state
+        self._book = read_book(options.book, self.origins)
+        self._position: Position | None = None
         self.pid = os.getpid()
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
@@ -105,6 +115,18 @@ class Engine:
         self._thread.start()
 
     # -- called by the consumer
+
+    def place(self, elements: int) -> dict[str, Any]:
+        """Return where the plan goes on after this run's first ``elements`` elements, as plain data."""
+        if elements == 0 or self._position is None:
+            return {"position": self._first_state, "rows": self.options.book}
+        book = BookWriter(self.origins)
+        return {"position": self._position.at(elements, book), "rows": book.contents()}
+
+    def forget(self, elements: int) -> None:
+        """Hear that nobody will ask for a place before ``elements`` elements any more."""
+        if elements and self._position is not None:
+            self._position.forget(elements)
 
     def check_process(self) -> None:
         """Raise ForkedPipelineError in a forked child: none of the engine's threads came along."""
@@ -223,7 +245,8 @@ class Engine:
         try:
             await prepare(self.plan, context)
             self._announce(self._ready)
-            async with open_plan(context, self.plan) as receiver:
+            async with open_plan(context, self.plan, self._first_state) as receiver:
+                self._position = receiver.position
                 async for chunk in receiver:
                     await self.bridge.put(await _parcel(chunk, pool))
                     del chunk
@@ -244,10 +267,18 @@ class Engine:
             stores=self._stores,
             workers=self._workers,
             open_plan=open_plan,
+            recall=recall,
+            book=self._book,
             devices=self.devices,
         )
-        numbers = {node: number for number, node in enumerate(walk(self.plan))}
-        return RunContext(services=services, epoch=self.options.epoch, path=0, numbers=numbers, drained=Drained())
+        return RunContext(
+            services=services,
+            epoch=self.options.epoch,
+            path=0,
+            numbers={node: number for number, node in enumerate(walk(self.plan))},
+            keys=keys_of(self.plan),
+            drained=Drained(),
+        )
 
     def _stores(self, options: Mapping[str, Any]) -> StoreSet:
         key = json.dumps(options, sort_keys=True, default=id)
@@ -302,9 +333,9 @@ def _waiting_elements(plan: Node) -> int:
 async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
     if isinstance(chunk, Items):
         nbytes = chunk.lease.nbytes if isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
-        return Parcel(chunk.values, chunk.row_ids or chunk.ids, nbytes, chunk.lease)
+        return Parcel(chunk.values, chunk.ids, chunk.made_of or chunk.ids, nbytes, chunk.lease)
     elements = value_of(await pool.submit(chunk.elements))
-    return Parcel(elements, chunk.ids, chunk.nbytes, chunk.lease)
+    return Parcel(elements, chunk.ids, chunk.made_of or chunk.ids, chunk.nbytes, chunk.lease)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data._engine.origins import Namespace
 from aiostream_data._engine.pacing import CHUNK_NBYTES, HOP_ROWS
+from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.records import Chunk, Columns, Items, run_of_ids
@@ -17,48 +19,78 @@ FIRST_ROWS = 256
 """Rows of the first chunk: small, so that the first element is soon there."""
 
 
-def chunks_of(node: Node, namespace: Namespace) -> Iterator[Chunk]:
-    """Yield the rows of a source in memory; a folded repetition is one split each."""
+def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk]:
+    """Yield the rows of a source in memory from row ``skip`` on; a folded repetition is one split each."""
     if isinstance(node, TensorSlices):
-        for split in _repetitions(node.times if node.rows else 0):
-            yield from _slices(node, namespace.base + split)
+        first, row = divmod(skip, max(1, node.rows))
+        for split in _repetitions(node.times if node.rows else 0, first):
+            yield from _slices(node, namespace.base + split, row)
+            row = 0
     elif isinstance(node, Tensors):
-        for split in _repetitions(node.times):
+        for split in _repetitions(node.times, skip):
             yield Items([node.element], run_of_ids(namespace.base + split, 0, 1))
     elif isinstance(node, Range):
-        yield from _range_chunks(node, namespace.base)
+        yield from _range_chunks(node, namespace.base, skip)
     elif isinstance(node, PythonIterable) and isinstance(node.iterable, (list, tuple)):
-        yield Items(list(node.iterable), run_of_ids(namespace.base, 0, len(node.iterable)))
+        yield Items(list(node.iterable[skip:]), run_of_ids(namespace.base, skip, max(0, len(node.iterable) - skip)))
     else:
         raise TypeError(f"{node.label} is not a source in memory")
 
 
-def _repetitions(times: int | None) -> Iterator[int]:
-    number = 0
+def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Chunk:
+    """Return single rows of a source in memory, by repetition and number.
+
+    Raises:
+        StateMismatchError: It has no such row.
+    """
+    ids = np.stack([namespace.base + splits, ordinals], axis=1)
+    count = _rows_per_split(node)
+    if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) < count:
+        raise StateMismatchError([f"{node.label} has {count} rows, and row {int(ordinals.max())} was asked for"])
+    if isinstance(node, TensorSlices):
+        return Columns(node.structure, tuple(leaf[ordinals] for leaf in node.leaves), ids)
+    if isinstance(node, Tensors):
+        return Items([node.element] * len(ids), ids)
+    if isinstance(node, Range):
+        return Columns(LEAF, ((node.start + ordinals * node.step).astype(node.dtype),), ids)
+    assert isinstance(node, PythonIterable)
+    return Items([node.iterable[row] for row in ordinals.tolist()], ids)
+
+
+def _rows_per_split(node: Node) -> int:
+    if isinstance(node, TensorSlices):
+        return node.rows
+    if isinstance(node, Range):
+        return len(node.numbers)
+    return len(node.iterable) if isinstance(node, PythonIterable) else 1
+
+
+def _repetitions(times: int | None, first: int) -> Iterator[int]:
+    number = first
     while times is None or number < times:
         yield number
         number += 1
 
 
-def _spans(rows: int, row_nbytes: float) -> Iterator[tuple[int, int]]:
+def _spans(rows: int, row_nbytes: float, start: int) -> Iterator[tuple[int, int]]:
     full = max(1, min(HOP_ROWS, int(CHUNK_NBYTES / max(row_nbytes, 1))))
-    start, size = 0, min(FIRST_ROWS, full)
+    size = min(FIRST_ROWS, full)
     while start < rows:
         stop = min(start + size, rows)
         yield start, stop
         start, size = stop, full
 
 
-def _slices(node: TensorSlices, split: int) -> Iterator[Chunk]:
+def _slices(node: TensorSlices, split: int, skip: int) -> Iterator[Chunk]:
     row_nbytes = sum(leaf.nbytes for leaf in node.leaves) / node.rows
-    for start, stop in _spans(node.rows, row_nbytes):
+    for start, stop in _spans(node.rows, row_nbytes, skip):
         leaves = tuple(leaf[start:stop] for leaf in node.leaves)
         yield Columns(node.structure, leaves, run_of_ids(split, start, stop - start))
 
 
-def _range_chunks(node: Range, split: int) -> Iterator[Chunk]:
+def _range_chunks(node: Range, split: int, skip: int) -> Iterator[Chunk]:
     numbers = node.numbers
-    for start, stop in _spans(len(numbers), node.dtype.itemsize):
+    for start, stop in _spans(len(numbers), node.dtype.itemsize, skip):
         part = numbers[start:stop]
         values = np.arange(part.start, part.stop, part.step, dtype=node.dtype)
         yield Columns(LEAF, (values,), run_of_ids(split, start, stop - start))

@@ -3,94 +3,166 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from aiostream_data._engine.channel import EndOfStream, Receiver
 from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.merge_log import Entry, MergeLog, StreamPlace
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
+from aiostream_data._engine.position import State
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data.records import Chunk
-from aiostream_data.transforms.interleave import InterleaveOrder, Need
+from aiostream_data.transforms.interleave import InterleaveOrder, Need, Step
 
 SHORT_RUN = 4
 """An unbroken run of less than this fraction (1/4) of a chunk is copied together with what follows it."""
 
 
+class Stream(NamedTuple):
+    """One of the streams: where its chunks come from, and what knows its place."""
+
+    receiver: Receiver[Chunk]
+    place: StreamPlace
+
+
 class Streams(Protocol):
     """Gives one stream after another, opened ahead of their turn."""
 
-    async def next(self) -> Receiver[Chunk] | None:
+    async def next(self) -> Stream | None:
         """Return the next stream, or None when there are no more."""
+
+    async def again(self, state: State, given: int) -> Stream:
+        """Return a stream that was open when a state was taken, behind its first ``given`` rows."""
 
     def ended(self) -> None:
         """Hear that one of the streams given out has ended."""
 
 
-async def merge(streams: Streams, order: InterleaveOrder, outlet: Outlet) -> None:
-    """Send the rows of all streams to ``outlet`` in the order's order.
+@dataclass
+class Merge:
+    """Sends the rows of all streams to an outlet in the order that ``order`` decides.
 
-    Raises:
-        StreamAborted: A stream was cut short.
+    Attributes:
+        log: Where it notes its place, for whoever asks.
     """
-    receivers: dict[int, Receiver[Chunk]] = {}
-    current: dict[int, Chunk] = {}
-    rows_at_once = 1
 
-    def load(slot: int, chunk: Chunk | None) -> None:
-        nonlocal rows_at_once
-        if chunk is None:
-            order.ended(slot)
-            receivers.pop(slot).close()
-            streams.ended()
-        else:
-            rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
-            current[slot] = chunk
-            order.load(slot, len(chunk))
+    streams: Streams
+    order: InterleaveOrder
+    log: MergeLog
+    _open: dict[int, Stream] = field(default_factory=dict)
+    _places: dict[int, StreamPlace] = field(default_factory=dict)  # also of streams that have ended in their slot
+    _current: dict[int, Chunk] = field(default_factory=dict)
+    _picked: PickedRows = field(default_factory=PickedRows)
+    _rows_at_once: int = 1
+    _leave_out: int = 0
+    _chosen: int = 0
+    _opened: int = 0
 
-    picked = PickedRows()
+    async def resume(self, state: dict[str, Any]) -> None:
+        """Go to the place of a state, before :meth:`run`."""
+        self.order.restore(state["order"])
+        slots = [slot for slot, given in enumerate(state["order"]["given"]) if given is not None]
+        for slot, place in zip(slots, state["streams"], strict=True):
+            self._sits_in(slot, await self.streams.again(place, state["order"]["given"][slot]))
+        self._leave_out = state["drop"]
+        self._chosen = -self._leave_out
 
-    async def send_picked() -> None:
-        if len(picked):
-            await outlet.send_work(gathered, picked.taken())
+    async def run(self, outlet: Outlet) -> None:
+        """Send everything.
 
-    while True:
-        if not order.deterministic:
-            _load_what_is_there(order, receivers, load)
-        step = order.advance(max(1, rows_at_once - len(picked)))
-        if len(step):
-            run = unbroken_run(step.which, step.rows, current)
-            if run is not None and len(run) >= rows_at_once // SHORT_RUN:
-                await send_picked()
-                await outlet.send(run)
-            else:
-                picked.add(step, current)
-        slot, need = step.waiting.slot, step.waiting.need
-        if len(picked) >= rows_at_once or not _goes_on_at_once(order, need, receivers.get(slot)):
-            await send_picked()
-        match need:
-            case Need.FINISHED:
-                return
-            case Need.STREAM:
-                receiver = await streams.next()
-                if receiver is None:
-                    order.no_more_streams()
+        Raises:
+            StreamAborted: A stream was cut short.
+        """
+        order = self.order
+        while True:
+            if not order.deterministic:
+                self._load_what_is_there()
+            step = self._advance()
+            if len(step):
+                run = unbroken_run(step.which, step.rows, self._current)
+                if run is not None and len(run) >= self._rows_at_once // SHORT_RUN:
+                    await self._send_picked(outlet)
+                    left_out = self._left_out_of(len(run))
+                    await outlet.send(run.slice(left_out, len(run)) if left_out else run)
                 else:
-                    receivers[slot] = receiver
-                    order.opened(slot)
-            case Need.ROWS if order.deterministic:
-                current.pop(slot, None)  # used up: do not hold its memory while waiting
-                load(slot, await _next_chunk(receivers[slot]))
-            case Need.ROWS:
-                await _any_ready(list(receivers.values()))
+                    self._picked.add(step, self._current)
+            slot, need = step.waiting.slot, step.waiting.need
+            if len(self._picked) >= self._rows_at_once or not self._goes_on_at_once(need, slot):
+                await self._send_picked(outlet)
+            match need:
+                case Need.FINISHED:
+                    return
+                case Need.STREAM:
+                    await self._open_next(slot)
+                case Need.ROWS if order.deterministic:
+                    self._current.pop(slot, None)  # used up: do not hold its memory while waiting
+                    self._load(slot, await _next_chunk(self._open[slot].receiver))
+                case Need.ROWS:
+                    await _any_ready([stream.receiver for stream in self._open.values()])
 
+    def _advance(self) -> Step:
+        mark = self.order.mark()
+        step = self.order.advance(max(1, self._rows_at_once - len(self._picked)))
+        if len(step):
+            which = None if self.order.deterministic else step.which
+            self.log.add(self._chosen, Entry(mark, dict(self._places), self._opened, which))
+            self._chosen += len(step)
+        return step
 
-def _goes_on_at_once(order: InterleaveOrder, need: Need, receiver: Receiver[Chunk] | None) -> bool:
-    """Whether the next rows can be chosen without waiting, so that those already chosen may wait for them."""
-    if need is Need.NOTHING:
-        return True
-    return need is Need.ROWS and order.deterministic and receiver is not None and receiver.ready
+    async def _open_next(self, slot: int) -> None:
+        stream = await self.streams.next()
+        if stream is None:
+            self.order.no_more_streams()
+            return
+        self._opened += 1
+        self._sits_in(slot, stream)
+        self.order.opened(slot)
+
+    def _sits_in(self, slot: int, stream: Stream) -> None:
+        self._open[slot] = stream
+        self._places[slot] = stream.place
+
+    def _load(self, slot: int, chunk: Chunk | None) -> None:
+        if chunk is None:
+            self.order.ended(slot)
+            self._open.pop(slot).receiver.close()
+            self.streams.ended()
+        else:
+            self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
+            self._current[slot] = chunk
+            self.order.load(slot, len(chunk))
+
+    async def _send_picked(self, outlet: Outlet) -> None:
+        if len(self._picked):
+            rows = len(self._picked)
+            left_out = self._left_out_of(rows)
+            chosen = self._picked.taken()
+            if left_out < rows:
+                await outlet.send_work(gathered, chosen, left_out)
+
+    def _left_out_of(self, rows: int) -> int:
+        """Return how many of the next rows were given before the state was taken."""
+        left_out = min(self._leave_out, rows)
+        self._leave_out -= left_out
+        return left_out
+
+    def _goes_on_at_once(self, need: Need, slot: int) -> bool:
+        """Whether the next rows can be chosen without waiting, so that those already chosen may wait for them."""
+        if need is Need.NOTHING:
+            return True
+        return need is Need.ROWS and self.order.deterministic and self._open[slot].receiver.ready
+
+    def _load_what_is_there(self) -> None:
+        for slot, stream in list(self._open.items()):
+            if self.order.rows_left(slot) == 0 and stream.receiver.ready:
+                try:
+                    chunk: Chunk | None = stream.receiver.take()
+                except EndOfStream:
+                    chunk = None
+                self._load(slot, chunk)
 
 
 async def _next_chunk(receiver: Receiver[Chunk]) -> Chunk | None:
@@ -98,18 +170,6 @@ async def _next_chunk(receiver: Receiver[Chunk]) -> Chunk | None:
         return await receiver.receive()
     except EndOfStream:
         return None
-
-
-def _load_what_is_there(
-    order: InterleaveOrder, receivers: dict[int, Receiver[Chunk]], load: Callable[[int, Chunk | None], None]
-) -> None:
-    for slot, receiver in list(receivers.items()):
-        if order.rows_left(slot) == 0 and receiver.ready:
-            try:
-                chunk: Chunk | None = receiver.take()
-            except EndOfStream:
-                chunk = None
-            load(slot, chunk)
 
 
 async def _any_ready(receivers: Sequence[Receiver[Chunk]]) -> None:

@@ -7,17 +7,18 @@ source in one epoch), the lower bits the split inside it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aiostream_data.records import Ids
+from aiostream_data.records import NO_PAIR, Ids, Lineage, MadeOf
 
 SPLIT_BITS: Final = 40
-_SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
-_REMEMBERED: Final = 1 << 16
+SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
+_REMEMBERED: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +26,42 @@ class Namespace:
     """One run of one source.
 
     Attributes:
-        source: The stage's number in the plan, the same in every run.
+        source: Names the source in its place, the same in every run.
+        number: The source's number in its own plan.
         epoch: Which repetition this run is.
         url_of: Name of a split, for messages.
         base: What to add to a split's number inside the run.
+        read_epoch: The repetition in which the rows were read, which is another one when they come out of a cache.
+        locate: Given splits and ordinals of rows, tells from where on they can be read.
     """
 
     source: int
+    number: int
     epoch: int
     url_of: Callable[[int], str]
     base: int
+    read_epoch: int = 0
+    locate: Locate | None = None
 
 
-_FORGOTTEN: Final = Namespace(-1, 0, lambda _: "<forgotten source>", 0)
+Locate: TypeAlias = "Callable[[NDArray[np.int64], NDArray[np.int64]], Sequence[Hint]]"
+"""Given splits and ordinals of rows, tells where records at or before them begin."""
+
+
+class Hint(NamedTuple):
+    """Record ``ordinal`` of a split begins at byte ``offset`` of the object."""
+
+    split: int
+    ordinal: int
+    offset: int
+
+
+_FORGOTTEN: Final = Namespace(-1, -1, 0, lambda _: "<forgotten source>", 0)
+
+
+def local(ids: Ids) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the splits inside their source, and the ordinals, of rows that come straight from a source."""
+    return ids[:, 0] & SPLIT_MASK, ids[:, 1].copy()
 
 
 class Origins:
@@ -45,37 +69,64 @@ class Origins:
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, Namespace] = OrderedDict()
-        self._next = 0
+        self._next = 1  # 0 is for pairs that name no source
 
-    def open(self, source: int, epoch: int, url_of: Callable[[int], str]) -> Namespace:
+    def open(
+        self,
+        source: int,
+        number: int,
+        epoch: int,
+        url_of: Callable[[int], str],
+        read_epoch: int | None = None,
+        locate: Locate | None = None,
+    ) -> Namespace:
         """Return a new namespace. Call from the loop."""
-        number, self._next = self._next, self._next + 1
-        namespace = Namespace(source, epoch, url_of, number << SPLIT_BITS)
-        self._known[number] = namespace
+        place, self._next = self._next, self._next + 1
+        read_epoch = epoch if read_epoch is None else read_epoch
+        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, read_epoch, locate)
+        self._known[place] = namespace
         if len(self._known) > _REMEMBERED:  # millions of tiny inner data sets must not pile up
             self._known.popitem(last=False)
         return namespace
 
-    def adopt(self, ids: Ids, other: Origins, moved: dict[int, int]) -> Ids:
+    def namespace(self, number: int) -> Namespace:
+        """Return the namespace that the upper bits of a split number name."""
+        return self._known.get(number, _FORGOTTEN)
+
+    def adopt(self, ids: Ids, other: Origins, moved: dict[int, int], epoch: int) -> Ids:
         """Return ids that name the same rows as these, which ``other`` handed out. Call from the loop.
 
         Args:
             moved: Which of the other's namespaces became which of these; kept between calls.
+            epoch: The repetition that the rows are given in now.
         """
         adopted = ids.copy()
-        numbers = ids[:, 0] >> SPLIT_BITS
-        for number in np.unique(numbers).tolist():
-            if number not in moved:
-                known = other._known.get(number, _FORGOTTEN)
-                moved[number] = self.open(known.source, known.epoch, known.url_of).base
-            rows = numbers == number
-            adopted[rows, 0] = moved[number] | (ids[rows, 0] & _SPLIT_MASK)
+        for column in range(0, ids.shape[1], 2):
+            numbers = ids[:, column] >> SPLIT_BITS
+            for number in np.unique(numbers[numbers > 0]).tolist():
+                if number not in moved:
+                    known = other.namespace(number)
+                    moved[number] = self._reopened(known, epoch).base
+                rows = numbers == number
+                adopted[rows, column] = moved[number] | (ids[rows, column] & SPLIT_MASK)
         return adopted
+
+    def _reopened(self, known: Namespace, epoch: int) -> Namespace:
+        return self.open(known.source, known.number, epoch, known.url_of, known.read_epoch, known.locate)
+
+    def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], epoch: int) -> MadeOf | None:
+        """Like :meth:`adopt`, for what an element was made of."""
+        if not isinstance(entry, Lineage):
+            return None if entry is None else self.adopt(entry, other, moved, epoch)
+        made_of = entry.made_of
+        if made_of is not None:
+            made_of = [self.adopt_made_of(part, other, moved, epoch) for part in made_of]
+        return type(entry)(self.adopt(entry.ids, other, moved, epoch), made_of)
 
     def url_and_index(self, split: int, ordinal: int) -> tuple[str, int]:
         """Return the URL (or source name) and the record index of a row."""
         namespace = self._known.get(split >> SPLIT_BITS)
-        return (namespace or _FORGOTTEN).url_of(split & _SPLIT_MASK), ordinal
+        return (namespace or _FORGOTTEN).url_of(split & SPLIT_MASK), ordinal
 
     def describe(self, ids: Ids, row: int) -> str:
         """Return "URL record N" of row ``row`` of ``ids``."""
@@ -84,7 +135,12 @@ class Origins:
         url, index = self.url_and_index(int(ids[row, 0]), int(ids[row, 1]))
         return f"{url} record {index}"
 
+    def path_of(self, ids: Ids) -> tuple[int, ...]:
+        """Return numbers that name one row, the same in every run of the plan. ``ids`` is of shape (1, 2 or more)."""
+        first, *others = ids[0].tolist()
+        return (*self.stable(first), *others[:1], *(number for number in others[2::2] if number != NO_PAIR))
+
     def stable(self, split: int) -> tuple[int, int, int]:
         """Return (source, epoch, split inside the source): the same in every run of the plan."""
         namespace = self._known.get(split >> SPLIT_BITS)
-        return (namespace.source, namespace.epoch, split & _SPLIT_MASK) if namespace else (-1, 0, split)
+        return (namespace.source, namespace.epoch, split & SPLIT_MASK) if namespace else (-1, 0, split)

@@ -13,15 +13,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from aiostream_data._engine.context import settle
-from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.emission_log import EmissionLog
+from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.pacing import Pace
 from aiostream_data._engine.tail import Joined
 from aiostream_data._engine.window import Window
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk
+from aiostream_data.records import Chunk, lineage_of
 
 MAX_AUTO_THREADS = 32
 
@@ -40,6 +43,7 @@ class PacedHops:
         executor: For several hops at once.
         serial: One thread of this process, for one hop after another; None where there is no such thread.
         job_for: Gives the work of a hop, and the rows to call it with.
+        log: Where an unordered stage notes what it takes in and gives out.
         fixed_workers: Hops at once, or None to choose from what rows cost.
     """
 
@@ -50,6 +54,7 @@ class PacedHops:
     fixed_workers: int | None
     ordered: bool
     cpus: int
+    log: EmissionLog | None = None
     pace: Pace = field(default_factory=Pace)
     _workers: int = 1
     _apart: int = 0
@@ -59,10 +64,11 @@ class PacedHops:
         self._workers = self.fixed_workers or 1
         self._window = Window(self._workers)
 
-    async def run(self, inlet: Inlet, outlet: Outlet) -> None:
+    async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
         """Send what the jobs of all chunks give."""
 
-        async def emit(piece: Chunk, outcome: Outcome) -> None:
+        async def emit(job: tuple[Chunk, int], outcome: Outcome) -> None:
+            piece, number = job
             joined = outcome.value
             if isinstance(joined, Joined):
                 self._learn(len(piece), joined.busy_s, joined.cpu_s)
@@ -72,10 +78,13 @@ class PacedHops:
             self._learn(len(piece), outcome.busy_s, outcome.cpu_s)
             result = settle(self.counters, outcome)
             outlet.drop(len(piece) - len(result))
+            if self.log is not None:
+                self.log.give_out(np.arange(number, number + len(piece)))
             await outlet.send(result)
             self._apart -= 1
 
-        def begin(piece: Chunk) -> asyncio.Future[Outcome]:
+        def begin(job: tuple[Chunk, int]) -> asyncio.Future[Outcome]:
+            piece, _ = job
             work, rows = self.job_for(piece)
             if self.serial is not None and self._workers == 1:
                 joins = outlet.tail is not None and self.ordered and self._apart == 0
@@ -90,12 +99,13 @@ class PacedHops:
 
         await Hops(begin, emit, self._window, self.ordered).run(self._pieces(inlet))
 
-    async def _pieces(self, inlet: Inlet) -> AsyncIterator[Chunk]:
+    async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[tuple[Chunk, int]]:
         async for chunk in inlet:
+            number = 0 if self.log is None else self.log.take_in(lineage_of(chunk))
             start = 0
             while start < len(chunk):
                 stop = min(start + self._rows_of_a_hop(len(chunk)), len(chunk))
-                yield chunk if stop - start == len(chunk) else chunk.slice(start, stop)
+                yield (chunk if stop - start == len(chunk) else chunk.slice(start, stop)), number + start
                 start = stop
 
     def _rows_of_a_hop(self, chunk_rows: int) -> int:

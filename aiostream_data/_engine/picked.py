@@ -48,15 +48,15 @@ class PickedRows:
         return len(self._chunks) - 1
 
     def taken(self) -> Choice:
-        """Return everything that was added, and forget it."""
+        """Return everything that was added, and forget it; the chunks stay in memory with the choice."""
         choice = (self._chunks, self._which, self._rows)
         self._count, self._chunks, self._which, self._rows = 0, [], [], []
         return choice
 
 
-def gathered(choice: Choice) -> Chunk:
-    """Copy the chosen rows into one chunk; one unbroken run of one chunk needs no copy."""
-    chunks, which, rows = choice[0], np.concatenate(choice[1]), np.concatenate(choice[2])
+def gathered(choice: Choice, leave_out: int = 0) -> Chunk:
+    """Copy the chosen rows, but the first few, into one chunk; one unbroken run of one chunk needs no copy."""
+    chunks, which, rows = choice[0], np.concatenate(choice[1])[leave_out:], np.concatenate(choice[2])[leave_out:]
     run = unbroken_run(which, rows, chunks)
     return gather(chunks, which, rows) if run is None else run
 

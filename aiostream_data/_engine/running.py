@@ -20,24 +20,25 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 from aiostream_data._engine.channel import Receiver, ReceiverClosed, open_channel
-from aiostream_data._engine.compile import build, reads_inlets, steps_after
+from aiostream_data._engine.compile import STEPS, build, reads_inlets, steps_after
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import CarriedError, root_error
+from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.tail import Tail
+from aiostream_data._engine.tail import Step, Tail
 from aiostream_data.errors import CardinalityError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Prefetch
-from aiostream_data.records import Chunk
+from aiostream_data.records import Chunk, Items, Lineage
 
 CHANNEL_ITEMS = 2
 """Chunks between two stages: one being taken, one ready."""
 
 
 @asynccontextmanager
-async def open_plan(context: RunContext, node: Node) -> AsyncIterator[Receiver[Chunk]]:
-    """Start every stage of ``node`` and yield a receiver of its chunks.
+async def open_plan(context: RunContext, node: Node, state: State = None) -> AsyncIterator[Receiver[Chunk]]:
+    """Start every stage of ``node`` and yield a receiver of its chunks, whose ``position`` is the run's.
 
     Leaving the block, for whatever reason, cancels every stage and waits for it to finish.
 
@@ -48,7 +49,7 @@ async def open_plan(context: RunContext, node: Node) -> AsyncIterator[Receiver[C
     try:
         async with asyncio.TaskGroup() as group:
             running: list[asyncio.Task[None]] = []
-            with _start(node, context, group, running) as receiver:
+            with _start(node, context, group, running, state) as receiver:
                 try:
                     yield receiver
                 finally:
@@ -63,21 +64,51 @@ async def open_plan(context: RunContext, node: Node) -> AsyncIterator[Receiver[C
 
 
 def _start(
-    node: Node, context: RunContext, group: asyncio.TaskGroup, running: list[asyncio.Task[None]]
+    node: Node, context: RunContext, group: asyncio.TaskGroup, running: list[asyncio.Task[None]], state: State
 ) -> Receiver[Chunk]:
     node, steps = steps_after(node, context)
+    if state is not None:
+        for step in reversed(steps):
+            state = step.resume(state)
     counters = context.counters(node)
+    stage = build(node, context, counters)
+    states = stage.resume(state) if state is not None else [None] * len(node.inputs)
     children = node.inputs if reads_inlets(node) else ()
-    inlets = [Inlet(_start(child, context, group, running), counters) for child in children]
+    receivers = [_start(child, context, group, running, its) for child, its in zip(children, states, strict=False)]
+    stage.inputs = [position_of(receiver) for receiver in receivers]
+    inlets = [Inlet(receiver, counters) for receiver in receivers]
     if not children:
         context.drained.begin()
     sender, receiver = open_channel(_channel_items(node), context.services.budget.channel_nbytes)
     services = context.services
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
-    stage = build(node, context, counters)
+    receiver.position = _joined_positions(stage, steps)
     work = supervise(stage, inlets, outlet, node.label, None if children else context)
     running.append(group.create_task(work, name=node.label))
     return receiver
+
+
+def _joined_positions(stage: Stage, steps: Sequence[Step]) -> Position:
+    place: Position = stage
+    for step in steps:
+        step.before = place
+        place = step
+    return place
+
+
+def position_of(receiver: Receiver[Chunk]) -> Position:
+    """Return the place of the run that a receiver reads."""
+    assert receiver.position is not None, "only a run has a place"
+    return receiver.position
+
+
+async def recall(context: RunContext, node: Node, lineage: Lineage) -> Chunk:
+    """Make rows of ``node`` again, in the order asked for."""
+    if not len(lineage):
+        return Items([], lineage.ids)
+    if type(node) in STEPS:
+        return await STEPS[type(node)](node, context, context.counters(node)).recall(lineage)
+    return await build(node, context, context.counters(node)).recall(lineage)
 
 
 def _channel_items(node: Node) -> int:
@@ -100,6 +131,7 @@ async def supervise(
         ends.enter_context(outlet)
         try:
             try:
+                await outlet.refill()
                 await stage.run(inlets, outlet)
             finally:
                 if source_of is not None:  # what the tail still holds needs no source

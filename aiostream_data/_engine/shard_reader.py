@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
+from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
@@ -47,31 +49,38 @@ class ShardReader:
     """Reads one shard for one run.
 
     Attributes:
+        number: The shard's number in its source.
         split: Split number of the rows' ids.
+        offsets: Where records begin, as far as it is known; what is learned is added.
         is_wanted: Whether the order is waiting for this very shard: its admissions then pass over a
             full budget, since everything that fills it is queued behind this shard.
     """
 
     node: ReadFiles
     shard: ShardRef
+    number: int
     split: int
     stores: StoreSet
     budget: Budget
     blocks: BlockPool
     counters: StageCounters
     hop: Callable[..., Any]
+    offsets: ShardOffsets
     is_wanted: Callable[[], bool] = lambda: False
+    first: int = 0
     _row: int = 0
+    _offset: int = 0
 
     async def run(self, outlet: Outlet) -> None:
-        """Send every row of the shard, in order.
+        """Send the rows of the shard from number ``first`` on, in order.
 
         Raises:
             CorruptRecordError, ExampleParseError, StorageError: The shard is damaged or unreachable.
         """
         if self.shard.nbytes is None:
             self.shard = await self.stores.info(self.shard.url)
-        stream = RecordStream(self.node.format, self.shard.url, self.node.compression)
+        stream, self._row = stream_before(self.node, self.shard, self.offsets.before(self.number, self.first))
+        self._offset = stream.first_offset
         async with asyncio.TaskGroup() as group:
             blocks: deque[asyncio.Task[_Block]] = deque()
             ranges = self._ranges()
@@ -81,17 +90,17 @@ class ShardReader:
                 block = await blocks[0]
                 blocks.popleft()
                 self.budget.poke()  # the next block is the head now, and may be urgent
-                await self._send_all(stream.feed(block.data, block.headroom), block, outlet)
+                await self._send_all(stream, stream.feed(block.data, block.headroom), block, outlet)
                 del block
                 for part in islice(ranges, 1):
                     blocks.append(self._begin(part, blocks, group))
-        await self._send_all(stream.finish(), None, outlet)
+        await self._send_all(stream, stream.finish(), None, outlet)
 
     def _ranges(self) -> Iterator[ByteRange]:
         nbytes = self.shard.nbytes or 0
         if self.node.format.whole and nbytes:
             return iter([ByteRange(0, nbytes)])
-        return plan_ranges(nbytes, following=following_nbytes(self.budget.limit))
+        return plan_ranges(nbytes, following=following_nbytes(self.budget.limit), start=self._offset)
 
     def _begin(
         self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup
@@ -112,9 +121,11 @@ class ShardReader:
         task = group.create_task(fetch())
         return task
 
-    async def _send_all(self, pieces: Iterator[VarColumn], block: _Block | None, outlet: Outlet) -> None:
+    async def _send_all(
+        self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, outlet: Outlet
+    ) -> None:
         while True:
-            chunks, more = await self.hop(self._frame_and_decode, pieces)
+            chunks, more = await self.hop(self._frame_and_decode, stream, pieces)
             for chunk in chunks:
                 lease = block.charge if block is not None and _shares(chunk, block.data) else None
                 await outlet.send(chunk.with_lease(lease))
@@ -122,20 +133,33 @@ class ShardReader:
             if not more:
                 return
 
-    def _frame_and_decode(self, pieces: Iterator[VarColumn]) -> tuple[list[Chunk], bool]:
+    def _frame_and_decode(self, stream: RecordStream, pieces: Iterator[VarColumn]) -> tuple[list[Chunk], bool]:
         """Take a few pieces off the stream and make chunks of them; runs on a worker thread."""
         chunks: list[Chunk] = []
         taken = 0
         for column in islice(pieces, PIECES_PER_HOP):
             taken += 1
             for start in range(0, len(column), CHUNK_ROWS):
+                offset = stream.offset_of(int(column.starts[start]))
+                if offset is not None:
+                    self.offsets.learn(self.number, self._row, offset)
                 chunks.append(self._chunk(column.slice(start, start + CHUNK_ROWS)))
         return chunks, taken == PIECES_PER_HOP
 
     def _chunk(self, column: VarColumn) -> Chunk:
         first, self._row = self._row, self._row + len(column)
+        if first < self.first:  # given before the state was taken
+            left_out = min(self.first - first, len(column))
+            column, first = column.slice(left_out, len(column)), first + left_out
         chunk: Chunk = records_chunk(column, run_of_ids(self.split, first, len(column)))
         return decode(chunk, self.node.decoders, lambda row: (self.shard.url, first + row))
+
+
+def stream_before(node: ReadFiles, shard: ShardRef, hint: Hint) -> tuple[RecordStream, int]:
+    """Return a stream that begins at a known record, and the number of that record."""
+    if node.format.whole or not hint.offset:
+        return RecordStream(node.format, shard.url, node.compression), 0
+    return RecordStream(node.format, shard.url, node.compression, hint.offset), hint.ordinal
 
 
 def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chunk:

@@ -16,10 +16,12 @@ from time import perf_counter, thread_time
 from typing import Any, ClassVar
 
 from aiostream_data._engine.context import RunContext
+from aiostream_data._engine.position import Position, State
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data.errors import CardinalityError
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk
+from aiostream_data.records import Chunk, Lineage
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Step:
         dropped: Rows it left out on purpose.
         makes_own_rows: What it hands on stands in memory that nobody else has.
         input_is_own: The step before it makes its own rows.
+        before: Place of what it takes its chunks from.
     """
 
     makes_own_rows: ClassVar[bool] = False
@@ -38,6 +41,7 @@ class Step:
     node: Any
     context: RunContext
     counters: StageCounters
+    before: Position | None = None
     rows_in: int = 0
     rows_out: int = 0
     dropped: int = 0
@@ -57,6 +61,33 @@ class Step:
     def nbytes_of(self, chunk: Chunk) -> int:
         """Return the bytes of a chunk that this step made, as cheaply as it can."""
         return chunk_nbytes(chunk)
+
+    # -- its place, as that of a stage
+
+    @property
+    def source(self) -> Position:
+        """Place of what it takes its chunks from."""
+        assert self.before is not None
+        return self.before
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        """Return from where what follows the first ``rows`` rows of this run can be made. Safe from any thread."""
+        raise NotImplementedError
+
+    def forget(self, rows: int) -> None:
+        """Hear that nobody will ask for a place before ``rows`` any more. Safe from any thread."""
+        raise NotImplementedError
+
+    def resume(self, state: State) -> State:
+        """Go to the place of a state, before anything is pushed; return the state of the input."""
+        raise NotImplementedError
+
+    async def refill(self) -> None:
+        """Get back, on the loop, the rows that were held when the state was taken; before anything is pushed."""
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Return rows that this step has given, made again; nothing is pushed into it for that."""
+        return await self.context.recall(self.node.input, lineage)
 
     def rows_accounted(self) -> int | None:
         """Return the input rows that the output stands for, or None where no such sum exists."""
@@ -93,6 +124,11 @@ class Tail:
     def __post_init__(self) -> None:
         for before, after in pairwise(self.steps):
             after.input_is_own = before.makes_own_rows
+
+    async def refill(self) -> None:
+        """Get back what the steps held when the state was taken with which the run was opened."""
+        for step in self.steps:
+            await step.refill()
 
     def join(self, work: Callable[..., Chunk], *args: Any) -> Joined:
         """Do a stage's work and push what it made."""

@@ -16,7 +16,7 @@ from aiostream_data import _native
 from aiostream_data._engine.origins import Origins
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.operators import function_name
-from aiostream_data.records import Chunk, Columns, Ids, Items, concat
+from aiostream_data.records import NO_PAIR, Chunk, Columns, Ids, Items, concat
 from aiostream_data.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import collate, stack
@@ -24,6 +24,9 @@ from aiostream_data.transforms.randomness import RecordGenerator, key_of
 
 BLOCK_ROWS = 4096
 """Rows whose Python objects exist at once: few enough for the processor's cache."""
+
+MAX_GENERATORS = 256
+"""Random generators kept at once."""
 
 Describe = Callable[[Ids, int], str]
 """Names the record of a row: (ids, row) -> "URL record N"."""
@@ -81,12 +84,14 @@ class UserFunction:
     def _calls_with_rng(self, left: Iterator[Any], ids: Ids) -> Iterator[Any]:
         assert self.rng_key is not None
         assert self.stable is not None
-        generators: dict[tuple[int, int], RecordGenerator] = {}
-        for element, (split, ordinal) in zip(left, ids.tolist(), strict=True):
+        generators: dict[tuple[int, ...], RecordGenerator] = {}
+        for element, (split, ordinal, *others) in zip(left, ids.tolist(), strict=True):
             source, epoch, local = self.stable(split)
-            generator = generators.get((source, epoch))
+            names = (source, epoch, *(number for number in others[1::2] if number != NO_PAIR))
+            generator = generators.get(names)
             if generator is None:
-                generator = generators[source, epoch] = RecordGenerator(key_of(int(self.rng_key), source, epoch))
+                generators = generators if len(generators) < MAX_GENERATORS else {}
+                generator = generators[names] = RecordGenerator(key_of(int(self.rng_key), *names))
             rng = generator.at(local, ordinal)
             yield self.function(*_as_arguments(element), rng=rng)
 
@@ -128,8 +133,8 @@ def _map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> C
     return collate([*results[:done].tolist(), odd, *rest], chunk.ids)
 
 
-def filter_rows(user: UserFunction, chunk: Chunk) -> Chunk:
-    """Return the rows for which the function is true.
+def kept_rows(user: UserFunction, chunk: Chunk) -> NDArray[np.int64]:
+    """Return the numbers of the rows for which the function is true, ascending.
 
     Raises:
         PlanError: It returned something else than a scalar bool; a note names the record.
@@ -143,8 +148,7 @@ def filter_rows(user: UserFunction, chunk: Chunk) -> Chunk:
             )
             error.add_note(f"record: {user.describe(chunk.ids, row)}")
             raise error
-    rows = np.flatnonzero(np.array(kept, bool))
-    return chunk if len(rows) == len(chunk) else chunk.take(rows)
+    return np.flatnonzero(np.array(kept, bool))
 
 
 def _is_bool0d(value: Any) -> bool:

@@ -78,6 +78,24 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
 
 
+TRANSPARENT: Final = ("prefetch", "to_device")
+"""Labels of nodes that change neither rows nor their order."""
+
+
+def keys_of(plan: Node) -> dict[Node, int]:
+    """Return a number for every node, by which it draws random numbers and names its rows.
+
+    Adding or leaving out a transparent node changes no other node's number.
+    """
+    keys: dict[Node, int] = {}
+    number = 0
+    for node in walk(plan):
+        keys[node] = number
+        if node.label not in TRANSPARENT:
+            number += 1
+    return keys
+
+
 def at_least(name: str, value: Any, minimum: int) -> int:
     """Return ``value`` when it is an integer of at least ``minimum``.
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from aiostream_data._engine.context import RunContext, hop
+from aiostream_data._engine.emission_log import EmissionLog
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.position import Position, State
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.records import Chunk, Lineage, concat_lineages
 
 
 @dataclass
@@ -19,11 +25,13 @@ class Stage:
         node: The plan node.
         context: The run it belongs to.
         counters: Where it notes busy time.
+        inputs: Places of what it reads through inlets, in order; see :mod:`aiostream_data._engine.position`.
     """
 
     node: Any
     context: RunContext
     counters: StageCounters
+    inputs: Sequence[Position] = ()
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         """Move chunks until the stream ends.
@@ -32,6 +40,25 @@ class Stage:
             ReceiverClosed: Nobody reads the outlet any more; the supervisor takes that as an end.
         """
         raise NotImplementedError
+
+    # -- its place; the defaults are those of a stage that gives one row per row, in order
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        """Return from where what follows the first ``rows`` rows of this run can be read. Safe from any thread."""
+        return self.inputs[0].at(rows, book)
+
+    def forget(self, rows: int) -> None:
+        """Hear that nobody will ask for a place before ``rows`` any more. Safe from any thread."""
+        for before in self.inputs:
+            before.forget(rows)
+
+    def resume(self, state: State) -> Sequence[State]:
+        """Go to the place of a state, before ``run``; return the states of the inputs, in order."""
+        return [state] * len(self.node.inputs)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Return rows that this stage has given, made again; it is not run for that."""
+        return await self.context.recall(self.node.inputs[0], lineage)
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
         """Return the input rows that the outlet's rows stand for, or None where no such sum exists."""
@@ -48,3 +75,56 @@ class OneToOne(Stage):
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
         return outlet.rows
+
+
+@dataclass
+class MaybeUnordered(OneToOne):
+    """A stage that gives one row per row, in order or, with ``ordered=False``, as they are ready.
+
+    The place of an unordered one is how far it has taken its input in, and the rows of that which it had
+    not given out: they come first when it goes on.
+
+    Attributes:
+        log: What was taken in and given out; None when it is ordered.
+    """
+
+    def __post_init__(self) -> None:
+        self.log = None if self.node.ordered else EmissionLog()
+        self._held: Lineage | None = None
+        self._held_rows = 0
+
+    async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
+        """Yield the rows that a state says were held, and then those of the inlet."""
+        if self._held is not None and len(self._held):
+            inlet.rows += len(self._held)
+            yield await self.context.recall(self.node.input, self._held)
+        async for chunk in inlet:
+            yield chunk
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        if self.log is None:
+            return self.inputs[0].at(rows, book)
+        taken, held = self.log.place(rows)
+        if self._held_rows and taken < self._held_rows:  # what was held before comes first
+            held = concat_lineages([held, self._rest_of_held(taken)])
+        before = self.inputs[0].at(max(0, taken - self._held_rows), book)
+        return {"op": "unordered", "held": book.rows(held), "input": before}
+
+    def forget(self, rows: int) -> None:
+        if self.log is None:
+            self.inputs[0].forget(rows)
+            return
+        self.log.forget(rows)
+        self.inputs[0].forget(max(0, self.log.place(rows)[0] - self._held_rows))
+
+    def resume(self, state: State) -> Sequence[State]:
+        if not isinstance(state, dict) or state.get("op") != "unordered":
+            return (state,)  # it was ordered then
+        self._held = self.context.services.book.rows(state["held"])
+        self._held_rows = len(self._held)
+        self.log = self.log or EmissionLog()  # rows that were held come first, also where the rest is in order
+        return (state["input"],)
+
+    def _rest_of_held(self, taken: int) -> Lineage:
+        assert self._held is not None
+        return self._held.take(np.arange(taken, self._held_rows))

@@ -12,14 +12,19 @@ import numpy as np
 
 from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.cache_pass import CachePass
+from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.epochs import epoch_of
 from aiostream_data._engine.origins import Origins
+from aiostream_data._engine.position import Position, State, taken_up
+from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.records import Chunk, Columns, Items, Lineage, VarColumn
 from aiostream_data.structure import flatten
 
 
@@ -29,6 +34,7 @@ class _Kept:
 
     chunks: list[Chunk]
     origins: Origins
+    epoch: int
 
 
 _complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
@@ -44,9 +50,19 @@ class CacheStage(Stage):
     instead of reading it again.
     """
 
+    def __post_init__(self) -> None:
+        self._state: State = None
+        self._given = 0
+        self._skip = 0
+        self._read_epoch = self.context.epoch
+        self._position: Position | None = None
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Cache = self.node
         passes = self.context.services.passes
+        if self._state is not None and self._state["input"] is not None and node.token not in _complete:
+            await self._read_rest(node, outlet)
+            return
         while node.token in passes:
             await passes[node.token].wait_over()
         cached = _complete.get(node.token)
@@ -58,7 +74,7 @@ class CacheStage(Stage):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send(first, outlet))
                 await self._read(node, first)
-                _complete[node.token] = _Kept(first.kept, self.context.services.origins)
+                _complete[node.token] = _Kept(first.kept, self.context.services.origins, self._read_epoch)
                 del passes[node.token]
                 first.end()
         finally:
@@ -67,17 +83,76 @@ class CacheStage(Stage):
                 first.end()
 
     async def _send(self, first: CachePass, outlet: Outlet) -> None:
+        moved: dict[int, int] = {}
         while (chunk := await first.to_send()) is not None:
-            await outlet.send(await self._copy(chunk))
+            if self._read_epoch != self.context.epoch:
+                chunk = self._renamed(chunk, self.context.services.origins, moved)
+            await self._send_rest(chunk, outlet)
             first.sent()
 
     async def _replay(self, kept: _Kept, outlet: Outlet) -> None:
-        origins = self.context.services.origins
+        self._read_epoch = kept.epoch
         moved: dict[int, int] = {}
         for chunk in kept.chunks:
-            if kept.origins is not origins:
-                chunk = _with_origins(chunk, origins, kept.origins, moved)
-            await outlet.send(await self._copy(chunk))
+            if kept.origins is not self.context.services.origins or kept.epoch != self.context.epoch:
+                chunk = self._renamed(chunk, kept.origins, moved)
+            await self._send_rest(chunk, outlet)
+
+    def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int]) -> Chunk:
+        """Return the chunk with ids of this repetition."""
+        return _with_origins(chunk, self.context.services.origins, then, moved, self.context.epoch)
+
+    async def _send_rest(self, chunk: Chunk, outlet: Outlet) -> None:
+        """Send what was not given before the state was taken."""
+        cut = min(self._skip, len(chunk))
+        self._skip -= cut
+        await outlet.send(await self._copy(chunk.slice(cut, len(chunk)) if cut else chunk))
+
+    async def _read_rest(self, node: Cache, outlet: Outlet) -> None:
+        """Go on with a pass that another process began; it cannot be completed, so the next pass fills the cache."""
+        moved: dict[int, int] = {}
+        async with self._reading().open(node.input, self._state["input"]) as receiver:
+            self._position = receiver.position
+            async for chunk in receiver:
+                if self._read_epoch != self.context.epoch:
+                    chunk = self._renamed(chunk, self.context.services.origins, moved)
+                await outlet.send(chunk)
+
+    def _reading(self) -> RunContext:
+        """Return the context in which the input is read: that of the pass that fills the cache."""
+        if self._read_epoch == self.context.epoch:
+            return self.context
+        return self.context.for_epoch(self._read_epoch)
+
+    # -- its place: a row number of the pass, and where the input goes on as long as it is being read
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        place = None if self._position is None else self._position.at(rows, book)
+        if self._position is None and rows == 0 and self._state is not None:
+            place = self._state["input"]
+        return {"op": "cache", "given": self._given + rows, "epoch": self._read_epoch, "input": place}
+
+    def forget(self, rows: int) -> None:
+        if self._position is not None:
+            self._position.forget(rows)
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._state = taken_up(state, "cache")
+        self._given = self._skip = self._state["given"]
+        self._read_epoch = self._state["epoch"]
+        return ()
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Return rows, read again under the repetition that had filled the cache."""
+        node: Cache = self.node
+        read = outermost(lineage, self.context.services.origins)
+        epochs = [epoch_of(node.input, self.context.keys, space.number, space.read_epoch) for space in read]
+
+        async def of_epoch(epoch: int, rows: Lineage) -> Chunk:
+            return await self.context.for_epoch(epoch).recall(node.input, rows)
+
+        chunk = await in_groups(lineage, epochs, of_epoch)
+        return self._renamed(chunk, self.context.services.origins, {})
 
     async def _copy(self, chunk: Chunk) -> Chunk:
         # Columns are protected by being read-only; the arrays in a list are the consumer's to change.
@@ -86,7 +161,9 @@ class CacheStage(Stage):
     async def _read(self, node: Cache, first: CachePass) -> None:
         budget = self.context.services.budget
         held = Charge(budget, 0)
-        async with self.context.open(node.input) as receiver:
+        async with self._reading().open(node.input) as receiver:
+            if self._skip == 0 and self._given == 0:
+                self._position = receiver.position
             async for chunk in receiver:
                 own = await self.hop(_owned, chunk)
                 del chunk
@@ -99,10 +176,10 @@ class CacheStage(Stage):
                 await first.keep(own.with_lease(held))
 
 
-def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int]) -> Chunk:
-    if isinstance(chunk, Items) and chunk.row_ids is not None:
-        chunk = replace(chunk, row_ids=[origins.adopt(ids, then, moved) for ids in chunk.row_ids])
-    return chunk.with_ids(origins.adopt(chunk.ids, then, moved))
+def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int], epoch: int) -> Chunk:
+    if chunk.made_of is not None:
+        chunk = chunk.with_made_of([origins.adopt_made_of(entry, then, moved, epoch) for entry in chunk.made_of])
+    return chunk.with_ids(origins.adopt(chunk.ids, then, moved, epoch))
 
 
 def _copied(chunk: Items) -> Chunk:

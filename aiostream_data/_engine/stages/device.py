@@ -27,9 +27,8 @@ class DeviceStage(OneToOne):
 
     async def _send_all(self, inlet: Inlet, outlet: Outlet, device: Device, thread: ThreadExecutor) -> None:
         async for chunk in inlet:
-            row_ids = chunk.row_ids if isinstance(chunk, Items) else None
             for row, batch in enumerate(chunk.elements()):
                 sent = await hop(self.counters, thread.submit(device.put, batch))
-                ids = None if row_ids is None else row_ids[row : row + 1]
+                made_of = None if chunk.made_of is None else chunk.made_of[row : row + 1]
                 # The device's slots bound what is held, so the batch is not charged again.
-                await outlet.send(Items([sent], chunk.ids[row : row + 1], "slot", ids))
+                await outlet.send(Items([sent], chunk.ids[row : row + 1], "slot", made_of))

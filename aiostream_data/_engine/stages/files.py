@@ -7,20 +7,32 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aiostream_data._engine.channel import Receiver, open_channel
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.channel import open_channel
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.merge import merge
-from aiostream_data._engine.origins import Namespace
+from aiostream_data._engine.merge import Merge, Stream
+from aiostream_data._engine.merge_log import MergeLog
+from aiostream_data._engine.origins import Namespace, local
+from aiostream_data._engine.position import State, taken_up
+from aiostream_data._engine.recall import outermost
+from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import ShardReader
+from aiostream_data._engine.shard_rows import ShardRows
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data.errors import PlanError
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.records import Chunk, Items, ShardRef, run_of_ids
+from aiostream_data.records import Chunk, Items, Lineage, ShardRef, concat, gather, run_of_ids
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import permutation
+
+SHARDS_AT_ONCE = 8
+"""Shards of which single records are read at once."""
 
 CHUNKS_PER_SHARD = 2
 """Decoded chunks that an open shard may have ready."""
@@ -30,14 +42,33 @@ CHUNKS_PER_SHARD = 2
 class ListFilesSource(Stage):
     """Running form of ``ListFiles``."""
 
+    _first: int = 0
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        names = await self._names()
+        await outlet.send(names.slice(self._first, len(names)))
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return {"op": "rows", "next": self._first + rows}
+
+    def forget(self, rows: int) -> None:
+        pass
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._first = taken_up(state, "rows")["next"]
+        return ()
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        return (await self._names()).take(local(lineage.ids)[1])
+
+    async def _names(self) -> Chunk:
         node: ListFiles = self.node
         shards = await find_shards(self, node)
         order = range(len(shards))
         if node.seed is not None:
             order = permutation(self.context.key(node, node.seed, "files", self.context.epoch), len(shards)).tolist()
         namespace = self.context.namespace(node, lambda _: node.label)
-        await outlet.send(Items([shards[k].url for k in order], run_of_ids(namespace.base, 0, len(shards))))
+        return Items([shards[k].url for k in order], run_of_ids(namespace.base, 0, len(shards)))
 
 
 async def find_shards(stage: Stage, node: ListFiles | ReadFiles) -> list[ShardRef]:
@@ -52,18 +83,79 @@ async def find_shards(stage: Stage, node: ListFiles | ReadFiles) -> list[ShardRe
 class ReadFilesSource(Stage):
     """Running form of ``ReadFiles``: one task per open shard, merged in tf.data's interleave order."""
 
+    _log: MergeLog = field(default_factory=MergeLog)
+    _state: State = None
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: ReadFiles = self.node
         self.counters.workers = node.cycle_length
         shards = await self._shards()
         is_local = bool(shards) and split_url(shards[0].url).scheme == "file"
         self.counters.waits_for = "disk" if is_local else "network"
-        namespace = self.context.namespace(node, lambda k: shards[k].url)
+        namespace = self._namespace(shards)
         order = InterleaveOrder(min(node.cycle_length, max(1, len(shards))), node.block_length, node.ordered)
         stores = self.context.services.stores(node.storage_options)
         async with asyncio.TaskGroup() as group:
             streams = _ShardStreams(self, self._turns(shards), shards, namespace, group, stores)
-            await merge(streams, order, outlet)
+            merge = Merge(streams, order, self._log)
+            if self._state is not None:
+                streams.skip(self._state["next"])
+                await merge.resume(self._state)
+            await merge.run(outlet)
+
+    # -- its place: the order's, and for every open shard the next record and where it can be found
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        found = self._log.at(rows, book)
+        if found is None:
+            return self._state
+        state, opened = found
+        first = 0 if self._state is None else self._state["next"]
+        return {"op": "files", **state, "next": first + opened}
+
+    def forget(self, rows: int) -> None:
+        self._log.forget(rows)
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._state = taken_up(state, "files")
+        return ()
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        node: ReadFiles = self.node
+        shards = await self._shards()
+        namespace = self._namespace(shards)
+        self._learn(lineage)
+        splits, ordinals = local(lineage.ids)
+        stores = self.context.services.stores(node.storage_options)
+        at_once = asyncio.Semaphore(SHARDS_AT_ONCE)
+        parts: dict[int, asyncio.Task[Chunk]] = {}
+
+        async def read(number: int, wanted: NDArray[np.int64]) -> Chunk:
+            rows = ShardRows(node, shards[number], number, namespace.base + number, stores, self._offsets, self.hop)
+            async with at_once:
+                return await rows.read(wanted)
+
+        known = _numbers_within(splits, len(shards))
+        async with asyncio.TaskGroup() as group:
+            for number in known:
+                parts[number] = group.create_task(read(number, np.unique(ordinals[splits == number])))
+        return _in_the_order_of(lineage, concat([parts[number].result() for number in known]))
+
+    def _learn(self, lineage: Lineage) -> None:
+        """Take over what the state with which the loader was opened knows about where records begin."""
+        spaces = {space.base: space for space in outermost(lineage, self.context.services.origins)}
+        nothing = np.empty(0, np.int64)
+        for space in spaces.values():
+            if space.locate is not None and space.locate != self._offsets.locate:
+                self._offsets.learn_all(space.locate(nothing, nothing))
+
+    @property
+    def _offsets(self) -> ShardOffsets:
+        known = self.context.services.offsets
+        return known.setdefault((self.context.path, self.node), ShardOffsets())
+
+    def _namespace(self, shards: list[ShardRef]) -> Namespace:
+        return self.context.namespace(self.node, lambda k: shards[k].url, self._offsets.locate)
 
     async def _shards(self) -> list[ShardRef]:
         if self.node.files is None:
@@ -92,11 +184,23 @@ class _ShardStreams:
     namespace: Namespace
     group: asyncio.TaskGroup
     stores: StoreSet
-    _opened: deque[Receiver[Chunk]] = field(default_factory=deque)
+    _opened: deque[Stream] = field(default_factory=deque)
     _next: int = 0
     _given: int = 0
 
-    async def next(self) -> Receiver[Chunk] | None:
+    def skip(self, turns: int) -> None:
+        """Pass over shards that were given out before a state was taken."""
+        self._next = turns
+
+    async def again(self, state: State, given: int) -> Stream:
+        number, ordinal, offset = state
+        if not 0 <= number < len(self.shards):
+            raise StateMismatchError([f"the state reads shard number {number}, and there are {len(self.shards)}"])
+        self._given += 1
+        self.stage._offsets.learn(number, ordinal, offset)
+        return self._open(number, given)
+
+    async def next(self) -> Stream | None:
         self._open_ahead()
         if not self._opened:
             return None
@@ -114,7 +218,7 @@ class _ShardStreams:
             self._opened.append(self._open(self.turns[self._next]))
             self._next += 1
 
-    def _open(self, number: int) -> Receiver[Chunk]:
+    def _open(self, number: int, first: int = 0) -> Stream:
         services = self.stage.context.services
         node: ReadFiles = self.stage.node
         sender, receiver = open_channel(CHUNKS_PER_SHARD, services.budget.channel_nbytes)
@@ -124,7 +228,10 @@ class _ShardStreams:
         reader = ShardReader(
             node=node,
             shard=self.shards[number],
+            number=number,
             split=self.namespace.base + number,
+            offsets=self.stage._offsets,
+            first=first,
             stores=self.stores,
             budget=services.budget,
             blocks=services.blocks,
@@ -135,7 +242,36 @@ class _ShardStreams:
         # Rows are counted once, when they leave the stage, so the reader's own counters are thrown away.
         outlet = Outlet(sender, StageCounters("shard"), services.budget)
         self.group.create_task(_read(reader, outlet), name=f"read {self.shards[number].url}")
-        return receiver
+        return Stream(receiver, _ShardPlace(number, self.stage._offsets))
+
+
+@dataclass(frozen=True)
+class _ShardPlace:
+    """Where one shard is: its number, and the nearest record before its next one that can be found."""
+
+    number: int
+    offsets: ShardOffsets
+
+    def at(self, given: int, book: BookWriter) -> State:
+        return list(self.offsets.before(self.number, given))
+
+    def forget(self, given: int) -> None:
+        pass
+
+
+def _numbers_within(splits: NDArray[np.int64], count: int) -> list[int]:
+    numbers: list[int] = np.unique(splits).tolist()
+    if numbers and numbers[-1] >= count:
+        raise StateMismatchError([f"the state has rows of shard number {numbers[-1]}, and there are {count}"])
+    return numbers
+
+
+def _in_the_order_of(lineage: Lineage, rows: Chunk) -> Chunk:
+    """Return rows, which come by shard and record, in the order asked for."""
+    splits, ordinals = local(lineage.ids)
+    found, which = np.unique(np.stack([splits, ordinals], axis=1), axis=0, return_inverse=True)
+    assert len(found) == len(rows)
+    return gather([rows], np.zeros(len(lineage), np.int32), which.reshape(-1).astype(np.int64))
 
 
 @dataclass

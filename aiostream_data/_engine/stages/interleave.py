@@ -9,21 +9,37 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aiostream_data._engine.channel import Receiver, ReceiverClosed, Sender, open_channel
+import numpy as np
+
+from aiostream_data._engine.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.memory_rows import chunks_of
-from aiostream_data._engine.merge import merge
+from aiostream_data._engine.merge import Merge, Stream
+from aiostream_data._engine.merge_log import MergeLog
 from aiostream_data._engine.origins import Namespace
+from aiostream_data._engine.position import Position, State, taken_up
+from aiostream_data._engine.recall import in_groups, in_order
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data._engine.user_code import UserFunction, summary
 from aiostream_data.errors import PlanError
-from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.operators import Interleave, function_name
 from aiostream_data.plan.rewrite import rewrite
-from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices, is_one_shot
-from aiostream_data.records import Chunk
+from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.records import (
+    Beside,
+    Chunk,
+    Lineage,
+    MadeOf,
+    concat,
+    ids_side_by_side,
+    last_ordinals,
+    lineage_of,
+    split_ids,
+)
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
 
@@ -36,14 +52,86 @@ SMALL_ROWS = 8192
 
 @dataclass
 class InterleaveStage(Stage):
-    """Running form of ``Interleave`` (and ``flat_map``, its case of one slot)."""
+    """Running form of ``Interleave`` (and ``flat_map``, its case of one slot).
+
+    A row's ids are those in its own data set, joined by those of the outer row that it was made for.
+    """
+
+    _log: MergeLog = field(default_factory=MergeLog)
+    _state: State = None
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Interleave = self.node
         self.counters.waits_for = "user"
         order = InterleaveOrder(node.cycle_length, node.block_length, node.ordered)
         async with asyncio.TaskGroup() as group:
-            await merge(_InnerStreams(self, inlets[0], group), order, outlet)
+            merge = Merge(_InnerStreams(self, inlets[0], group), order, self._log)
+            if self._state is not None:
+                await merge.resume(self._state)
+            await merge.run(outlet)
+
+    async def nodes_of(self, rows: Chunk) -> list[Node]:
+        """Call the user's function for every row and return the plans that it gives."""
+        node: Interleave = self.node
+        user = UserFunction(node.function, self.context.services.origins.describe)
+        return [_as_node(result, node) for result in await self.hop(user.results, rows)]
+
+    def context_of(self, inner: Node, outer: Lineage) -> RunContext:
+        """Return the context of the plan that was made for one row; the same whenever that row comes."""
+        mine = self.context
+        row = mine.services.origins.path_of(outer.ids)
+        return replace(
+            mine,
+            path=int(key_of(mine.path, mine.keys[self.node], *row)) >> 1,
+            numbers={part: index for index, part in enumerate(walk(inner))},
+            keys=keys_of(inner),
+            drained=Drained(),
+            prefix=f"{mine.prefix}{mine.numbers[self.node]}/",
+        )
+
+    # -- its place: the order's, and for every open data set its outer row and its own place
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        found = self._log.at(rows, book)
+        if found is None:
+            return self._state if self._state is not None else self._at_outer(None, 0, book)
+        state, opened = found
+        return self._at_outer(state, opened, book)
+
+    def _at_outer(self, state: dict[str, Any] | None, opened: int, book: BookWriter) -> State:
+        return {"op": "interleave", "merge": state, "input": self.inputs[0].at(opened, book)}
+
+    def forget(self, rows: int) -> None:
+        opened = self._log.forget(rows)
+        if opened is not None:
+            self.inputs[0].forget(opened)
+
+    def resume(self, state: State) -> Sequence[State]:
+        state = taken_up(state, "interleave")
+        self._state = state["merge"]
+        return (state["input"],)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        widths: list[int] = last_ordinals(lineage.ids).tolist()
+        return await in_groups(lineage, widths, self._recall_joined)
+
+    async def _recall_joined(self, width: int, lineage: Lineage) -> Chunk:
+        """Make rows whose ids were joined alike, all rows of one outer row at once."""
+        inner_ids, outer_ids = split_ids(lineage.ids)
+        entries = [_two_of(lineage.of(row)) for row in range(len(lineage))]
+        inner = Lineage(inner_ids, [entry[0] for entry in entries])
+        outer = Lineage(outer_ids, [entry[1] for entry in entries])
+        known: dict[bytes, list[int]] = {}
+        for row, key in enumerate(outer_ids):
+            known.setdefault(key.tobytes(), []).append(row)
+        firsts = np.array([rows[0] for rows in known.values()])
+        outer_rows = await self.context.recall(self.node.input, outer.take(firsts))
+        parts = []
+        for number, (plan, rows) in enumerate(zip(await self.nodes_of(outer_rows), known.values(), strict=True)):
+            made_for = lineage_of(outer_rows.slice(number, number + 1))
+            chunk = await self.context_of(plan, made_for).recall(plan, inner.take(np.array(rows)))
+            parts.append(_with_outer(chunk, made_for))
+        return in_order(concat(parts), [row for rows in known.values() for row in rows])
 
 
 @dataclass
@@ -53,20 +141,26 @@ class _InnerStreams:
     stage: InterleaveStage
     inlet: Inlet
     group: asyncio.TaskGroup
-    _made: deque[Node] = field(default_factory=deque)
-    _opened: deque[Receiver[Chunk]] = field(default_factory=deque)
+    _made: deque[tuple[Node, Lineage]] = field(default_factory=deque)
+    _opened: deque[Stream] = field(default_factory=deque)
     _chunk: Chunk | None = None
     _row: int = 0
-    _count: int = 0
     _given: int = 0
     _at_end: bool = False
 
-    async def next(self) -> Receiver[Chunk] | None:
+    async def next(self) -> Stream | None:
         await self._open_ahead()
         if not self._opened:
             return None
         self._given += 1
         return self._opened.popleft()
+
+    async def again(self, state: State, given: int) -> Stream:
+        stage = self.stage
+        outer = stage.context.services.book.rows(state["outer"])
+        rows = await stage.context.recall(stage.node.input, outer)
+        self._given += 1
+        return self._open((await stage.nodes_of(rows))[0], lineage_of(rows), given, state["inner"])
 
     def ended(self) -> None:
         self._given -= 1
@@ -76,7 +170,7 @@ class _InnerStreams:
         while self._given + len(self._opened) <= node.cycle_length:
             if not self._made and not await self._make_more():
                 return
-            self._opened.append(self._open(self._made.popleft()))
+            self._opened.append(self._open(*self._made.popleft()))
 
     async def _make_more(self) -> bool:
         """Call the function for the next few elements; False when there are none."""
@@ -90,32 +184,58 @@ class _InnerStreams:
         stop = min(self._row + min(CALLS_PER_HOP, node.cycle_length + 1), len(self._chunk))
         part = self._chunk.slice(self._row, stop)
         self._row = stop
-        user = UserFunction(node.function, self.stage.context.services.origins.describe)
-        results = await self.stage.hop(user.results, part)
-        self._made += [_as_node(result, node) for result in results]
+        for row, inner in enumerate(await self.stage.nodes_of(part)):
+            self._made.append((inner, lineage_of(part.slice(row, row + 1))))
         return True
 
-    def _open(self, inner: Node) -> Receiver[Chunk]:
-        context = self._context_of(inner)
+    def _open(self, inner: Node, outer: Lineage, given: int = 0, state: State = None) -> Stream:
+        context = self.stage.context_of(inner, outer)
         sender, receiver = open_channel(2, context.services.budget.channel_nbytes)
         receiver.counters = self.stage.counters
+        place = _InnerPlace(outer, given, state)
         if _is_small(inner):
             namespace = context.namespace(inner, lambda _: inner.label)
-            _fill(sender, inner, namespace)
+            _fill(sender, inner, namespace, outer, given)
         else:
-            self.group.create_task(_forward(context, inner, sender), name=f"inner {inner.label}")
-        return receiver
+            self.group.create_task(_forward(context, inner, sender, place), name=f"inner {inner.label}")
+        return Stream(receiver, place)
 
-    def _context_of(self, inner: Node) -> RunContext:
-        outer, node = self.stage.context, self.stage.node
-        number, self._count = self._count, self._count + 1
-        return replace(
-            outer,
-            path=int(key_of(outer.path, outer.numbers[node], number)) >> 1,
-            numbers={part: index for index, part in enumerate(walk(inner))},
-            drained=Drained(),
-            prefix=f"{outer.prefix}{outer.numbers[node]}/",
-        )
+
+@dataclass
+class _InnerPlace:
+    """Where one inner data set is.
+
+    Attributes:
+        outer: The row for which it was made.
+        first: Rows that it had given before it was opened again.
+        state: Where it went on then.
+        position: Of its run; None for one in memory, whose place is a row number.
+    """
+
+    outer: Lineage
+    first: int
+    state: State
+    position: Position | None = None
+
+    def at(self, given: int, book: BookWriter) -> State:
+        inner = self.state if self.position is None else self.position.at(given - self.first, book)
+        return {"outer": book.rows(self.outer), "inner": inner}
+
+    def forget(self, given: int) -> None:
+        if self.position is not None:
+            self.position.forget(given - self.first)
+
+
+def _with_outer(chunk: Chunk, outer: Lineage) -> Chunk:
+    """Join the ids of one outer row to those of every row."""
+    repeated = outer.take(np.zeros(len(chunk), np.int64))
+    ids, made_of = ids_side_by_side([lineage_of(chunk), repeated])
+    return chunk.with_ids(ids).with_made_of(made_of)
+
+
+def _two_of(entry: MadeOf | None) -> tuple[MadeOf | None, MadeOf | None]:
+    """Return what the inner and the outer row were made of."""
+    return (entry.of(0), entry.of(1)) if isinstance(entry, Beside) else (None, None)
 
 
 def _as_node(result: Any, node: Interleave) -> Node:
@@ -123,7 +243,7 @@ def _as_node(result: Any, node: Interleave) -> Node:
     if isinstance(plan, Node):
         return rewrite(plan)
     if isinstance(result, Iterable) and not isinstance(result, (str, bytes, dict)):
-        return PythonIterable(iterable=result, one_shot=is_one_shot(result))
+        return PythonIterable(iterable=result, one_shot=False)  # made anew for every run of this row
     raise PlanError(
         f"the function of {node.label}() must return a Dataset or an iterable, "
         f"but {function_name(node.function)} returned {summary(result)}"
@@ -140,14 +260,15 @@ def _is_small(node: Node) -> bool:
     return isinstance(node, Range) and len(node.numbers) <= SMALL_ROWS
 
 
-def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace) -> None:
+def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace, outer: Lineage, skip: int) -> None:
     with sender:
-        for chunk in chunks_of(node, namespace):
-            sender.put(chunk, chunk_nbytes(chunk))
+        for chunk in chunks_of(node, namespace, skip):
+            sender.put(_with_outer(chunk, outer), chunk_nbytes(chunk))
 
 
-async def _forward(context: RunContext, node: Node, sender: Sender[Chunk]) -> None:
+async def _forward(context: RunContext, node: Node, sender: Sender[Chunk], place: _InnerPlace) -> None:
     with suppress(ReceiverClosed), sender:
-        async with context.open(node) as receiver:
+        async with context.open(node, place.state) as receiver:
+            place.position = receiver.position
             async for chunk in receiver:
-                await sender.send(chunk, chunk_nbytes(chunk))
+                await sender.send(_with_outer(chunk, place.outer), chunk_nbytes(chunk))

@@ -8,11 +8,14 @@ from typing import Any
 
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import root_error
+from aiostream_data._engine.kept_log import KeptLog
 from aiostream_data._engine.paced_hops import MAX_AUTO_THREADS, Job, PacedHops
-from aiostream_data._engine.stages.base import OneToOne, Stage
+from aiostream_data._engine.position import State
+from aiostream_data._engine.stages.base import MaybeUnordered, Stage
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data._engine.user_code import (
     UserFunction,
-    filter_rows,
+    kept_rows,
     map_batched,
     map_rows,
     name_records,
@@ -22,11 +25,11 @@ from aiostream_data.executors.base import Executor
 from aiostream_data.executors.process import ProcessExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.operators import Filter, Map
-from aiostream_data.records import Chunk
+from aiostream_data.records import Chunk, Lineage
 
 
 @dataclass
-class MapStage(OneToOne):
+class MapStage(MaybeUnordered):
     """Running form of ``Map`` for plain functions."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
@@ -38,12 +41,18 @@ class MapStage(OneToOne):
         executor = self.context.services.workers.at(self.context.place(node), lambda: _executor_for(node, workers))
         job_for = self._for_processes(user) if node.executor == "process" else _same(MapWork(user, node.batched))
         serial = None if node.executor == "process" else serial_executor(self)
-        hops = PacedHops(self.counters, executor, serial, job_for, workers, node.ordered, cpus)
+        hops = PacedHops(self.counters, executor, serial, job_for, workers, node.ordered, cpus, self.log)
         try:
-            await hops.run(inlets[0], outlet)
+            await hops.run(self.held_then(inlets[0]), outlet)
         except BaseExceptionGroup as failures:
             self._name_records(failures)
             raise
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        rows = await self.context.recall(self.node.input, lineage)
+        user = user_function(self, self.node.function, self.node)
+        made: Chunk = await self.hop(MapWork(user, self.node.batched), rows)
+        return made
 
     def _for_processes(self, user: UserFunction) -> Callable[[Chunk], Job]:
         def job_for(chunk: Chunk) -> Job:
@@ -66,7 +75,8 @@ class MapWork:
     batched: bool
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        return (map_batched if self.batched else map_rows)(self.user, chunk)
+        mapped = (map_batched if self.batched else map_rows)(self.user, chunk)
+        return mapped if chunk.made_of is None else mapped.with_made_of(chunk.made_of)
 
 
 def _same(work: Callable[[Chunk], Chunk]) -> Callable[[Chunk], Job]:
@@ -106,15 +116,37 @@ def user_function(stage: Stage, function: Callable[..., Any], node: Map | None =
 class FilterStage(Stage):
     """Running form of ``Filter``: in order, on threads."""
 
+    def __post_init__(self) -> None:
+        self._log = KeptLog()
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Filter = self.node
         self.counters.waits_for = "user"
         user = user_function(self, node.predicate)
         place = self.context.place(node)
         executor = self.context.services.workers.at(place, lambda: ThreadExecutor(MAX_AUTO_THREADS, "asd-filter"))
-        work = _same(lambda chunk: filter_rows(user, chunk))
-        hops = PacedHops(self.counters, executor, serial_executor(self), work, None, True, self.context.services.cpus)
+
+        def job_for(chunk: Chunk) -> Job:
+            piece = self._log.begin(len(chunk))
+
+            def work(rows: Chunk) -> Chunk:
+                kept = kept_rows(user, rows)
+                piece.kept = kept
+                return rows if len(kept) == len(rows) else rows.take(kept)
+
+            return work, chunk
+
+        hops = PacedHops(
+            self.counters, executor, serial_executor(self), job_for, None, True, self.context.services.cpus
+        )
         await hops.run(inlets[0], outlet)
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return self.inputs[0].at(self._log.input_rows(rows), book)
+
+    def forget(self, rows: int) -> None:
+        self.inputs[0].forget(self._log.input_rows(rows))
+        self._log.forget(rows)
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
         return outlet.rows

@@ -14,12 +14,12 @@ from aiostream_data._engine.context import settle
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.pacing import CHUNK_ROWS
-from aiostream_data._engine.stages.base import OneToOne
+from aiostream_data._engine.stages.base import MaybeUnordered
 from aiostream_data._engine.user_code import summary
 from aiostream_data._engine.window import Window
 from aiostream_data.executors.base import Outcome
 from aiostream_data.plan.operators import Map, function_name
-from aiostream_data.records import Ids
+from aiostream_data.records import NO_PAIR, Chunk, Ids, Lineage, MadeOf, lineage_of, of_one_width
 from aiostream_data.transforms.collate import collate
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
 
@@ -34,14 +34,16 @@ FLUSH_S = 0.005
 class _Row:
     element: Any
     ids: Ids
+    made_of: MadeOf | None
+    number: int
 
 
 @dataclass
-class CoroutineMapStage(OneToOne):
+class CoroutineMapStage(MaybeUnordered):
     """Running form of ``Map`` for coroutine functions, which are awaited on the engine's loop."""
 
     _ready: list[Any] = field(default_factory=list)
-    _ids: list[Ids] = field(default_factory=list)
+    _rows: list[_Row] = field(default_factory=list)
     _since: float = 0.0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
@@ -62,18 +64,35 @@ class CoroutineMapStage(OneToOne):
                 nonlocal pending
                 pending -= 1
                 self._ready.append(settle(self.counters, outcome))
-                self._ids.append(row.ids)
+                self._rows.append(row)
                 if pending == 0 or len(self._ready) >= CHUNK_ROWS or perf_counter() - self._since > FLUSH_S:
                     await self._flush(outlet)
 
-            await Hops(begin, emit, Window(limit), node.ordered).run(_rows(inlets[0]))
+            await Hops(begin, emit, Window(limit), node.ordered).run(self._each(self.held_then(inlets[0])))
         await self._flush(outlet)
 
     async def _flush(self, outlet: Outlet) -> None:
-        results, ids = self._ready, self._ids
-        self._ready, self._ids, self._since = [], [], perf_counter()
+        results, rows = self._ready, self._rows
+        self._ready, self._rows, self._since = [], [], perf_counter()
+        if self.log is not None:
+            self.log.give_out(np.array([row.number for row in rows], np.int64))
         if results:
-            await outlet.send_work(collate, results, np.concatenate(ids))
+            await outlet.send_work(_collated, results, rows)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        chunk = await self.context.recall(self.node.input, lineage)
+        results = []
+        for row, element in enumerate(chunk.elements()):
+            outcome = await self._attempt(_Row(element, chunk.ids[row : row + 1], None, row))
+            results.append(settle(self.counters, outcome))
+        return collate(results, chunk.ids).with_made_of(chunk.made_of)
+
+    async def _each(self, chunks: AsyncIterator[Chunk]) -> AsyncIterator[_Row]:
+        async for chunk in chunks:
+            first = 0 if self.log is None else self.log.take_in(lineage_of(chunk))
+            made_of = chunk.made_of or [None] * len(chunk)
+            for row, (element, entry) in enumerate(zip(chunk.elements(), made_of, strict=True)):
+                yield _Row(element, chunk.ids[row : row + 1], entry, first + row)
 
     async def _attempt(self, row: _Row) -> Outcome:
         node: Map = self.node
@@ -97,12 +116,14 @@ class CoroutineMapStage(OneToOne):
     def _rng(self, row: _Row) -> np.random.Generator:
         node: Map = self.node
         source, epoch, split = self.context.services.origins.stable(int(row.ids[0, 0]))
-        key = key_of(int(self.context.key(node, node.seed, "rng", self.context.epoch)), source, epoch)
+        others = [number for number in row.ids[0, 3::2].tolist() if number != NO_PAIR]
+        key = key_of(int(self.context.key(node, node.seed, "rng", self.context.epoch)), source, epoch, *others)
         # A generator of its own: other rows are awaited meanwhile.
         return RecordGenerator(key).at(split, int(row.ids[0, 1]))
 
 
-async def _rows(inlet: Inlet) -> AsyncIterator[_Row]:
-    async for chunk in inlet:
-        for row, element in enumerate(chunk.elements()):
-            yield _Row(element, chunk.ids[row : row + 1])
+def _collated(results: list[Any], rows: list[_Row]) -> Chunk:
+    chunk = collate(results, np.concatenate(of_one_width([row.ids for row in rows])))
+    if all(row.made_of is None for row in rows):
+        return chunk
+    return chunk.with_made_of([row.made_of for row in rows])

@@ -6,16 +6,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.memory_rows import chunks_of
+from aiostream_data._engine.memory_rows import chunks_of, rows_of
+from aiostream_data._engine.origins import Namespace, local
+from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data.records import Chunk, Lineage
 
 
 @dataclass
 class MemorySource(Stage):
     """Running form of ``TensorSlices``, ``Tensors`` and ``Range``."""
 
+    _first: int = 0
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-        node = self.node
-        namespace = self.context.namespace(node, lambda _: node.label)
-        for chunk in chunks_of(node, namespace):
+        for chunk in chunks_of(self.node, self._namespace(), self._first):
             await outlet.send(chunk)
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return {"op": "rows", "next": self._first + rows}
+
+    def forget(self, rows: int) -> None:
+        pass
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._first = taken_up(state, "rows")["next"]
+        return ()
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        splits, ordinals = local(lineage.ids)
+        return rows_of(self.node, self._namespace(), splits, ordinals)
+
+    def _namespace(self) -> Namespace:
+        node = self.node
+        return self.context.namespace(node, lambda _: str(node.label))

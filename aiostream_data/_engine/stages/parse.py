@@ -15,7 +15,7 @@ from aiostream_data._engine.window import Window
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.plan.operators import ParseExample
-from aiostream_data.records import Chunk, Columns, Ids, Items, VarColumn
+from aiostream_data.records import Chunk, Columns, Ids, Items, Lineage, VarColumn
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.collate import collate
 
@@ -38,7 +38,15 @@ class ParseStage(OneToOne):
 
         await Hops(begin, emit, Window(services.cpus), ordered=True).run(aiter(inlets[0]))
 
+    async def recall(self, lineage: Lineage) -> Chunk:
+        parsed: Chunk = await self.hop(self._parse, await self.context.recall(self.node.input, lineage))
+        return parsed
+
     def _parse(self, chunk: Chunk) -> Chunk:
+        parsed = self._parsed(chunk)
+        return parsed if chunk.made_of is None else parsed.with_made_of(chunk.made_of)
+
+    def _parsed(self, chunk: Chunk) -> Chunk:
         node: ParseExample = self.node
         origins = self.context.services.origins
         given = chunk

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aiostream_data._engine.context import hop
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import as_raisable
-from aiostream_data._engine.origins import Namespace
+from aiostream_data._engine.origins import Namespace, local
 from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
+from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.signature import check_signature
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data.errors import StageBuildError
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data.errors import StageBuildError, StateMismatchError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import Generator, PythonIterable
-from aiostream_data.records import Chunk, object_nbytes, run_of_ids
+from aiostream_data.records import Chunk, Lineage, object_nbytes, run_of_ids
 from aiostream_data.transforms.collate import collate
+
+PASSED_PER_HOP = 1024
+"""Elements passed over in one hop, between which a run can be cancelled."""
 
 PULL_S = 0.005
 """Seconds after which what was pulled so far is handed on."""
@@ -38,15 +46,16 @@ class PythonSource(Stage):
     run ends, however it ends. An async one is awaited on the engine's loop.
     """
 
+    _first: int = 0
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node = self.node
         self.counters.waits_for = "user"
         if isinstance(node, PythonIterable) and node.one_shot:
             _begin_once(node)
-        namespace = self.context.namespace(node, lambda _: f"{node.label}({node.detail()})")
+        namespace = self._namespace()
         with self.context.services.workers.thread(f"asd-{node.label}") as thread:
-            make = node.factory if isinstance(node, Generator) else lambda: node.iterable
-            source = await hop(self.counters, thread.submit(make, *getattr(node, "args", ())))
+            source = await hop(self.counters, thread.submit(self._make(), *getattr(node, "args", ())))
             if hasattr(source, "__aiter__"):
                 await self._run_async(aiter(source), namespace, outlet)
             else:
@@ -57,6 +66,9 @@ class PythonSource(Stage):
         # The first item is handed on before the second is asked for, which may be long in coming.
         first, count, ended = 0, 1, False
         try:
+            if self._first:
+                first = self._first
+                self._keep(await self._pass_over(thread, iterator, first, self._wanted()))
             while not ended:
                 pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature())
                 chunk, ended = await hop(self.counters, pull)
@@ -71,6 +83,9 @@ class PythonSource(Stage):
     async def _run_async(self, iterator: AsyncIterator[Any], namespace: Namespace, outlet: Outlet) -> None:
         first, count, ended = 0, 1, False
         try:
+            if self._first:
+                first = self._first
+                self._keep(await _pass_over_async(iterator, first, self._wanted()))
             while not ended:
                 started = perf_counter()
                 elements, ended = await _pull_async(iterator, count)
@@ -83,6 +98,74 @@ class PythonSource(Stage):
             close = getattr(iterator, "aclose", None)
             if close is not None:
                 await close()
+
+    # -- its place: a row number; a generator cannot be entered in the middle, so it is run over again up to there
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return {"op": "rows", "next": self._first + rows}
+
+    def forget(self, rows: int) -> None:
+        pass
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._first = taken_up(state, "rows")["next"]
+        return ()
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        _, ordinals = local(lineage.ids)
+        namespace = self._namespace()
+        if getattr(self.node, "one_shot", False):
+            kept = await self.context.services.once.of(self.node)
+        else:
+            kept = await self._read_again(ordinals)
+        ids = np.stack([np.full(len(ordinals), namespace.base), ordinals], axis=1)
+        return collate([kept[row] for row in ordinals.tolist()], ids)
+
+    async def _read_again(self, ordinals: NDArray[np.int64]) -> dict[int, Any]:
+        wanted, count = set(ordinals.tolist()), int(ordinals.max()) + 1
+        with self.context.services.workers.thread(f"asd-{self.node.label}") as thread:
+            source = await hop(self.counters, thread.submit(self._make(), *getattr(self.node, "args", ())))
+            if hasattr(source, "__aiter__"):
+                iterator = aiter(source)
+                try:
+                    return await _pass_over_async(iterator, count, wanted)
+                finally:
+                    if (aclose := getattr(iterator, "aclose", None)) is not None:
+                        await aclose()
+            iterator = await hop(self.counters, thread.submit(iter, source))
+            try:
+                return await self._pass_over(thread, iterator, count, wanted)
+            finally:
+                if (close := getattr(iterator, "close", None)) is not None:
+                    thread.submit(close)
+
+    async def _pass_over(
+        self, thread: ThreadExecutor, iterator: Iterator[Any], count: int, keep: Collection[int]
+    ) -> dict[int, Any]:
+        """Take ``count`` elements, some at a time, and return those of the numbers asked for."""
+        kept: dict[int, Any] = {}
+        for start in range(0, count, PASSED_PER_HOP):
+            stop = min(start + PASSED_PER_HOP, count)
+            await hop(self.counters, thread.submit(_pass_over, iterator, start, stop, count, keep, kept))
+        return kept
+
+    def _make(self) -> Any:
+        node = self.node
+        return node.factory if isinstance(node, Generator) else lambda: node.iterable
+
+    def _wanted(self) -> set[int]:
+        """Return which of the rows that are passed over somebody will ask for, where they can be read once only."""
+        if not getattr(self.node, "one_shot", False):
+            return set()
+        return set(self.context.services.book.ordinals_of(self.context.keys[self.node]).tolist())
+
+    def _keep(self, passed: dict[int, Any]) -> None:
+        if getattr(self.node, "one_shot", False):
+            self.context.services.once.of(self.node).set_result(passed)
+
+    def _namespace(self) -> Namespace:
+        node = self.node
+        return self.context.namespace(node, lambda _: f"{node.label}({node.detail()})")
 
     def _signature(self) -> Any:
         return self.node.signature if isinstance(self.node, Generator) else None
@@ -130,6 +213,35 @@ async def _pull_async(iterator: AsyncIterator[Any], count: int) -> tuple[list[An
         elements.append(element)
         nbytes += object_nbytes(element)
     return elements, False
+
+
+def _pass_over(
+    iterator: Iterator[Any], start: int, stop: int, needed: int, keep: Collection[int], kept: dict[int, Any]
+) -> None:
+    for row in range(start, stop):
+        try:
+            element = next(iterator)
+        except StopIteration:
+            raise _too_short(row, needed) from None
+        if row in keep:
+            kept[row] = element
+
+
+async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Collection[int]) -> dict[int, Any]:
+    """Take ``count`` elements, and return those of the numbers asked for."""
+    kept: dict[int, Any] = {}
+    for row in range(count):
+        try:
+            element = await anext(iterator)
+        except StopAsyncIteration:
+            raise _too_short(row, count) from None
+        if row in keep:
+            kept[row] = element
+    return kept
+
+
+def _too_short(rows: int, needed: int) -> StateMismatchError:
+    return StateMismatchError([f"the source gave {rows} rows, and the state was taken after {needed} of them"])
 
 
 def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> Chunk:

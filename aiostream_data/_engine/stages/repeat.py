@@ -5,84 +5,179 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from aiostream_data._engine.channel import EndOfStream, Receiver, ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.epochs import epoch_of, sources_of
+from aiostream_data._engine.position import Log, Position, State, taken_up
+from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Concatenate, Repeat
-from aiostream_data.records import Chunk
-
-Turn = tuple[Node, RunContext]
+from aiostream_data.records import Chunk, Lineage
 
 
 @dataclass
-class RepeatStage(Stage):
+class Turn:
+    """One plan to be played.
+
+    Attributes:
+        number: Which turn it is, counted from the first one of the stream's beginning.
+        state: Where it goes on; None at its beginning.
+        rows_before: Rows that it had given before the state was taken.
+        position: Its place, from the moment at which it is running.
+    """
+
+    number: int
+    node: Node
+    context: RunContext
+    state: State = None
+    rows_before: int = 0
+    position: Position | None = None
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        """Return its place after ``rows`` rows of this run."""
+        return self.state if self.position is None else self.position.at(rows, book)
+
+
+@dataclass
+class InTurns(Stage):
+    """A stage that plays one plan after another.
+
+    A plan is opened as soon as the one before it has read its last row, while the rows still on
+    their way are being consumed: no pause between epochs.
+    """
+
+    kind: ClassVar[str]
+    stop_at_empty: ClassVar[bool]
+
+    _log: Log[Turn] = field(default_factory=Log)
+    _state: State = None
+
+    def turns(self, first: int) -> Iterator[tuple[int, Node, RunContext]]:
+        """Yield number, plan and context of every turn from number ``first`` on."""
+        raise NotImplementedError
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        turns = self._turns()
+        async with asyncio.TaskGroup() as group:
+            current = self._begin(turns, None, group)
+            while current is not None:
+                turn, receiver = current
+                upcoming = self._begin(turns, turn.context.drained, group)
+                self._log.add(outlet.rows, turn)
+                rows = await _forward(receiver, outlet)
+                if rows + turn.rows_before == 0 and self.stop_at_empty:
+                    if upcoming is not None:
+                        upcoming[1].close()
+                    return
+                current = upcoming
+
+    def _turns(self) -> Iterator[Turn]:
+        state = self._state or {"turn": 0, "rows": 0, "input": None}
+        for number, node, context in self.turns(state["turn"]):
+            if number == state["turn"]:
+                yield Turn(number, node, context, state["input"], state["rows"])
+            else:
+                yield Turn(number, node, context)
+
+    def _begin(
+        self, turns: Iterator[Turn], after: Drained | None, group: asyncio.TaskGroup
+    ) -> tuple[Turn, Receiver[Chunk]] | None:
+        turn = next(turns, None)
+        if turn is None:
+            return None
+        sender, receiver = open_channel(1, self.context.services.budget.channel_nbytes)
+        group.create_task(_play(turn, after, sender))
+        return turn, receiver
+
+    # -- its place
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        found = self._log.find(rows)
+        if found is None:
+            return self._state
+        start, turn = found
+        place = turn.at(rows - start, book)
+        given = turn.rows_before + rows - start
+        return {"op": self.kind, "turn": turn.number, "rows": given, "input": place}
+
+    def forget(self, rows: int) -> None:
+        found = self._log.find(rows)
+        if found is not None:
+            start, turn = found
+            if turn.position is not None:
+                turn.position.forget(rows - start)
+            self._log.forget(rows)
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._state = taken_up(state, self.kind)
+        return ()
+
+
+@dataclass
+class RepeatStage(InTurns):
     """Running form of ``Repeat``. Epochs never mix: the next one's rows follow the last of this one's.
 
     An epoch without rows ends an infinite repetition, as in tf.data.
     """
 
-    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-        await play_in_turn(self._epochs(), outlet)
+    kind: ClassVar[str] = "repeat"
+    stop_at_empty: ClassVar[bool] = True
 
-    def _epochs(self) -> Iterator[Turn]:
+    def turns(self, first: int) -> Iterator[tuple[int, Node, RunContext]]:
         node: Repeat = self.node
-        number = 0
+        number = first
         while node.count is None or number < node.count:
             epoch = number if node.count is None else self.context.epoch * node.count + number
-            yield node.input, self.context.for_epoch(epoch)
+            yield number, node.input, self.context.for_epoch(epoch)
             number += 1
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        node: Repeat = self.node
+        read = outermost(lineage, self.context.services.origins)
+        epochs = [epoch_of(node.input, self.context.keys, space.number, space.epoch) for space in read]
+
+        async def of_epoch(epoch: int, rows: Lineage) -> Chunk:
+            return await self.context.for_epoch(epoch).recall(node.input, rows)
+
+        return await in_groups(lineage, epochs, of_epoch)
 
 
 @dataclass
-class ConcatenateStage(Stage):
+class ConcatenateStage(InTurns):
     """Running form of ``Concatenate``."""
 
-    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+    kind: ClassVar[str] = "concatenate"
+    stop_at_empty: ClassVar[bool] = False
+
+    def turns(self, first: int) -> Iterator[tuple[int, Node, RunContext]]:
         node: Concatenate = self.node
-        turns = ((child, self.context.for_epoch(self.context.epoch)) for child in node.nodes)
-        await play_in_turn(turns, outlet, stop_at_empty=False)
+        for number, child in enumerate(node.nodes[first:], first):
+            yield number, child, self.context.for_epoch(self.context.epoch)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        node: Concatenate = self.node
+        sources = [sources_of(child, self.context.keys) for child in node.nodes]
+        read = outermost(lineage, self.context.services.origins)
+        branches = [next(k for k, known in enumerate(sources) if space.number in known) for space in read]
+
+        async def of_branch(branch: int, rows: Lineage) -> Chunk:
+            return await self.context.recall(node.nodes[branch], rows)
+
+        return await in_groups(lineage, branches, of_branch)
 
 
-async def play_in_turn(turns: Iterator[Turn], outlet: Outlet, stop_at_empty: bool = True) -> None:
-    """Send the rows of every plan to ``outlet``, in turn.
-
-    A plan is opened as soon as the one before it has read its last row, while the rows still on
-    their way are being consumed: no pause between epochs.
-    """
-    async with asyncio.TaskGroup() as group:
-        current = _begin(turns, None, group)
-        while current is not None:
-            receiver, drained = current
-            upcoming = _begin(turns, drained, group)
-            rows = await _forward(receiver, outlet)
-            if rows == 0 and stop_at_empty:
-                if upcoming is not None:
-                    upcoming[0].close()
-                return
-            current = upcoming
-
-
-def _begin(
-    turns: Iterator[Turn], after: Drained | None, group: asyncio.TaskGroup
-) -> tuple[Receiver[Chunk], Drained] | None:
-    turn = next(turns, None)
-    if turn is None:
-        return None
-    node, context = turn
-    sender, receiver = open_channel(1, context.services.budget.channel_nbytes)
-    group.create_task(_play(node, context, after, sender))
-    return receiver, context.drained
-
-
-async def _play(node: Node, context: RunContext, after: Drained | None, sender: Sender[Chunk]) -> None:
+async def _play(turn: Turn, after: Drained | None, sender: Sender[Chunk]) -> None:
     with suppress(ReceiverClosed), sender:
         if after is not None:
             await after.wait()
-        async with context.open(node) as receiver:
+        async with turn.context.open(turn.node, turn.state) as receiver:
+            turn.position = receiver.position
             async for chunk in receiver:
                 await sender.send(chunk, chunk.nbytes)
 

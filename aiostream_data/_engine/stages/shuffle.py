@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from aiostream_data._engine.context import hop
+from aiostream_data._engine.held_history import HeldHistory
 from aiostream_data._engine.pacing import rows_of_a_chunk
+from aiostream_data._engine.position import State, taken_up
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.plan.operators import Shuffle
-from aiostream_data.records import Chunk
+from aiostream_data.records import Chunk, lineage_of
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 
 
@@ -26,10 +30,15 @@ class ShuffleStep(Step):
         self._buffer = ShuffleBuffer(
             ShuffleOrder(node.buffer_size, self.context.key(node, node.seed, "shuffle", epoch))
         )
+        self._history = HeldHistory(self._buffer)
+        self._given = 0
+        self._pushed = 0
+        self._state: dict[str, Any] | None = None
         self._budget = self.context.services.budget
         self._held = self._budget.charge(0)
 
     def push(self, chunk: Chunk) -> Chunk | None:
+        self._history.push(lineage_of(chunk))
         shuffled = self._buffer.push(chunk)
         self._held.resize(self._buffer.nbytes)
         self._check_fits(len(self._buffer), self._buffer.nbytes, self._budget.limit)
@@ -43,6 +52,43 @@ class ShuffleStep(Step):
 
     def close(self) -> None:
         self._held.end()
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        pushed, drained = self._place(rows)
+        held = book.rows(self._history.held(pushed, drained))
+        before = self.source.at(pushed - self._pushed, book)
+        return {"op": "shuffle", "pushed": pushed, "drained": drained, "held": held, "input": before}
+
+    def forget(self, rows: int) -> None:
+        pushed, _ = self._place(rows)
+        self._history.forget(pushed)
+        self.source.forget(pushed - self._pushed)
+
+    def resume(self, state: State) -> State:
+        self._state = taken_up(state, "shuffle")
+        self._pushed = self._state["pushed"]
+        held = self.context.services.book.rows(self._state["held"])
+        self._given = self._pushed - len(held)
+        self._history.begin(self._state, held)
+        return self._state["input"]
+
+    async def refill(self) -> None:
+        if self._state is None:
+            return
+        held = await self.context.recall(self.node.input, self.context.services.book.rows(self._state["held"]))
+        position = {**self._state, "key": int(self._buffer.order.key)}
+        await hop(self.counters, self.context.services.pool.submit(self._buffer.restore, position, [held]))
+        self._held.resize(self._buffer.nbytes)
+        self.rows_in += len(held)
+
+    def _place(self, rows: int) -> tuple[int, int]:
+        """Return how many rows had been pushed, and how many drained, when ``rows`` of this run had been given."""
+        order = self._buffer.order
+        given = self._given + rows
+        pushed, so_far = order.pushed_for(given), max(order.pushed, self._pushed)
+        if pushed <= so_far:
+            return pushed, 0
+        return so_far, given - (so_far - min(so_far, order.buffer_size))
 
     def _check_fits(self, rows: int, nbytes: int, limit: int) -> None:
         if nbytes > limit and rows < self.node.buffer_size:

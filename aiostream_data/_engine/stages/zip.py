@@ -6,16 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data.plan.operators import Zip
 from aiostream_data.plan.spec import graft
-from aiostream_data.records import Chunk, Columns, Items
+from aiostream_data.records import (
+    Beside,
+    Chunk,
+    Columns,
+    Items,
+    Lineage,
+    MadeOf,
+    ids_side_by_side,
+    lineage_of,
+    split_ids,
+)
 from aiostream_data.structure import Structure
 
 
 @dataclass
 class ZipStage(Stage):
-    """Running form of ``Zip``. The rows' ids are those of the first input."""
+    """Running form of ``Zip``. The rows' ids begin with those of the first input."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Zip = self.node
@@ -31,14 +43,40 @@ class ZipStage(Stage):
             await outlet.send(await self.hop(_side_by_side, node.structure, [part.slice(0, rows) for part in whole]))
             rests = [part.slice(rows, len(part)) if len(part) > rows else None for part in whole]
 
+    def at(self, rows: int, book: BookWriter) -> State:
+        return {"op": "zip", "inputs": [before.at(rows, book) for before in self.inputs]}
+
+    def resume(self, state: State) -> Sequence[State]:
+        states: list[State] = taken_up(state, "zip")["inputs"]
+        return states
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        node: Zip = self.node
+        columns = [lineage.ids]
+        for _ in node.nodes[1:]:
+            columns[:1] = split_ids(columns[0])
+        made_of = [_made_of_input(lineage, number) for number in range(len(columns))]
+        parts = [
+            await self.context.recall(child, Lineage(ids, entries))
+            for child, ids, entries in zip(node.nodes, columns, made_of, strict=True)
+        ]
+        return _side_by_side(node.structure, parts)
+
+
+def _made_of_input(lineage: Lineage, number: int) -> list[MadeOf | None] | None:
+    """Return what the rows of one input were made of."""
+    if lineage.made_of is None:
+        return None
+    return [entry.of(number) if isinstance(entry, Beside) else None for entry in lineage.made_of]
+
 
 def _side_by_side(structure: Structure, parts: list[Chunk]) -> Chunk:
     leases = tuple(part.lease for part in parts)
+    ids, made_of = ids_side_by_side([lineage_of(part) for part in parts])
     columns = [part for part in parts if isinstance(part, Columns)]
     if len(columns) == len(parts):
         whole = graft(structure, [part.structure for part in columns])
         leaves = tuple(leaf for part in columns for leaf in part.leaves)
-        return Columns(whole, leaves, parts[0].ids, leases)
+        return Columns(whole, leaves, ids, leases, made_of)
     rows = structure.rows([part.elements() for part in parts])
-    first = parts[0]
-    return Items(rows, first.ids, leases, first.row_ids if isinstance(first, Items) else None)
+    return Items(rows, ids, leases, made_of)

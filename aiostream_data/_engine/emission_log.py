@@ -1,0 +1,80 @@
+"""What an unordered stage has taken in and given out, in the order it did: its place is the rows between the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.records import Lineage, concat_lineages
+
+NO_ROWS = Lineage(np.empty((0, 2), np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    first: int
+    rows: Lineage
+
+
+class EmissionLog:
+    """Rows are numbered as they are taken in. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._taken: list[_Taken] = []
+        self._count = 0
+        self._missing = np.empty(0, np.int64)  # taken in before ``_high``, not given when ``_given`` rows had been
+        self._high = 0
+        self._given = 0
+        self._emitted: list[NDArray[np.int64]] = []
+
+    def take_in(self, rows: Lineage) -> int:
+        """Note rows that begin to be worked on; return the number of the first."""
+        with self._lock:
+            first = self._count
+            self._taken.append(_Taken(first, rows))
+            self._count += len(rows)
+            return first
+
+    def give_out(self, numbers: NDArray[np.int64]) -> None:
+        """Note rows that were handed on, by number, in their order."""
+        with self._lock:
+            self._emitted.append(numbers)
+
+    def place(self, given: int) -> tuple[int, Lineage]:
+        """Return how many rows had been taken in when ``given`` were given out, and those of them still missing."""
+        with self._lock:
+            high, missing = self._after(given)
+            return high, self._lineage(missing)
+
+    def forget(self, given: int) -> None:
+        """Hear that nobody will ask for less than ``given`` rows."""
+        with self._lock:
+            self._high, self._missing = self._after(given)
+            left = given - self._given
+            self._given = given
+            while self._emitted and len(self._emitted[0]) <= left:
+                left -= len(self._emitted.pop(0))
+            if left:
+                self._emitted[0] = self._emitted[0][left:]
+            lowest = int(self._missing[0]) if len(self._missing) else self._high
+            self._taken = [taken for taken in self._taken if taken.first + len(taken.rows) > lowest]
+
+    def _after(self, given: int) -> tuple[int, NDArray[np.int64]]:
+        emitted = np.concatenate([np.empty(0, np.int64), *self._emitted])[: given - self._given]
+        if not len(emitted):
+            return self._high, self._missing
+        high = max(self._high, int(emitted.max()) + 1)
+        candidates = np.concatenate([self._missing, np.arange(self._high, high)])
+        return high, np.setdiff1d(candidates, emitted, assume_unique=True)
+
+    def _lineage(self, numbers: NDArray[np.int64]) -> Lineage:
+        parts = []
+        for taken in self._taken:
+            inside = numbers[(numbers >= taken.first) & (numbers < taken.first + len(taken.rows))]
+            if len(inside):
+                parts.append(taken.rows.take(inside - taken.first))
+        return concat_lineages(parts) if parts else NO_ROWS

@@ -1,0 +1,38 @@
+"""Which repetition of a plan a row of one of its sources belongs to, and which sources a plan reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.operators import Cache, Repeat
+
+
+def sources_of(node: Node, keys: Mapping[Node, int]) -> set[int]:
+    """Return the numbers of the sources that ``node`` reads."""
+    return {keys[source] for source in walk(node) if not source.inputs or source.label.startswith("read_")}
+
+
+def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int:
+    """Return the repetition of ``node`` in which one of its sources ran as repetition ``epoch``.
+
+    Args:
+        source: The source's number.
+    """
+    repetitions = _repetitions(node, keys, source)
+    if repetitions is None:
+        raise ValueError(f"the plan has no source of number {source}")
+    return epoch // repetitions if repetitions else 0
+
+
+def _repetitions(node: Node, keys: Mapping[Node, int], source: int) -> int | None:
+    """Return how often the source runs when ``node`` runs once, 0 for without end; None where it is not read."""
+    if keys[node] == source:
+        return 1
+    for child in node.inputs:
+        below = _repetitions(child, keys, source)
+        if below is not None:
+            if isinstance(node, Cache):
+                return 1  # rows are given under the repetition that reads the cache
+            return below * (node.count or 0) if isinstance(node, Repeat) else below
+    return None

@@ -1,0 +1,56 @@
+"""Where records begin in their shards, as far as this run has learned: what makes a shard readable from the middle."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.origins import Hint
+
+
+class ShardOffsets:
+    """Pairs of record number and byte offset for the shards of one source: 16 bytes per chunk that was read.
+
+    Safe from any thread. Nothing is known of compressed shards, which can be read from their start only.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[array[int], array[int]]] = {}
+        self._lock = Lock()
+
+    def learn(self, split: int, ordinal: int, offset: int) -> None:
+        """Note that a record begins there."""
+        with self._lock:
+            ordinals, offsets = self._known.setdefault(split, (array("q"), array("q")))
+            place = bisect_right(ordinals, ordinal)
+            if place and ordinals[place - 1] == ordinal:
+                return
+            ordinals.insert(place, ordinal)
+            offsets.insert(place, offset)
+
+    def learn_all(self, hints: Iterable[Hint]) -> None:
+        """Note what a state knows."""
+        for hint in hints:
+            self.learn(*hint)
+
+    def before(self, split: int, ordinal: int) -> Hint:
+        """Return the last known record at or before one; the shard's start when none is known."""
+        with self._lock:
+            ordinals, offsets = self._known.get(split, ((), ()))
+            place = bisect_right(ordinals, ordinal) - 1
+            return Hint(split, ordinals[place], offsets[place]) if place >= 0 else Hint(split, 0, 0)
+
+    def locate(self, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Sequence[Hint]:
+        """Return what is needed to find these records: every hint once."""
+        found: list[Hint] = []
+        for split in np.unique(splits).tolist():
+            with self._lock:
+                known, offsets = (np.array(part, np.int64) for part in self._known.get(split, ((), ())))
+            places = np.unique(np.searchsorted(known, ordinals[splits == split], side="right") - 1)
+            found += [Hint(split, int(known[place]), int(offsets[place])) for place in places.tolist() if place >= 0]
+        return found
