@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.records import Chunk, Columns, Lineage
+from aiostream_data.records import Chunk, Columns, Lineage, concat
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.slots import ColumnSlots, ListSlots
 
@@ -104,15 +104,33 @@ class ShuffleOrder:
         grown = max(0, slots - GROW_FROM) if self.growing else 0
         return slots + max(0, grown - 1) // (GROW_EVERY - 1)
 
+    def has_doubled(self) -> bool:
+        """Whether the last row filled the last of :data:`GROW_FROM` slots, or of twice, four times, ... as many."""
+        rounds, odd = divmod(self.filled, GROW_FROM)
+        return rounds > 0 and not odd and not rounds & (rounds - 1) and self._filled_last
+
+    def until_doubled(self) -> int | None:
+        """Return after how many rows the slots will have doubled or be full; None when they are."""
+        if not self.growing or self.filled == self.buffer_size:
+            return None
+        slots = GROW_FROM
+        while self.pushed_until_filled(slots) <= self.pushed:
+            slots *= 2
+        return self.pushed_until_filled(min(slots, self.buffer_size)) - self.pushed
+
     def stop_growing(self) -> None:
         """Let the slots filled so far be all there are, in this epoch.
 
         Raises:
             ValueError: More rows were pushed since the last slot was filled, so that their order would change.
         """
-        if self.pushed != self.pushed_until_filled(self.filled):
+        if not self._filled_last:
             raise ValueError(f"a buffer stops growing with a row that fills a slot, not with row {self.pushed}")
         self.buffer_size = self.filled
+
+    @property
+    def _filled_last(self) -> bool:
+        return self.pushed == self.pushed_until_filled(self.filled)
 
     def drain(self, max_rows: int) -> NDArray[np.int64]:
         """Return the next slots (int64) to be given out for good after the last row came; empty at the end."""
@@ -150,10 +168,15 @@ class ShuffleBuffer:
     Rows are copied in and out, so neither an incoming chunk nor its lease is kept, and the chunks that
     come out share nothing with the buffer. While all chunks share one layout rows are held in columns;
     from the first chunk of another layout on, in a list.
+
+    Args:
+        max_nbytes: A growing buffer stops growing where twice its rows would have more bytes. It looks
+            each time the rows have doubled, so that where it stops follows from the rows alone.
     """
 
-    def __init__(self, order: ShuffleOrder) -> None:
+    def __init__(self, order: ShuffleOrder, max_nbytes: int | None = None) -> None:
         self.order = order
+        self.max_nbytes = max_nbytes
         self._held: ColumnSlots | ListSlots | None = None
         self._slots_held: NDArray[np.int64] | None = None  # after a restore: the slot that each row stands for
 
@@ -167,8 +190,27 @@ class ShuffleBuffer:
 
     def push(self, chunk: Chunk) -> Chunk | None:
         """Take in all rows of ``chunk``; return the rows that they send out, or None when there are none."""
-        if not len(chunk):
+        parts: list[Chunk] = []
+        while len(chunk):
+            until_look = self._until_look()
+            rows = len(chunk) if until_look is None else min(len(chunk), until_look)
+            part = self._push(chunk.slice(0, rows) if rows < len(chunk) else chunk)
+            if part is not None:
+                parts.append(part)
+            chunk = chunk.slice(rows, len(chunk))
+        return concat(parts) if parts else None
+
+    def _until_look(self) -> int | None:
+        """Return how many rows may be pushed before the bytes are looked at again; None for any number."""
+        if self.max_nbytes is None or self.order.until_doubled() is None:
             return None
+        if self.order.has_doubled() and self._held is not None:
+            rows = self._held.take(np.arange(self.order.filled))
+            if 2 * rows.nbytes > self.max_nbytes:
+                self.order.stop_growing()
+        return self.order.until_doubled()
+
+    def _push(self, chunk: Chunk) -> Chunk | None:
         held = self._held_for(chunk)
         free_slot = self.order.filled
         fills, slots = self.order.push(len(chunk))

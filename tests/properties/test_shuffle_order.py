@@ -86,7 +86,7 @@ def test_resuming_at_every_step_gives_the_same_remainder(cuts: list[int], size: 
         assert fresh.held().ids.tolist() == buffer.held().ids.tolist()
         return fresh
 
-    buffer = ShuffleBuffer(ShuffleOrder(size, key_of(seed)))
+    buffer = ShuffleBuffer(ShuffleOrder(size, key_of(seed), growing))
     out: list[int] = []
     first = 0
     for count in cuts:

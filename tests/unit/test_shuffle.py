@@ -14,7 +14,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.records import Chunk, Columns, Items, VarColumn, records_chunk, run_of_ids
 from aiostream_data.structure import LEAF, structure_of
 from aiostream_data.transforms.randomness import key_of
-from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
+from aiostream_data.transforms.shuffle import GROW_EVERY, ShuffleBuffer, ShuffleOrder
 
 
 def numbers(first: int, count: int) -> Columns:
@@ -198,3 +198,65 @@ def test_giving_back_another_number_of_rows_is_refused() -> None:
 def test_a_buffer_size_below_one_is_refused() -> None:
     with pytest.raises(PlanError, match="buffer_size must be at least 1, got 0"):
         ShuffleOrder(0, key_of(1))
+
+
+def row_counts(chunks: list[Chunk], buffer: ShuffleBuffer) -> list[int]:
+    """Push chunks; return how many rows were held after each."""
+    counts = []
+    for chunk in chunks:
+        buffer.push(chunk)
+        counts.append(len(buffer))
+    return counts
+
+
+def test_a_growing_buffer_gives_rows_out_from_the_first_ones_on() -> None:
+    buffer = ShuffleBuffer(ShuffleOrder(8192, key_of(1), growing=True))
+    given = [buffer.push(numbers(first, 64)) for first in range(0, 640, 64)]
+    assert given[0] is None
+    assert [len(part) for part in given[1:] if part is not None] == [64 // GROW_EVERY] * 9
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 7, 64, 10_000])
+@pytest.mark.parametrize("kind", ["dense", "variable", "objects"])
+def test_a_buffer_stops_growing_where_its_rows_become_too_large(rows_at_once: int, kind: str) -> None:
+    def chunk(first: int) -> Chunk:
+        count = min(rows_at_once, 2000 - first)
+        ids = run_of_ids(0, first, count)
+        if kind == "dense":
+            return Columns(LEAF, (np.zeros((count, 125)),), ids)
+        return texts([bytes(984)] * count, first) if kind == "variable" else Items([np.zeros(125)] * count, ids)
+
+    # 256 rows have about 256 kB, twice as many would have more than 500.
+    buffer = ShuffleBuffer(ShuffleOrder(8192, key_of(1), growing=True), max_nbytes=500_000)
+    counts = row_counts([chunk(first) for first in range(0, 2000, rows_at_once)], buffer)
+    assert counts[-1] == max(counts) == buffer.order.buffer_size == 256
+
+
+def test_where_a_buffer_stopped_growing_is_part_of_its_state() -> None:
+    def fresh() -> ShuffleBuffer:
+        return ShuffleBuffer(ShuffleOrder(8192, key_of(1), growing=True), max_nbytes=50_000)
+
+    def chunk(first: int, count: int) -> Chunk:
+        return texts([b"%0984d" % row for row in range(first, first + count)], first)
+
+    whole = fresh()
+    expected: list[Any] = []
+    for first in range(0, 300, 10):
+        part = whole.push(chunk(first, 10))
+        expected += [] if part is None else part.elements()
+    for cut in range(0, 300, 10):
+        before, after = fresh(), fresh()
+        out: list[Any] = []
+        for first in range(0, cut, 10):
+            part = before.push(chunk(first, 10))
+            out += [] if part is None else part.elements()
+        held = chunk(0, 300).take(before.held().ids[:, 1].copy())
+        after.restore(before.order.state(), [held])
+        part = after.push(chunk(cut, 300 - cut))
+        assert part is not None
+        assert out + part.elements() == expected
+
+
+def test_a_buffer_of_small_rows_grows_to_its_size() -> None:
+    buffer = ShuffleBuffer(ShuffleOrder(1000, key_of(1), growing=True), max_nbytes=1 << 20)
+    assert row_counts([numbers(0, 5000)], buffer) == [1000]
