@@ -39,6 +39,8 @@ NUMBERED: Final = 2
 """First number of a pair that says: the number that enumerate() gave."""
 JOINED: Final = 3
 """First number of a pair that says how many columns to its left were joined to those before, as zip() and interleave() do."""
+PADDING: Final = 4
+"""First number of a pair that says that the row only fills up, and repeats the row that the other pairs name."""
 VarKind = Literal["bytes", "str", "array"]
 
 ITEM_NBYTES_GUESS = 64

@@ -10,7 +10,11 @@ from aiostream_data.plan.operators import Cache, Repeat
 
 def sources_of(node: Node, keys: Mapping[Node, int]) -> set[int]:
     """Return the numbers of the sources that ``node`` reads."""
-    return {keys[source] for source in walk(node) if not source.inputs or source.label.startswith("read_")}
+    return {keys[source] for source in walk(node) if _is_source(source)}
+
+
+def _is_source(node: Node) -> bool:
+    return not node.inputs or node.label.startswith("read_")
 
 
 def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int:
@@ -27,7 +31,7 @@ def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> i
 
 def _repetitions(node: Node, keys: Mapping[Node, int], source: int) -> int | None:
     """Return how often the source runs when ``node`` runs once, 0 for without end; None where it is not read."""
-    if keys[node] == source:
+    if keys[node] == source and _is_source(node):  # transparent nodes share the number of what follows them
         return 1
     for child in node.inputs:
         below = _repetitions(child, keys, source)

@@ -78,8 +78,11 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
 
 
-TRANSPARENT: Final = ("prefetch", "to_device")
-"""Labels of nodes that change neither rows nor their order."""
+TRANSPARENT: Final = (
+    *("prefetch", "to_device", "parse_example", "parse_sequence_example"),
+    *("rank_shard", "mark_padding", "equal_rows", "agree"),
+)
+"""Labels of nodes that draw nothing at random, and that a plan has or lacks by where and how it runs."""
 
 
 def keys_of(plan: Node) -> dict[Node, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -13,10 +12,7 @@ from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.ranks import Tail, rows_per_rank
-from aiostream_data.structure import LEAF, Structure
-
-VALID: Final = "valid"
-"""Key of the flag that tail="pad" adds to elements that are dicts."""
+from aiostream_data.ranks.padding import marked_structure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,13 +79,6 @@ class Agree(Operator):
 
     def detail(self) -> str:
         return f"{function_name(self.consensus)}, tail={self.tail}"
-
-
-def marked_structure(structure: Structure) -> Structure:
-    """Return the structure of elements with a flag: one more key of a dict, else a pair of element and flag."""
-    if structure.kind == "dict":
-        return Structure("dict", (*structure.names, VALID), (*structure.children, LEAF))
-    return Structure("tuple", (), (structure, LEAF))
 
 
 @spec_of.register(RankShard)

@@ -13,12 +13,13 @@ from dataclasses import replace
 from aiostream_data.errors import PlanError, RankError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.rank_nodes import VALID, Agree, EqualRows, MarkPadding, RankShard
+from aiostream_data.plan.rank_nodes import Agree, EqualRows, MarkPadding, RankShard
 from aiostream_data.plan.rank_places import LAST, ON_ROWS, at_rows, below, ends_in_batches
 from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.spec import spec_of
 from aiostream_data.ranks import Ranks, Sharing, Tail, too_few
+from aiostream_data.ranks.padding import VALID
 
 
 def for_rank(plan: Node, ranks: Ranks, sharing: Sharing | None = None) -> Node:

@@ -1,0 +1,166 @@
+"""Give every rank as many elements as the others, where each reads files of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.context import hop
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.position import State, taken_up
+from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data.errors import RankError
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.plan.rank_nodes import Agree, EqualRows
+from aiostream_data.ranks.padding import as_padding, without_padding
+from aiostream_data.records import Chunk, Items, Lineage, gather
+from aiostream_data.transforms.equal_rows import FillOrder, check_had, window_of
+
+FILL_ROWS = 256
+"""Most fillers of a chunk."""
+
+
+@dataclass
+class FilledUp(Stage):
+    """A stage that gives its input's rows, and at the end perhaps some of the last ones again."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self._order = FillOrder(self._window())
+        self._given_before = 0
+        self._last: Chunk | None = None
+        self._charge = self.context.services.budget.charge(0)
+
+    def _window(self) -> int:
+        raise NotImplementedError
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        try:
+            await self._give(inlets[0], outlet)
+        finally:
+            self._last = None
+            self._charge.end()
+
+    async def _give(self, inlet: Inlet, outlet: Outlet) -> None:
+        raise NotImplementedError
+
+    async def _rows(self, inlet: Inlet) -> AsyncIterator[Chunk]:
+        """Yield the rows that were not given before the state was taken, and keep the last of all."""
+        async for chunk in inlet:
+            if self._order.window:
+                self._last = await self.hop(_last_rows, self._last, chunk, self._order.window)
+                self._charge.resize(self._last.nbytes)
+            new = self._order.push(len(chunk))
+            if new.start < new.stop:
+                yield chunk.slice(new.start, new.stop)
+
+    async def _fill_up(self, count: int, outlet: Outlet) -> None:
+        if self._last is None:
+            raise RankError("this rank's files have no rows, so that there are none to fill up with")
+        rows = self._order.fill(count, len(self._last))
+        fillers = _copied([self._last], np.zeros(count, np.int32), rows)
+        await outlet.send(as_padding(fillers) if self.node.tail == "pad" else fillers)
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        before = self.inputs[0].at(self._order.input_rows(rows), book)
+        return {"op": self.kind, "given": self._given_before + rows, **self._order.state(rows), "input": before}
+
+    def forget(self, rows: int) -> None:
+        self.inputs[0].forget(self._order.input_rows(rows))
+
+    def resume(self, state: State) -> Sequence[State]:
+        state = taken_up(state, self.kind)
+        self._given_before = state["given"]
+        self._order.restore(state)
+        return (state["input"],)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        plain = Lineage(without_padding(lineage.ids), lineage.made_of)
+        return (await self.context.recall(self.node.input, plain)).with_ids(lineage.ids)
+
+
+@dataclass
+class EqualRowsStage(FilledUp):
+    """Running form of ``EqualRows``: ends its input as soon as it has enough."""
+
+    kind: ClassVar[str] = "equal_rows"
+
+    def _window(self) -> int:
+        node: EqualRows = self.node
+        return window_of(node.own, node.rows, node.tail)
+
+    async def _give(self, inlet: Inlet, outlet: Outlet) -> None:
+        node: EqualRows = self.node
+        given = self._given_before
+        async for chunk in self._rows(inlet):
+            part = chunk.slice(0, min(len(chunk), node.rows - given))
+            given += len(part)
+            await outlet.send(part)
+            if given == node.rows:
+                return
+        check_had(given - self._order.filled, node.own, node.rows)
+        while given < node.rows:
+            count = min(node.rows - given, FILL_ROWS)
+            given += count
+            await self._fill_up(count, outlet)
+
+
+@dataclass
+class AgreeStage(FilledUp):
+    """Running form of ``Agree``: asks all ranks once per element, on a thread of its own."""
+
+    kind: ClassVar[str] = "agree"
+
+    def _window(self) -> int:
+        node: Agree = self.node
+        return 0 if node.tail == "drop" else 1
+
+    async def _give(self, inlet: Inlet, outlet: Outlet) -> None:
+        node: Agree = self.node
+        await (self._while_all_have(inlet, outlet) if node.tail == "drop" else self._while_any_has(inlet, outlet))
+
+    async def _while_all_have(self, inlet: Inlet, outlet: Outlet) -> None:
+        async for chunk in self._rows(inlet):
+            for row in range(len(chunk)):
+                if not await self._all_say(True):
+                    return
+                await outlet.send(chunk.slice(row, row + 1))
+        await self._all_say(False)
+
+    async def _while_any_has(self, inlet: Inlet, outlet: Outlet) -> None:
+        async for chunk in self._rows(inlet):
+            for row in range(len(chunk)):
+                await self._all_say(False)
+                await outlet.send(chunk.slice(row, row + 1))
+        while not await self._all_say(True):
+            await self._fill_up(1, outlet)
+
+    async def _all_say(self, mine: bool) -> bool:
+        node: Agree = self.node
+        # Apart from the pool: whoever waits for other machines must not keep decoding waiting.
+        thread = self.context.services.workers.at(self.context.place(node), lambda: ThreadExecutor(1, "asd-agree"))
+        return bool(await hop(self.counters, thread.submit(node.consensus, mine)))
+
+
+def _last_rows(last: Chunk | None, chunk: Chunk, window: int) -> Chunk:
+    """Return the last ``window`` rows of both, in memory of their own."""
+    chunks = [chunk] if last is None or len(chunk) >= window else [last, chunk]
+    sizes = np.array([len(part) for part in chunks])
+    which = np.repeat(np.arange(len(chunks), dtype=np.int32), sizes)[-window:]
+    rows = np.concatenate([np.arange(size) for size in sizes])[-window:]
+    return _copied(chunks, which, rows)
+
+
+def _copied(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
+    """Like gather(), with objects of their own: those that were given belong to whoever got them."""
+    picked = gather(chunks, which, rows)
+    if isinstance(picked, Items):
+        return Items([deepcopy(value) for value in picked.values], picked.ids, None, picked.made_of)
+    return picked

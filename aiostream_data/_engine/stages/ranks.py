@@ -1,0 +1,113 @@
+"""Share the rows of one global order among ranks, and mark what only fills up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.position import State
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.tail import Step
+from aiostream_data.plan.rank_nodes import MarkPadding, RankShard
+from aiostream_data.ranks.padding import as_padding, batches_with_marks, with_marks, without_padding
+from aiostream_data.records import Chunk, Lineage, gather
+from aiostream_data.transforms.ranks import RankOrder
+
+
+@dataclass
+class RankShardStep(Step):
+    """Running form of ``RankShard``.
+
+    Its place is that of its input behind the last complete group of rows, and nothing else: the same on every rank,
+    and for any number of them, one included.
+    """
+
+    makes_own_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        node: RankShard = self.node
+        self._order = RankOrder(node.rank, node.world_size, node.tail)
+        self._held: Chunk | None = None
+        self._charge = self.context.services.budget.charge(0)
+        self._fillers = 0
+
+    def push(self, chunk: Chunk) -> Chunk | None:
+        held = 0 if self._held is None else len(self._held)
+        share = self._order.push(len(chunk))
+        given = self._picked(chunk, share.give) if len(share.give) else None
+        if not np.array_equal(share.hold, np.arange(held)):
+            self._hold(self._picked(chunk, share.hold) if len(share.hold) else None)
+        self.dropped += held + len(chunk) - len(share.give) - len(share.hold)
+        return given
+
+    def finish(self) -> Iterator[Chunk]:
+        last = self._order.finish()
+        held, self._held = self._held, None
+        self.dropped += 0 if held is None else len(held)
+        if held is None or last.give is None:
+            return
+        row = held.slice(last.give, last.give + 1)
+        if last.is_filler:
+            self._fillers += 1
+        else:
+            self.dropped -= 1
+        yield as_padding(row) if last.is_filler and self.node.tail == "pad" else row
+
+    def close(self) -> None:
+        self._held = None
+        self._charge.end()
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return self.source.at(self._order.input_rows(rows, self.rows_in), book)
+
+    def forget(self, rows: int) -> None:
+        self.source.forget(self._order.input_rows(rows, self.rows_in))
+
+    def resume(self, state: State) -> State:
+        self._order.restore({"seen": self.node.world_size})  # no fewer: whoever saved the state had enough rows
+        return state
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Return rows of any rank; those that are padding still name themselves so."""
+        plain = Lineage(without_padding(lineage.ids), lineage.made_of)
+        return (await self.context.recall(self.node.input, plain)).with_ids(lineage.ids)
+
+    def rows_accounted(self) -> int:
+        return self.rows_out - self._fillers
+
+    def _picked(self, chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:
+        """Return rows held back (numbered first) and of a chunk, in memory of their own."""
+        if self._held is None:
+            return gather([chunk], np.zeros(len(rows), np.int32), rows)
+        held = len(self._held)
+        which = (rows >= held).astype(np.int32)
+        return gather([self._held, chunk], which, rows - held * which)
+
+    def _hold(self, rows: Chunk | None) -> None:
+        self._held = rows
+        self._charge.resize(0 if rows is None else rows.nbytes)
+
+
+@dataclass
+class MarkPaddingStep(Step):
+    """Running form of ``MarkPadding``."""
+
+    def push(self, chunk: Chunk) -> Chunk:
+        node: MarkPadding = self.node
+        return batches_with_marks(chunk) if node.batches else with_marks(chunk)
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return self.source.at(rows, book)
+
+    def forget(self, rows: int) -> None:
+        self.source.forget(rows)
+
+    def resume(self, state: State) -> State:
+        return state
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        return self.push(await self.context.recall(self.node.input, lineage))

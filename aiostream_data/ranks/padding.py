@@ -1,0 +1,86 @@
+"""Rows that only fill up: named as such in their ids, and later marked in the elements.
+
+A row that is padding has one more pair in its ids, so that whatever happens to it on its way, in whatever order
+rows are worked on, the flag can be added where functions that should not see it have been passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import RankError
+from aiostream_data.records import NO_PAIR, PADDING, Chunk, Columns, Ids, Items, last_pairs, with_pair
+from aiostream_data.structure import LEAF, Structure
+
+VALID: Final = "valid"
+"""Key of the flag in elements that are dicts."""
+
+
+def as_padding(chunk: Chunk) -> Chunk:
+    """Return the rows with ids that name them as padding; a function that draws by record draws the same for them."""
+    return chunk.with_ids(with_pair(chunk.ids, PADDING, NO_PAIR))
+
+
+def padding_rows(ids: Ids) -> NDArray[np.bool_]:
+    """Tell, for every row, whether it is named as padding."""
+    last = last_pairs(ids)
+    named: NDArray[np.bool_] = ids[np.arange(len(ids)), 2 * last] == PADDING
+    return named & (last > 0)
+
+
+def without_padding(ids: Ids) -> Ids:
+    """Return the ids of the rows that padding repeats."""
+    plain, rows = ids.copy(), np.flatnonzero(padding_rows(ids))
+    last = 2 * last_pairs(ids)[rows]
+    plain[rows, last] = plain[rows, last + 1] = NO_PAIR
+    return plain
+
+
+def marked_structure(structure: Structure) -> Structure:
+    """Return the structure of elements with a flag: one more key of a dict, else a pair of element and flag."""
+    if structure.kind == "dict":
+        return Structure("dict", (*structure.names, VALID), (*structure.children, LEAF))
+    return Structure("tuple", (), (structure, LEAF))
+
+
+def with_marks(chunk: Chunk) -> Chunk:
+    """Return the rows with a flag each, which is True unless the row is padding.
+
+    Raises:
+        RankError: Elements are dicts that have a "valid" already.
+    """
+    marks = ~padding_rows(chunk.ids)
+    if isinstance(chunk, Items):
+        return _items_with(chunk, marks.tolist())
+    if chunk.structure.kind == "dict" and VALID in chunk.structure.names:
+        raise _taken()
+    return Columns(marked_structure(chunk.structure), (*chunk.leaves, marks), chunk.ids, chunk.lease, chunk.made_of)
+
+
+def batches_with_marks(chunk: Chunk) -> Chunk:
+    """Return batches with a flag per row of each, which are all True unless the batch is padding."""
+    marks = ~padding_rows(chunk.ids)
+    sizes = [1 if rows is None else len(rows) for rows in chunk.made_of or [None] * len(chunk)]
+    flags = [np.full(size, mark) for size, mark in zip(sizes, marks.tolist(), strict=True)]
+    return _items_with(Items(chunk.elements(), chunk.ids, chunk.lease, chunk.made_of), flags)
+
+
+def _items_with(chunk: Items, flags: Sequence[Any]) -> Items:
+    values = [_with_flag(value, flag) for value, flag in zip(chunk.values, flags, strict=True)]
+    return Items(values, chunk.ids, chunk.lease, chunk.made_of)
+
+
+def _with_flag(element: Any, flag: Any) -> Any:
+    if not isinstance(element, Mapping):
+        return element, flag
+    if VALID in element:
+        raise _taken()
+    return {**element, VALID: flag}
+
+
+def _taken() -> RankError:
+    return RankError(f"tail='pad' adds {VALID!r} to every element, and an element has {VALID!r} already")
