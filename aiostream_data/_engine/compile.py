@@ -9,6 +9,7 @@ from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.stages.batch import BatchStep, UnbatchStep
 from aiostream_data._engine.stages.cache import CacheStage
 from aiostream_data._engine.stages.device import DeviceStage
+from aiostream_data._engine.stages.equal import AgreeStage, EqualRowsStage
 from aiostream_data._engine.stages.files import ListFilesSource, ReadFilesSource
 from aiostream_data._engine.stages.interleave import InterleaveStage
 from aiostream_data._engine.stages.map import FilterStage, MapStage
@@ -17,6 +18,7 @@ from aiostream_data._engine.stages.memory import MemorySource
 from aiostream_data._engine.stages.parse import ParseStage
 from aiostream_data._engine.stages.prefetch import PrefetchStage
 from aiostream_data._engine.stages.python_source import PythonSource
+from aiostream_data._engine.stages.ranks import MarkPaddingStep, RankShardStep
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
 from aiostream_data._engine.stages.shuffle import ShuffleStep
@@ -24,6 +26,7 @@ from aiostream_data._engine.stages.zip import ZipStage
 from aiostream_data._engine.tail import Step
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan import operators as op
+from aiostream_data.plan import rank_nodes as ranks
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node, Operator
 
@@ -49,12 +52,16 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     op.Cache: CacheStage,
     op.Prefetch: PrefetchStage,
     op.ToDevice: DeviceStage,
+    ranks.EqualRows: EqualRowsStage,
+    ranks.Agree: AgreeStage,
 }
 
 STEPS: Final[dict[type[Node], type[Step]]] = {
     op.Shuffle: ShuffleStep,
     op.Batch: BatchStep,
     op.Unbatch: UnbatchStep,
+    ranks.RankShard: RankShardStep,
+    ranks.MarkPadding: MarkPaddingStep,
 }
 """Nodes that ride on the hops of what they read, instead of being a task of their own."""
 
