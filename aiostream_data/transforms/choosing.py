@@ -7,7 +7,8 @@ spent without a row, as ``stop`` says.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,32 @@ from aiostream_data.errors import ChoiceError
 from aiostream_data.transforms.interleave import FINISHED, NOTHING, Step, Waiting
 from aiostream_data.transforms.stock import Stock
 from aiostream_data.weights import Stop
+
+
+class ChooseMark(NamedTuple):
+    """A position of an order.
+
+    Attributes:
+        given: int64, rows given of each input.
+        spent: Choices used up.
+        dead: Inputs that are known to be exhausted.
+    """
+
+    given: NDArray[np.int64]
+    spent: int
+    dead: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseStep(Step):
+    """A step, with the position before its first row.
+
+    Attributes:
+        spent: int64, the choices used up after each row.
+    """
+
+    mark: ChooseMark
+    spent: NDArray[np.int64]
 
 
 class ChooseOrder:
@@ -67,28 +94,26 @@ class ChooseOrder:
         else:
             self.stock.ended(slot)
 
-    def advance(self, max_rows: int) -> Step:
-        """Return the longest order that can be given now, of at most ``max_rows`` rows.
+    def advance(self, max_rows: int) -> ChooseStep:
+        """Return an order of at most ``max_rows`` rows that can be given now.
 
-        Rows of a step are given for good. ROWS with slot ``inputs`` asks for choices.
+        Rows of a step are given for good. NOTHING may come with any number of rows. ROWS with slot
+        ``inputs`` asks for choices.
         """
-        which: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
-        rows: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-        left, waiting = max_rows, NOTHING
-        while left > 0 and waiting is NOTHING:
-            choices = self._choices[self._followed : self._followed + left]
-            if not len(choices):
-                over = self._no_more_choices or not self._alive.any()
-                waiting = FINISHED if over else Waiting.rows(self.inputs)
-                break
-            found = self.stock.follow(choices)
-            which.append(choices[: len(found)])
-            rows.append(found)
-            left -= len(found)
-            self._followed += len(found)
-            if len(found) < len(choices):
-                waiting = self._without_rows(int(choices[len(found)]))
-        return Step(np.concatenate(which), np.concatenate(rows), waiting)
+        mark = self.mark()
+        part = slice(self._followed, self._followed + max(0, max_rows))
+        choices = self._choices[part]
+        rows = self.stock.follow(choices)
+        spent = self._numbers[part][: len(rows)] + 1
+        self._followed += len(rows)
+        if len(rows) < len(choices):
+            waiting = self._without_rows(int(choices[len(rows)]))
+        elif self._followed < len(self._choices):
+            waiting = NOTHING
+        else:
+            over = self._no_more_choices or not self._alive.any()
+            waiting = FINISHED if over else Waiting.rows(self.inputs)
+        return ChooseStep(choices[: len(rows)], rows, waiting, mark, spent)
 
     def _without_rows(self, slot: int) -> Waiting:
         """Decide what it means that ``slot`` has no row loaded although it was chosen."""
@@ -108,19 +133,28 @@ class ChooseOrder:
         self._numbers = self._numbers[rest][kept]
         self._followed = 0
 
-    @property
-    def spent(self) -> int:
-        """Number of the next choice that can give a row, or how many have been loaded when there is none."""
-        return int(self._numbers[self._followed]) if self._followed < len(self._numbers) else self._loaded
+    def mark(self) -> ChooseMark:
+        """Return the position in a form that costs next to nothing; see :meth:`state_at`."""
+        left = self._numbers[self._followed : self._followed + 1].tolist()
+        dead = tuple(np.flatnonzero(~self._alive).tolist())
+        return ChooseMark(self.stock.given, left[0] if left else self._loaded, dead)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data.
+        """Return the position as plain data; see :meth:`state_at`."""
+        mark = self.mark()
+        return self.state_at(ChooseStep(self._choices[:0], self._numbers[:0], NOTHING, mark, self._numbers[:0]), 0)
+
+    @staticmethod
+    def state_at(step: ChooseStep, rows: int) -> dict[str, Any]:
+        """Return the position after the first ``rows`` rows of a step as plain data.
 
         ``given`` counts the rows given of each input, ``spent`` the choices that are used up: resumed
         streams are to be loaded from there on.
         """
-        dead = np.flatnonzero(~self._alive).tolist()
-        return {"given": self.stock.given, "spent": self.spent, "dead": dead}
+        mark = step.mark
+        given = mark.given + np.bincount(step.which[:rows], minlength=len(mark.given))
+        spent = int(step.spent[rows - 1]) if rows else mark.spent
+        return {"given": given.tolist(), "spent": spent, "dead": list(mark.dead)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go to a position, with no rows and no choices loaded."""

@@ -5,12 +5,14 @@ numbers alone. It is made ahead in blocks: dealt, so that every input's count st
 its share, or drawn at random. Then it is followed as far as rows are loaded. Where the inputs are cut
 into chunks therefore never changes the order. When the weights change, or an exhausted input drops out,
 the choices not followed yet are thrown away; what each input was due by then is carried over, so that
-no change ever loses or gains it rows.
+no change ever loses or gains it rows. A step stays within its block: what holds at its beginning and its
+own choices tell the place after any of its rows.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +22,36 @@ from aiostream_data.errors import PlanError
 from aiostream_data.transforms.interleave import FINISHED, NOTHING, Step, Waiting
 from aiostream_data.transforms.randomness import draws_below
 from aiostream_data.transforms.stock import Stock
-from aiostream_data.weights import UNIT, Schedule, Stop, Vector, shares_of
+from aiostream_data.weights import Schedule, Stop, Vector, shares_of
 
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 16384
 """Rows whose inputs are chosen at a time."""
+
+
+class MixMark(NamedTuple):
+    """A position of an order, and the shares that rows from there on have.
+
+    Attributes:
+        row: Number of the next row.
+        given: int64, rows given of each input.
+        lags: int64, rows due to each input, times ``unit``.
+        shares: int64, what each input is due per row, times ``unit``.
+        dropped: Inputs that have dropped out.
+    """
+
+    row: int
+    given: NDArray[np.int64]
+    lags: NDArray[np.int64]
+    shares: NDArray[np.int64]
+    unit: int
+    dropped: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MixStep(Step):
+    """A step, with the position before its first row."""
+
+    mark: MixMark
 
 
 class MixOrder:
@@ -50,7 +78,7 @@ class MixOrder:
         self._followed = 0
         self._shares = np.zeros(self.stock.inputs, np.int64)
         self._lags = np.zeros(self.stock.inputs, np.int64)  # rows due minus rows had, in units; before the block
-        self._unit = UNIT
+        self._unit = 1  # shares of a row
 
     @property
     def row(self) -> int:
@@ -86,30 +114,22 @@ class MixOrder:
         """Return how many rows of the slot's current chunk have not been given yet."""
         return self.stock.rows_left(slot)
 
-    def advance(self, max_rows: int) -> Step:
-        """Return the longest order that can be given now, of at most ``max_rows`` rows.
+    def advance(self, max_rows: int) -> MixStep:
+        """Return an order of at most ``max_rows`` rows that can be given now; the longest within its block.
 
-        Rows of a step are given for good; the step that says FINISHED may bring the last ones.
+        Rows of a step are given for good. NOTHING may come with any number of rows.
 
         Raises:
             PlanError: A function that gives weights returned something else.
         """
-        which: list[NDArray[np.int32]] = []
-        rows: list[NDArray[np.int64]] = []
-        left, waiting = max_rows, NOTHING
-        while left > 0 and waiting is NOTHING:
-            if self._followed == len(self._choices) and not self._next_block():
-                waiting = FINISHED
-                break
-            choices = self._choices[self._followed : self._followed + left]
-            found = self.stock.follow(choices)
-            which.append(choices[: len(found)])
-            rows.append(found)
-            left -= len(found)
-            self._followed += len(found)
-            if len(found) < len(choices):
-                waiting = self._without_rows(int(choices[len(found)]))
-        return Step(_joined(which, np.int32), _joined(rows, np.int64), waiting)
+        if self._followed == len(self._choices) and not self._next_block():
+            return MixStep(self._choices, np.empty(0, np.int64), FINISHED, self.mark())
+        mark = self.mark()
+        choices = self._choices[self._followed : self._followed + max(0, max_rows)]
+        rows = self.stock.follow(choices)
+        self._followed += len(rows)
+        waiting = NOTHING if len(rows) == len(choices) else self._without_rows(int(choices[len(rows)]))
+        return MixStep(choices[: len(rows)], rows, waiting, mark)
 
     def _without_rows(self, slot: int) -> Waiting:
         """Decide what it means that ``slot`` has no row loaded although it is its turn."""
@@ -130,9 +150,8 @@ class MixOrder:
             return False
         shares = shares_of(weights)
         count = BLOCK_ROWS if span.until is None else min(BLOCK_ROWS, span.until - self.row)
-        self._lags[:] = _carried_over(self._lags.tolist(), self._unit, shares)
-        self._shares[:] = shares
-        self._unit = sum(shares)
+        self._lags = np.array(_carried_over(self._lags.tolist(), self._unit, shares), np.int64)
+        self._shares, self._unit = np.array(shares, np.int64), sum(shares)
         self._choices = self._chosen(count)
         return True
 
@@ -150,24 +169,38 @@ class MixOrder:
         self._followed = 0
 
     def _lags_now(self) -> NDArray[np.int64]:
+        return self._lags_after(self._lags, self._shares, self._unit, self._choices[: self._followed])
+
+    def _lags_after(
+        self, lags: NDArray[np.int64], shares: NDArray[np.int64], unit: int, which: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
         if self._random_key is not None:
-            return self._lags
-        had = np.bincount(self._choices[: self._followed], minlength=self.stock.inputs)
-        return self._lags + self._shares * self._followed - had * self._unit
+            return lags
+        return lags + shares * len(which) - np.bincount(which, minlength=len(lags)) * unit
+
+    def mark(self) -> MixMark:
+        """Return the position in a form that costs next to nothing; see :meth:`state_at`."""
+        dropped = tuple(number for number, gone in enumerate(self._dropped) if gone)
+        return MixMark(self.row, self.stock.given, self._lags_now(), self._shares, self._unit, dropped)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data.
+        """Return the position as plain data; see :meth:`state_at`."""
+        nothing = self._choices[:0]
+        return self.state_at(MixStep(nothing, np.empty(0, np.int64), NOTHING, self.mark()), 0)
+
+    def state_at(self, step: MixStep, rows: int) -> dict[str, Any]:
+        """Return the position after the first ``rows`` rows of a step as plain data.
 
         ``given`` counts the rows given of each input: a resumed input is to be loaded from that row on.
-        ``lags`` are the rows that each is due, times ``unit``. ``changes`` are those that
-        :meth:`set_weights` made.
+        ``lags`` are the rows that each is due, times ``unit``. ``changes`` are all made by now.
         """
+        mark, which = step.mark, step.which[:rows]
         return {
-            "row": self.row,
-            "given": self.stock.given,
-            "dropped": [number for number, gone in enumerate(self._dropped) if gone],
-            "lags": self._lags_now().tolist(),
-            "unit": self._unit,
+            "row": mark.row + rows,
+            "given": (mark.given + np.bincount(which, minlength=self.stock.inputs)).tolist(),
+            "dropped": list(mark.dropped),
+            "lags": self._lags_after(mark.lags, mark.shares, mark.unit, which).tolist(),
+            "unit": mark.unit,
             "changes": self.schedule.changes_state,
         }
 
@@ -190,9 +223,3 @@ def _carried_over(lags: list[int], unit: int, shares: list[int]) -> list[int]:
     spread = [excess * share // new_unit for share in shares]
     spread[shares.index(max(shares))] += excess - sum(spread)
     return [lag + more for lag, more in zip(carried, spread, strict=True)]
-
-
-def _joined(parts: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate(parts) if parts else np.empty(0, dtype)

@@ -23,10 +23,9 @@ class Stock:
         self._given_before = np.zeros(inputs, np.int64)  # rows before the current chunk
 
     @property
-    def given(self) -> list[int]:
+    def given(self) -> NDArray[np.int64]:
         """Rows given of each input since its beginning."""
-        given: list[int] = (self._given_before + self._next_row).tolist()
-        return given
+        return self._given_before + self._next_row
 
     def rows_left(self, slot: int) -> int:
         """Return how many rows of the input's current chunk have not been given yet."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data.errors import ChoiceError
-from aiostream_data.transforms.choosing import ChooseOrder
+from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
 from aiostream_data.transforms.interleave import FINISHED, Need, Waiting
 from aiostream_data.weights import Stop
 
@@ -47,9 +47,10 @@ class Run:
         self.loaded = [0] * len(self.sizes)
         self.base = [0] * len(self.sizes)
         self.finished = False
+        self.last: ChooseStep | None = None
 
     def step(self) -> list[Row]:
-        step = self.order.advance(self.pick(5))
+        self.last = step = self.order.advance(self.pick(5))
         rows = zip(step.which.tolist(), step.rows.tolist(), strict=True)
         found = [(slot, self.base[slot] + row) for slot, row in rows]
         if step.waiting.need is Need.ROWS:
@@ -68,9 +69,11 @@ class Run:
         if rows == left:
             self.order.ended(slot)
 
-    def resumed(self) -> Run:
+    def resumed(self, rows_of_step: int) -> Run:
+        """Return a run that goes on after the first rows of the last step, with a new order."""
+        assert self.last is not None
         order = ChooseOrder(self.order.inputs, self.order.stop)
-        state = self.order.state()
+        state = self.order.state_at(self.last, rows_of_step)
         order.restore(state)
         run = Run(self.sizes[:-1], self.choices, order, self.pick)
         run.loaded = [*state["given"], state["spent"]]
@@ -87,9 +90,11 @@ def test_the_order_is_tf_datas_however_streams_are_cut_and_wherever_they_are_res
     run = Run(sizes, choices, ChooseOrder(len(sizes), stop), lambda most: int(rng.integers(0, most + 1)))
     found: list[Row] = []
     while not run.finished:
-        found += run.step()
-        if not run.finished and rng.random() < resuming:
-            run = run.resumed()
+        rows = run.step()
+        if rng.random() < resuming:
+            rows = rows[: int(rng.integers(0, len(rows) + 1))]
+            run = run.resumed(len(rows))
+        found += rows
     assert found == kernel_of_tf_data(sizes, choices, stop)
 
 

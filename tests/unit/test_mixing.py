@@ -26,21 +26,32 @@ def order_of(weights: WeightPlan, sizes: list[int], stop: Stop = "first", key: n
     return order
 
 
+def whole(order: MixOrder, count: int) -> Step:
+    """Return the next ``count`` rows in one step, or what there is before it has to wait or ends."""
+    which, rows, waiting = [np.empty(0, np.int32)], [np.empty(0, np.int64)], NOTHING
+    while count > 0 and waiting is NOTHING:
+        step = order.advance(count)
+        which.append(step.which)
+        rows.append(step.rows)
+        count, waiting = count - len(step), step.waiting
+    return Step(np.concatenate(which), np.concatenate(rows), waiting)
+
+
 def letters(step: Step) -> str:
     return "".join(NAMES[slot] for slot in step.which.tolist())
 
 
 def test_rows_of_a_light_input_stand_in_the_middle_of_its_period() -> None:
-    assert letters(order_of([4, 1], [99, 99]).advance(15)) == "aabaaaabaaaabaa"
+    assert letters(whole(order_of([4, 1], [99, 99]), 15)) == "aabaaaabaaaabaa"
 
 
 def test_equal_inputs_take_turns() -> None:
-    step = order_of([1, 1, 1], [9, 9, 9]).advance(7)
+    step = whole(order_of([1, 1, 1], [9, 9, 9]), 7)
     assert (letters(step), step.rows.tolist()) == ("abcabca", [0, 0, 0, 1, 1, 1, 2])
 
 
 def test_r33_of_10_000_rows_each_input_gives_its_share_to_the_row() -> None:
-    which = order_of([0.8, 0.2], [10_000, 10_000]).advance(10_000).which
+    which = whole(order_of([0.8, 0.2], [10_000, 10_000]), 10_000).which
     assert np.bincount(which).tolist() == [8000, 2000]
     assert all(np.bincount(part).tolist() == [800, 200] for part in np.split(which, 10))
 
@@ -48,42 +59,42 @@ def test_r33_of_10_000_rows_each_input_gives_its_share_to_the_row() -> None:
 def test_an_input_of_weight_zero_is_never_asked_for_rows() -> None:
     order = MixOrder(schedule_of([1, 0], NAMES[:2]))
     order.load(0, 5)
-    assert letters(order.advance(5)) == "aaaaa"
-    assert order.advance(5).waiting == Waiting.rows(0)
+    assert letters(whole(order, 5)) == "aaaaa"
+    assert whole(order, 5).waiting == Waiting.rows(0)
 
 
 def test_first_ends_when_the_input_in_turn_has_no_more_rows() -> None:
     order = order_of([1, 1], [3, 2])
-    step = order.advance(99)
+    step = whole(order, 99)
     assert (letters(step), step.waiting) == ("ababa", FINISHED)
-    assert order.advance(99).waiting == FINISHED
+    assert whole(order, 99).waiting == FINISHED
 
 
 def test_all_goes_on_with_the_proportions_of_the_others() -> None:
-    step = order_of([2, 1, 1], [12, 2, 90], "all").advance(20)
+    step = whole(order_of([2, 1, 1], [12, 2, 90], "all"), 20)
     assert letters(step)[:8] == "abacabac"
     assert np.bincount(step.which, minlength=3).tolist() == [12, 2, 6]
 
 
 def test_all_ends_when_every_input_is_exhausted() -> None:
     order = order_of([5, 1, 1], [2, 0, 3], "all")
-    step = order.advance(99)
+    step = whole(order, 99)
     assert (sorted(letters(step)), step.waiting) == (list("aaccc"), FINISHED)
 
 
 def test_all_ends_when_only_inputs_of_weight_zero_are_left() -> None:
-    step = order_of([(0, [1, 0]), (50, [0, 1])], [3, 9], "all").advance(99)
+    step = whole(order_of([(0, [1, 0]), (50, [0, 1])], [3, 9], "all"), 99)
     assert (letters(step), step.waiting) == ("aaa", FINISHED)
 
 
 def test_the_end_of_an_input_is_noticed_only_when_a_further_row_is_asked_of_it() -> None:
     order = order_of([1, 1], [1, 1])
-    assert order.advance(2).waiting == NOTHING
-    assert order.advance(1).waiting == FINISHED
+    assert whole(order, 2).waiting == NOTHING
+    assert whole(order, 1).waiting == FINISHED
 
 
 def test_a_schedule_changes_the_weights_at_its_rows() -> None:
-    step = order_of([(0, [1, 0]), (3, [0, 1]), (5, [1, 1])], [99, 99]).advance(9)
+    step = whole(order_of([(0, [1, 0]), (3, [0, 1]), (5, [1, 1])], [99, 99]), 9)
     assert letters(step) == "aaabbabab"
 
 
@@ -91,29 +102,29 @@ def test_a_function_of_the_row_number_gives_the_weights() -> None:
     def curriculum(row: int) -> list[float]:
         return [1000 - row, row]
 
-    which = order_of(curriculum, [1000, 1000]).advance(1000).which
+    which = whole(order_of(curriculum, [1000, 1000]), 1000).which
     assert [int(part.sum()) for part in np.split(which, 10)] == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
 
 
 def test_new_weights_hold_from_the_next_row_and_are_part_of_the_state() -> None:
     order = order_of([1, 0], [99, 99])
-    order.advance(4)
+    whole(order, 4)
     assert order.set_weights((0.0, 1.0)) == 4
     assert order.set_weights((1.0, 0.0), from_row=6) == 6
-    assert letters(order.advance(4)) == "bbaa"
+    assert letters(whole(order, 4)) == "bbaa"
     assert order.state()["changes"] == [[4, [0.0, 1.0], [1.0, 0.0]], [6, [1.0, 0.0], [1.0, 0.0]]]
 
 
 def test_weights_of_rows_that_were_given_cannot_be_changed() -> None:
     order = order_of([1, 1], [9, 9])
-    order.advance(4)
+    whole(order, 4)
     with pytest.raises(PlanError, match="from row 3 on: the next row is 4"):
         order.set_weights((1.0, 2.0), from_row=3)
 
 
 def test_random_draws_depend_on_key_and_row_number_and_follow_the_weights() -> None:
     count = 100_000
-    draws = [order_of([0.7, 0.2, 0.1], [count] * 3, "all", key).advance(count).which for key in (KEY, KEY, key_of(2))]
+    draws = [whole(order_of([0.7, 0.2, 0.1], [count] * 3, "all", key), count).which for key in (KEY, KEY, key_of(2))]
     assert np.array_equal(draws[0], draws[1])
     assert not np.array_equal(draws[0], draws[2])
     # Independent draws: counts within five standard deviations, and no rhythm.
