@@ -44,6 +44,7 @@ from aiostream_data.plan.validate import (
     check_rereadable,
 )
 from aiostream_data.structure import flatten
+from aiostream_data.windows import WindowOperators
 
 if TYPE_CHECKING:
     from aiostream_data.loader import Loader
@@ -56,7 +57,7 @@ RNG = "rng"
 """A parameter of this name of a map function receives a NumPy Generator keyed by (seed, epoch, record)."""
 
 
-class Dataset(DatasetMixtures, Generic[T]):
+class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
     """A sequence of elements of type ``T``, described and not yet read.
 
     Every method returns a new data set. Building one does no I/O and needs no event loop; what makes no

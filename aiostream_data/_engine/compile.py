@@ -7,6 +7,7 @@ from typing import Final
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.stages.batch import BatchStep, UnbatchStep
+from aiostream_data._engine.stages.buckets import BucketStep
 from aiostream_data._engine.stages.cache import CacheStage
 from aiostream_data._engine.stages.device import DeviceStage
 from aiostream_data._engine.stages.equal import AgreeStage, EqualRowsStage
@@ -15,6 +16,7 @@ from aiostream_data._engine.stages.interleave import InterleaveStage
 from aiostream_data._engine.stages.map import FilterStage, MapStage
 from aiostream_data._engine.stages.map_coroutine import CoroutineMapStage
 from aiostream_data._engine.stages.memory import MemorySource
+from aiostream_data._engine.stages.pack import PackStep
 from aiostream_data._engine.stages.parse import ParseStage
 from aiostream_data._engine.stages.prefetch import PrefetchStage
 from aiostream_data._engine.stages.python_source import PythonSource
@@ -22,12 +24,14 @@ from aiostream_data._engine.stages.ranks import MarkPaddingStep, RankShardStep
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
 from aiostream_data._engine.stages.shuffle import ShuffleStep
+from aiostream_data._engine.stages.windows import PaddedBatchStep, RebatchStep, WindowStep
 from aiostream_data._engine.stages.zip import ZipStage
 from aiostream_data._engine.tail import Step
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import rank_nodes as ranks
 from aiostream_data.plan import sources as src
+from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
 
 STAGES: Final[dict[type[Node], type[Stage]]] = {
@@ -62,6 +66,11 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
     op.Unbatch: UnbatchStep,
     ranks.RankShard: RankShardStep,
     ranks.MarkPadding: MarkPaddingStep,
+    win.PaddedBatch: PaddedBatchStep,
+    win.Rebatch: RebatchStep,
+    win.Window: WindowStep,
+    win.Bucket: BucketStep,
+    win.Pack: PackStep,
 }
 """Nodes that ride on the hops of what they read, instead of being a task of their own."""
 

@@ -89,9 +89,13 @@ class BucketOrder:
         """Return the numbers of the rows that are in no batch yet, ascending."""
         return np.sort(np.concatenate(self._open))
 
+    def rows_held(self) -> int:
+        """Return how many rows are in no batch yet."""
+        return sum(map(len, self._open))
+
     def state(self) -> dict[str, Any]:
         """Return the position as plain data; with it belong the rows of :meth:`held`."""
-        return {"held": sum(map(len, self._open))}
+        return {"held": self.rows_held()}
 
     def restore(self, state: dict[str, Any], lengths: NDArray[np.int64]) -> None:
         """Go to a position. The rows that were held now count as the first that came.
@@ -105,7 +109,7 @@ class BucketOrder:
         self.pushed = 0
         self._open = [_NONE] * len(self.batch_sizes)
         if len(lengths) != state["held"] or self.push(lengths):
-            raise ValueError(f"{state['held']} rows were held in buckets; the {len(lengths)} given back are others")
+            raise ValueError(f"{state['held']} rows were held in buckets, but the {len(lengths)} given back are others")
 
     def copy(self) -> BucketOrder:
         """Return another order at the same position."""

@@ -29,8 +29,8 @@ def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
     return [paths.index(name) for name in names]
 
 
-def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> tuple[Structure, dict[str, Column | list[Any]]]:
-    """Return the structure of the rows and, by name, these of their leaves: columns, or lists of values.
+def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | list[Any]]:
+    """Return these leaves of the rows by name: columns, or lists of values.
 
     Args:
         names: None for all leaves.
@@ -39,14 +39,19 @@ def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> tuple[Structure, dic
         PlanError: There is no leaf of that name.
         BatchShapeError: The rows have several structures.
     """
-    structure = chunk.structure if isinstance(chunk, Columns) else structure_of(chunk.values[0])
+    structure = structure_of_rows(chunk)
     names = structure.paths() if names is None else names
     numbers = leaf_numbers(structure, names)
     try:
         leaves: Sequence[Any] = chunk.leaves if isinstance(chunk, Columns) else structure.columns(chunk.values)
     except StructureError as error:
-        raise BatchShapeError(f"rows of one chunk differ: {error}") from error
-    return structure, {name: leaves[number] for name, number in zip(names, numbers, strict=True)}
+        raise BatchShapeError(f"rows that are put together differ: {error}") from error
+    return {name: leaves[number] for name, number in zip(names, numbers, strict=True)}
+
+
+def structure_of_rows(chunk: Chunk) -> Structure:
+    """Return the structure of a chunk's rows, of which there is at least one."""
+    return chunk.structure if isinstance(chunk, Columns) else structure_of(chunk.values[0])
 
 
 def row_lengths(leaves: dict[str, Column | list[Any]], describe: DescribeRow) -> Lengths:

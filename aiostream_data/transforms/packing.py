@@ -21,6 +21,9 @@ TooLong = Literal["error", "split", "truncate", "drop"]
 
 TOO_LONG: Final = get_args(TooLong)
 
+PIECE: Final = 8
+"""First number of a pair of ids that says: piece so and so of the row, as pack() split it."""
+
 
 class RowTooLongError(ValueError):
     """A row does not fit into a bin.
@@ -121,6 +124,10 @@ class PackOrder:
         """Return the row of every piece that no bin was given with yet, bin by bin: a row may come twice."""
         return np.array([piece.row for held in self._bins() for piece in held.pieces], np.int64)
 
+    def rows_held(self) -> int:
+        """Return how many rows have their last piece in no bin that was given."""
+        return sum(piece.is_last for held in self._bins() for piece in held.pieces)
+
     def state(self) -> dict[str, Any]:
         """Return the position as plain data; with it belong the rows of :meth:`held`.
 
@@ -140,18 +147,20 @@ class PackOrder:
         Raises:
             ValueError: These cannot be the rows that were held.
         """
-        sizes = state["bins"]
-        if sum(sizes) != len(lengths):
-            raise ValueError(f"{sum(sizes)} rows were held in bins, {len(lengths)} are given back")
+        sizes, closed = state["bins"], state["closed"]
+        if min(sizes, default=1) < 1 or sum(sizes) != len(lengths) or not 0 <= closed <= len(sizes):
+            raise ValueError(f"{sizes} rows were held in bins, {len(lengths)} are given back")
         pieces = [Piece(row, 0, length) for row, length in enumerate(lengths.tolist())]
         for place, start, stop, is_last in state["cuts"]:
+            if not 0 <= start < stop <= pieces[place].stop:
+                raise ValueError(f"row {place} of those that were held had at least {stop} values")
             pieces[place] = Piece(place, start, stop, bool(is_last))
         stops = np.cumsum(sizes).tolist()
         bins = [Bin(self.max_length, pieces[stop - size : stop]) for stop, size in zip(stops, sizes, strict=True)]
         if any(held.room < 0 for held in bins):
             raise ValueError("the rows given back are longer than those that were held in bins")
         self.pushed = len(lengths)
-        self._closed, self._open = deque(bins[: state["closed"]]), bins[state["closed"] :]
+        self._closed, self._open = deque(bins[:closed]), bins[closed:]
 
     def copy(self) -> PackOrder:
         """Return another order at the same position."""

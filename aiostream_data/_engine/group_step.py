@@ -1,0 +1,176 @@
+"""Steps that put several rows into one element, and hold rows back until it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.context import hop
+from aiostream_data._engine.group_journal import GroupJournal, GroupOrder
+from aiostream_data._engine.position import State, taken_up
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.tail import Step
+from aiostream_data.errors import MemoryBudgetError, StateMismatchError
+from aiostream_data.records import Beside, Chunk, CutFrom, Lineage, concat_lineages, lineage_of
+from aiostream_data.transforms.held_rows import HeldRows
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass
+class GroupStep(Step):
+    """What such steps have in common: the rows they hold, charged to the budget."""
+
+    makes_own_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self._rows = HeldRows()
+        self._held = self.context.services.budget.charge(0)
+
+    def close(self) -> None:
+        self._held.end()
+
+    def keep(self, numbers: Numbers) -> None:
+        """Forget all held rows but these, ascending."""
+        self._rows.keep(numbers)
+        self._held.resize(self._rows.nbytes)
+
+    async def recall_rows(self, lineage: Lineage) -> Chunk:
+        """Return rows of the input again, in the order asked for, where a row may be asked for twice."""
+        if lineage.made_of is not None:
+            return await self.context.recall(self.node.input, lineage)
+        ids, places = np.unique(lineage.ids, axis=0, return_inverse=True)
+        found = await self.context.recall(self.node.input, Lineage(ids))
+        return found.take(places.reshape(-1))
+
+    async def recall_groups(self, lineage: Lineage) -> tuple[HeldRows, list[Numbers]]:
+        """Return the rows that elements were made of, and the numbers of those of each.
+
+        Raises:
+            ValueError: It is not known what an element was made of.
+        """
+        groups = [rows_of_element(lineage.of(row)) for row in range(len(lineage))]
+        rows = HeldRows()
+        rows.push(await self.recall_rows(concat_lineages(groups)))
+        stops = np.cumsum([len(group) for group in groups]).tolist()
+        return rows, [np.arange(stop - len(group), stop) for group, stop in zip(groups, stops, strict=True)]
+
+
+def rows_of_element(made_of: Any) -> Lineage:
+    """Return the rows that an element was made of.
+
+    Raises:
+        ValueError: It does not say.
+    """
+    if made_of is None or isinstance(made_of, (CutFrom, Beside)) or not len(made_of):
+        raise ValueError("these ids do not say which rows the element was made of")
+    return made_of if isinstance(made_of, Lineage) else Lineage(made_of)
+
+
+O = TypeVar("O", bound=GroupOrder)  # noqa: E741
+
+
+@dataclass
+class SortingStep(GroupStep, Generic[O]):
+    """A step whose groups are not runs of consecutive rows, so that a state has to name the rows it held."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._order = self.order()
+        self._journal = GroupJournal(self._order)
+        self._state: dict[str, Any] | None = None
+        self._refilled = 0
+        self._accounted = 0
+
+    def order(self) -> O:
+        """Return what decides, at its beginning."""
+        raise NotImplementedError
+
+    def lengths(self, chunk: Chunk) -> Numbers:
+        """Return what the order decides by, for every row."""
+        raise NotImplementedError
+
+    def elements(self, rows: HeldRows, groups: Sequence[Any]) -> Chunk:
+        """Return an element per group, at least one."""
+        raise NotImplementedError
+
+    def rows_done(self, group: Any) -> int:
+        """Return for how many rows of the input a group is the last."""
+        raise NotImplementedError
+
+    def push(self, chunk: Chunk) -> Chunk | None:
+        lengths = self.lengths(chunk)
+        self._rows.push(chunk)
+        groups = self._journal.push(self._order, lengths, lineage_of(chunk))
+        made = self._made(groups) if groups else None
+        self.dropped = self._order.dropped
+        self._keep_held()
+        return made
+
+    def finish(self) -> Iterator[Chunk]:
+        # One at a time: all rows that are held go out now, and must not be there twice at once.
+        while groups := self._order.finish(1):
+            made = self._made(groups)
+            self._keep_held()
+            yield made
+        self.dropped = self._order.dropped
+        self._keep_held()
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        if self._state is not None:  # what was held has not been read again yet
+            held = self.context.services.book.rows(self._state["held"])
+            return {**self._state, "held": book.rows(held), "input": self.source.at(0, book)}
+        order, lineage = self._journal.at(rows)
+        before = self.source.at(order.pushed - self._refilled, book)
+        return {"op": self.node.label, "order": order.state(), "held": book.rows(lineage), "input": before}
+
+    def forget(self, rows: int) -> None:
+        if self._state is None:
+            self.source.forget(max(0, self._journal.forget(rows) - self._refilled))
+
+    def resume(self, state: State) -> State:
+        self._state = taken_up(state, self.node.label)
+        return self._state["input"]
+
+    async def refill(self) -> None:
+        if self._state is None:
+            return
+        lineage = self.context.services.book.rows(self._state["held"])
+        if len(lineage):
+            held = await self.recall_rows(lineage)
+            await hop(self.counters, self.context.services.pool.submit(self._take_back, held, self._state["order"]))
+        self._state = None
+
+    def rows_accounted(self) -> int | None:
+        return self._accounted
+
+    def _take_back(self, held: Chunk, state: dict[str, Any]) -> None:
+        lengths = self.lengths(held)
+        try:
+            self._order.restore(state, lengths)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise StateMismatchError([f"{self.node.label}: {error}"]) from error
+        self._rows.push(held)
+        self._journal.begin(self._order, lengths, lineage_of(held))
+        self._refilled = self._order.pushed
+        self.rows_in += self._order.rows_held()
+        self._keep_held()
+
+    def _made(self, groups: Sequence[Any]) -> Chunk:
+        self._accounted += sum(map(self.rows_done, groups))
+        return self.elements(self._rows, groups)
+
+    def _keep_held(self) -> None:
+        held = np.unique(self._order.held())
+        self.keep(held)
+        limit = self.context.services.budget.limit
+        if self._rows.nbytes > limit:
+            raise MemoryBudgetError(
+                f"{self.node.label} already holds {self._rows.nbytes} bytes in {len(held)} rows, more than the "
+                f"memory limit of {limit} bytes; let it hold fewer rows, make them smaller before it, or open the "
+                "data set with a larger memory_limit"
+            )

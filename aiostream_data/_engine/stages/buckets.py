@@ -1,0 +1,103 @@
+"""Batch rows of like length, and lay rows of any length into rows of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.group_step import SortingStep
+from aiostream_data._engine.user_code import UserFunction, summary
+from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.windows import Bucket
+from aiostream_data.records import Chunk, Lineage
+from aiostream_data.transforms.bucketing import Bucketful, BucketOrder
+from aiostream_data.transforms.grouping import Make, as_elements, rows_of_groups, stack_rows
+from aiostream_data.transforms.held_rows import HeldRows
+from aiostream_data.transforms.lengths import leaves_of, row_lengths
+from aiostream_data.transforms.padding import PaddingRule, pad_rows
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass
+class BucketStep(SortingStep[BucketOrder]):
+    """Running form of ``Bucket``."""
+
+    def order(self) -> BucketOrder:
+        node: Bucket = self.node
+        self._rule = PaddingRule(node.padded_shapes, node.padding_values)
+        return BucketOrder(node.boundaries, node.batch_sizes, node.drop_remainder)
+
+    def lengths(self, chunk: Chunk) -> Numbers:
+        node: Bucket = self.node
+        describe = self.context.services.origins.describe
+        if isinstance(node.element_length, str):
+            leaves = leaves_of(chunk, (node.element_length,))
+            lengths = row_lengths(leaves, lambda row: describe(chunk.ids, row))
+        else:
+            user = UserFunction(node.element_length, describe)
+            lengths = _as_integers(user, user.results(chunk), chunk)
+        if node.pad_to_boundary:
+            self._check_below_last_boundary(lengths, chunk)
+        return lengths
+
+    def elements(self, rows: HeldRows, groups: Sequence[Bucketful]) -> Chunk:
+        makes = [self._make(group.bucket) for group in groups]
+        parts = rows_of_groups(rows, [group.rows for group in groups])
+        made = as_elements(list(zip(parts, makes, strict=True)), self.context.services.origins.describe)
+        assert made is not None
+        return made
+
+    def rows_done(self, group: Bucketful) -> int:
+        return len(group.rows)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        rows, groups = await self.recall_groups(lineage)
+        lengths = [self.lengths(rows.take(group[:1])) for group in groups]  # a batch is of one bucket
+        buckets = self._order.bucket_of(np.concatenate(lengths)).tolist()
+        return self.elements(rows, [Bucketful(*pair) for pair in zip(groups, buckets, strict=True)])
+
+    def _make(self, bucket: int) -> Make:
+        node: Bucket = self.node
+        if not node.padding:
+            return stack_rows
+        longest = node.boundaries[bucket] - 1 if node.pad_to_boundary else None
+        return partial(_pad, rule=self._rule, longest=longest)
+
+    def _check_below_last_boundary(self, lengths: Numbers, chunk: Chunk) -> None:
+        last = self.node.boundaries[-1] if self.node.boundaries else 0
+        if len(lengths) and int(lengths.max()) >= last:
+            row = int(lengths.argmax())
+            where = self.context.services.origins.describe(chunk.ids, row)
+            raise BatchShapeError(
+                f"{where} has length {lengths[row]}; with pad_to_bucket_boundary=True every element must be shorter "
+                f"than the last boundary, {last}"
+            )
+
+
+def _pad(rows: Chunk, describe: Any, rule: PaddingRule, longest: int | None) -> Any:
+    return pad_rows(rows, rule, describe, longest)
+
+
+def _as_integers(user: UserFunction, values: Sequence[Any], chunk: Chunk) -> Numbers:
+    """Return the lengths that a user's function gave.
+
+    Raises:
+        PlanError: One is no integer; a note names the record.
+    """
+    lengths = np.empty(len(values), np.int64)
+    for row, value in enumerate(values):
+        try:
+            lengths[row] = value.__index__()
+        except (AttributeError, TypeError, OverflowError):
+            found = f"{function_name(user.function)} returned {summary(value)}"
+            error = PlanError(f"element_length must return an integer, but {found}")
+            error.add_note(f"record: {user.describe(chunk.ids, row)}")
+            raise error from None
+    return lengths

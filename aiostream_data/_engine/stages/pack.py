@@ -1,0 +1,120 @@
+"""Lay rows of differing length into rows of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.group_step import SortingStep, rows_of_element
+from aiostream_data.errors import BatchShapeError
+from aiostream_data.plan.windows import Pack, packed_structure
+from aiostream_data.records import (
+    NO_PAIR,
+    Chunk,
+    Columns,
+    Ids,
+    Lineage,
+    concat,
+    last_pairs,
+    lineage_of,
+    of_one_width,
+    with_pair,
+    without_last_pair,
+)
+from aiostream_data.transforms.held_rows import HeldRows
+from aiostream_data.transforms.lengths import leaves_of, row_lengths, structure_of_rows
+from aiostream_data.transforms.packed_rows import pack_rows
+from aiostream_data.transforms.packing import PIECE, Bin, PackOrder, Piece, RowTooLongError
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass
+class PackStep(SortingStep[PackOrder]):
+    """Running form of ``Pack``.
+
+    A packed row is made of the rows in it; those of which it has but one of several pieces have a pair to
+    the right of their ids that says which.
+    """
+
+    def order(self) -> PackOrder:
+        node: Pack = self.node
+        return PackOrder(node.max_length, node.open_bins, node.too_long)
+
+    def push(self, chunk: Chunk) -> Chunk | None:
+        first = self._order.pushed
+        try:
+            return super().push(chunk)
+        except RowTooLongError as error:
+            where = self.context.services.origins.describe(chunk.ids, error.row - first)
+            raise BatchShapeError(
+                f"{where} has length {error.length}, more than the {self.node.max_length} of a packed row; make it "
+                "shorter in a map, or say what becomes of such elements with too_long="
+            ) from None
+
+    def lengths(self, chunk: Chunk) -> Numbers:
+        describe = self.context.services.origins.describe
+        return row_lengths(leaves_of(chunk, self.node.fields), lambda row: describe(chunk.ids, row))
+
+    def elements(self, rows: HeldRows, groups: Sequence[Bin]) -> Chunk:
+        pieces = [piece for packed in groups for piece in packed.pieces]
+        return self._packed(rows.take(np.array([piece.row for piece in pieces], np.int64)), groups)
+
+    def rows_done(self, group: Bin) -> int:
+        return sum(piece.is_last for piece in group.pieces)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        packed = []
+        for element in range(len(lineage)):
+            pieces = rows_of_element(lineage.of(element))
+            whole, numbers = _without_piece_numbers(pieces)
+            rows = await self.recall_rows(whole)
+            lengths = self.lengths(rows).tolist()
+            cut = [self._piece(*place) for place in zip(range(len(rows)), lengths, numbers, strict=True)]
+            packed.append(self._packed(rows, [Bin(self.node.max_length, cut)]))
+        return concat(packed)
+
+    def _piece(self, row: int, length: int, number: int) -> Piece:
+        width: int = self.node.max_length
+        start = max(0, number) * width
+        return Piece(row, start, min(start + width, length))
+
+    def _packed(self, rows: Chunk, bins: Sequence[Bin]) -> Chunk:
+        """Return a packed row per bin; ``rows`` are those of the pieces."""
+        node: Pack = self.node
+        describe = self.context.services.origins.describe
+        arrays = pack_rows(
+            rows, bins, node.max_length, node.fields, node.padding_values, lambda row: describe(rows.ids, row)
+        )
+        structure = packed_structure(structure_of_rows(rows), node.fields)
+        pieces = _with_piece_numbers(lineage_of(rows), [piece for packed in bins for piece in packed.pieces], node)
+        stops = np.cumsum([len(packed.pieces) for packed in bins]).tolist()
+        starts = [0, *stops[:-1]]
+        made_of = [pieces.take(np.arange(*span)) for span in zip(starts, stops, strict=True)]
+        return Columns(structure, tuple(arrays), rows.ids[starts], None, list(made_of))
+
+
+def _with_piece_numbers(rows: Lineage, pieces: Sequence[Piece], node: Pack) -> Lineage:
+    """Name the piece of every row that was split."""
+    is_cut = np.array([piece.start > 0 or not piece.is_last for piece in pieces])
+    if not is_cut.any():
+        return rows
+    numbers = np.array([piece.start // node.max_length for piece in pieces], np.int64)
+    whole, cut = of_one_width([rows.ids, with_pair(rows.ids, PIECE, numbers)])
+    return Lineage(np.where(is_cut[:, None], cut, whole), rows.made_of)
+
+
+def _without_piece_numbers(pieces: Lineage) -> tuple[Lineage, list[int]]:
+    """Return the rows themselves, and for each the number of its piece, or -1 where it is whole."""
+    last = 2 * last_pairs(pieces.ids)
+    rows = np.arange(len(pieces))
+    is_cut = (pieces.ids[rows, last] == PIECE) & (last > 0)
+    numbers = np.where(is_cut, pieces.ids[rows, last + 1], NO_PAIR).tolist()
+    if not is_cut.any():
+        return pieces, numbers
+    without, whole = of_one_width([without_last_pair(pieces.ids), pieces.ids])
+    ids: Ids = np.where(is_cut[:, None], without, whole)
+    return Lineage(ids, pieces.made_of), numbers

@@ -1,0 +1,124 @@
+"""Stack runs of consecutive rows: windows, padded batches, batches of several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.group_step import GroupStep
+from aiostream_data._engine.position import State, taken_up
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data.plan.windows import PaddedBatch, Rebatch, Window
+from aiostream_data.records import Chunk, Items, Lineage
+from aiostream_data.transforms.collate import DescribeRow
+from aiostream_data.transforms.grouping import as_elements, rows_of_groups, stack_rows
+from aiostream_data.transforms.held_rows import HeldRows
+from aiostream_data.transforms.padding import PaddingRule, pad_rows
+from aiostream_data.transforms.windows import CycleOrder, WindowOrder
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass
+class WindowStep(GroupStep):
+    """Running form of ``Window``. Holds no row that it could not read again: a state names none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._order = self.order()
+        self._given = 0
+        self._first = 0
+        self._stacked = 0
+
+    def order(self) -> WindowOrder | CycleOrder:
+        """Return what decides, at its beginning."""
+        node: Window = self.node
+        return WindowOrder(node.size, node.shift, node.stride, node.drop_remainder)
+
+    def make(self, rows: Chunk, describe: DescribeRow) -> Any:
+        """Return the element of one window."""
+        return stack_rows(rows, describe)
+
+    def push(self, chunk: Chunk) -> Chunk | None:
+        self._rows.push(chunk)
+        made = self._elements(self._rows, self._order.push(len(chunk)))
+        self.keep(np.arange(self._order.first_needed(), self._order.pushed))
+        return made
+
+    def finish(self) -> Iterator[Chunk]:
+        for window in self._order.finish():
+            made = self._elements(self._rows, [window])
+            assert made is not None
+            yield made
+        if self._is_disjoint():
+            self.dropped = self.rows_in - self._stacked
+        self.keep(np.empty(0, np.int64))
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        pushed = self._pushed_for(rows)
+        before = self.source.at(pushed - self._first, book)
+        return {"op": "window", "given": self._given + rows, "pushed": pushed, "input": before}
+
+    def forget(self, rows: int) -> None:
+        self.source.forget(self._pushed_for(rows) - self._first)
+
+    def resume(self, state: State) -> State:
+        state = taken_up(state, "window")
+        self._order.restore(state)
+        self._given, self._first = self._order.given, self._order.pushed
+        self._rows = HeldRows(self._first)
+        return state["input"]
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        rows, groups = await self.recall_groups(lineage)
+        made = self._elements(rows, groups)
+        assert made is not None
+        return made
+
+    def rows_accounted(self) -> int | None:
+        return self._stacked if self._is_disjoint() else None
+
+    def _is_disjoint(self) -> bool:
+        node: Window = self.node
+        return node.shift >= node.span
+
+    def _pushed_for(self, windows: int) -> int:
+        """Return after how many rows of the stream it can go on, with so many windows given in this run."""
+        return min(self._order.begins(self._given + windows), self._order.pushed)
+
+    def _elements(self, rows: HeldRows, windows: Sequence[Numbers]) -> Items | None:
+        self._stacked += sum(map(len, windows))
+        made = [(part, self.make) for part in rows_of_groups(rows, windows)]
+        return as_elements(made, self.context.services.origins.describe)
+
+
+@dataclass
+class PaddedBatchStep(WindowStep):
+    """Running form of ``PaddedBatch``."""
+
+    def order(self) -> WindowOrder:
+        node: PaddedBatch = self.node
+        self._rule = PaddingRule(node.padded_shapes, node.padding_values)
+        return WindowOrder(node.batch_size, node.batch_size, drop_remainder=node.drop_remainder)
+
+    def make(self, rows: Chunk, describe: DescribeRow) -> Any:
+        return pad_rows(rows, self._rule, describe)
+
+    def _is_disjoint(self) -> bool:
+        return True
+
+
+@dataclass
+class RebatchStep(WindowStep):
+    """Running form of ``Rebatch``."""
+
+    def order(self) -> CycleOrder:
+        node: Rebatch = self.node
+        return CycleOrder(node.sizes, node.drop_remainder)
+
+    def _is_disjoint(self) -> bool:
+        return True

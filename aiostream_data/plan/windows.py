@@ -1,0 +1,268 @@
+"""Nodes that put several rows into one element: windows, padded batches, buckets, bins; and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
+from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
+from aiostream_data.structure import LEAF, Structure
+
+Axes: TypeAlias = tuple[int | None, ...]
+TooLong: TypeAlias = Literal["error", "split", "truncate", "drop"]
+
+SEGMENTS: Final = "segment_ids"
+"""Leaf of a packed row: 1 for the values of its first piece, 2 for the next ..., 0 for filling. int32."""
+
+POSITIONS: Final = "positions"
+"""Leaf of a packed row: the place of a value in its piece, from 0; 0 for filling. int32."""
+
+VALUES: Final = "values"
+"""Where the leaves of elements that are no dict stand in a packed row."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PaddedBatch(Operator):
+    """``batch_size`` consecutive elements stacked into one, short ones filled up.
+
+    Attributes:
+        padded_shapes, padding_values: As the user gave them.
+    """
+
+    batch_size: int
+    padded_shapes: Any = None
+    padding_values: Any = None
+    drop_remainder: bool = False
+
+    @property
+    def label(self) -> str:
+        return "padded_batch"
+
+    def detail(self) -> str:
+        return f"{self.batch_size}" + _dropping(self.drop_remainder)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rebatch(Operator):
+    """Consecutive elements stacked into batches whose sizes come round and round."""
+
+    sizes: tuple[int, ...]
+    drop_remainder: bool = False
+
+    def detail(self) -> str:
+        return ", ".join(map(str, self.sizes)) + _dropping(self.drop_remainder)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Window(Operator):
+    """Every ``stride``-th of the elements from every ``shift``-th on, ``size`` of them stacked into one."""
+
+    size: int
+    shift: int
+    stride: int = 1
+    drop_remainder: bool = False
+
+    def detail(self) -> str:
+        return f"{self.size}, shift={self.shift}, stride={self.stride}" + _dropping(self.drop_remainder)
+
+    @property
+    def span(self) -> int:
+        """Elements from the first of a full window to its last."""
+        return (self.size - 1) * self.stride + 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bucket(Operator):
+    """Elements of like length stacked into batches.
+
+    Attributes:
+        element_length: Tells the length of an element, or is the name of the leaf that has it.
+        padding: Whether short rows are filled up.
+        pad_to_boundary: Whether they are to the bucket's boundary minus 1, instead of the longest row.
+    """
+
+    element_length: Callable[..., int] | str
+    boundaries: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    padded_shapes: Any = None
+    padding_values: Any = None
+    padding: bool = True
+    pad_to_boundary: bool = False
+    drop_remainder: bool = False
+
+    @property
+    def label(self) -> str:
+        return "bucket_by_sequence_length"
+
+    def detail(self) -> str:
+        by = self.element_length if isinstance(self.element_length, str) else function_name(self.element_length)
+        sizes = f"boundaries={list(self.boundaries)}, batch_sizes={list(self.batch_sizes)}"
+        return f"{by}, {sizes}" + _dropping(self.drop_remainder)
+
+    @property
+    def rows_held(self) -> int:
+        return sum(size - 1 for size in self.batch_sizes)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pack(Operator):
+    """Elements of differing length laid into rows of ``max_length``.
+
+    Attributes:
+        fields: The leaves that are laid into rows, by name; None for all.
+        open_bins: Rows that are being filled at once.
+        too_long: What becomes of longer elements.
+        padding_values: One value, or a dict of values by leaf; None for 0.
+    """
+
+    max_length: int
+    fields: tuple[str, ...] | None = None
+    open_bins: int
+    too_long: TooLong
+    padding_values: Any = None
+
+    def detail(self) -> str:
+        fields = "" if self.fields is None else f", fields={', '.join(self.fields)}"
+        return f"{self.max_length}{fields}, open_bins={self.open_bins}, too_long={self.too_long}"
+
+
+def _dropping(drop_remainder: bool) -> str:
+    return ", drop_remainder" if drop_remainder else ""
+
+
+# -- what an element looks like
+
+
+def packed_structure(structure: Structure, fields: Sequence[str] | None) -> Structure:
+    """Return the structure of packed rows of elements of this structure.
+
+    Raises:
+        PlanError: The elements have leaves of the names that packing adds.
+    """
+    if fields is not None:
+        inner = Structure("dict", tuple(fields), (LEAF,) * len(fields))
+    else:
+        inner = structure if structure.kind == "dict" else Structure("dict", (VALUES,), (structure,))
+    taken = [name for name in (SEGMENTS, POSITIONS) if name in inner.names]
+    if taken:
+        raise PlanError(f"pack() adds {SEGMENTS!r} and {POSITIONS!r}, but the elements have {taken[0]!r} already")
+    return Structure("dict", (*inner.names, SEGMENTS, POSITIONS), (*inner.children, LEAF, LEAF))
+
+
+def is_unknown(spec: Spec) -> bool:
+    """Tell whether nothing is known of an element."""
+    return spec == (LEAF, (UNKNOWN_SPEC,))
+
+
+def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
+    """Return the spec of a leaf with a row per row, padded to a shape (None: to the longest row)."""
+    if shape is None and leaf.shape is None:
+        return ArraySpec(None, leaf.dtype)
+    known: Axes = leaf.shape if leaf.shape is not None else (None,) * len(shape)
+    asked = known if shape is None else tuple(None if axis in (None, -1) else int(axis) for axis in shape)
+    axes = [own if to is None else to for own, to in zip(known, asked, strict=True)]
+    return ArraySpec((rows, *axes), leaf.dtype)
+
+
+def _padded(node: PaddedBatch | Bucket, rows: int | None) -> Spec:
+    spec = spec_of(node.input)
+    if is_unknown(spec):
+        return spec
+    structure, leaves = spec
+    shapes = [None] * len(leaves) if node.padded_shapes is None else structure.flatten(node.padded_shapes)
+    return structure, tuple(padded_leaf(leaf, rows, shape) for leaf, shape in zip(leaves, shapes, strict=True))
+
+
+def _stacked(node: Operator, rows: int | None) -> Spec:
+    structure, leaves = spec_of(node.input)
+    return structure, tuple(
+        leaf if leaf.shape is None else ArraySpec((rows, *leaf.shape), leaf.dtype, leaf.ragged) for leaf in leaves
+    )
+
+
+@spec_of.register
+def _(node: PaddedBatch) -> Spec:
+    return _padded(node, node.batch_size if node.drop_remainder else None)
+
+
+@spec_of.register
+def _(node: Rebatch) -> Spec:
+    same = len(set(node.sizes)) == 1 and node.drop_remainder
+    return _stacked(node, node.sizes[0] if same else None)
+
+
+@spec_of.register
+def _(node: Window) -> Spec:
+    return _stacked(node, node.size if node.drop_remainder else None)
+
+
+@spec_of.register
+def _(node: Bucket) -> Spec:
+    return _padded(node, None) if node.padding else _stacked(node, None)
+
+
+@spec_of.register
+def _(node: Pack) -> Spec:
+    spec = spec_of(node.input)
+    if is_unknown(spec) and node.fields is None:
+        return spec
+    structure, leaves = spec
+    named = dict(zip(structure.paths(), leaves, strict=True))
+    packed = [_packed_leaf(named.get(name, UNKNOWN_SPEC), node.max_length) for name in node.fields or named]
+    marks = ArraySpec((node.max_length,), np.dtype(np.int32))
+    return packed_structure(structure, node.fields), (*packed, marks, marks)
+
+
+def _packed_leaf(leaf: ArraySpec, width: int) -> ArraySpec:
+    return ArraySpec(None if not leaf.shape else (width, *leaf.shape[1:]), leaf.dtype)
+
+
+# -- how many elements there are
+
+
+def _batches(rows: int, size: int, drop_remainder: bool) -> int:
+    if rows < 0:
+        return rows
+    return rows // size if drop_remainder else -(-rows // size)
+
+
+@cardinality.register
+def _(node: PaddedBatch) -> int:
+    return _batches(cardinality(node.input), node.batch_size, node.drop_remainder)
+
+
+@cardinality.register
+def _(node: Rebatch) -> int:
+    rows = cardinality(node.input)
+    if rows < 0:
+        return rows
+    rounds, left = divmod(rows, sum(node.sizes))
+    count = rounds * len(node.sizes)
+    for size in node.sizes:
+        if left < size:
+            return count + (left > 0 and not node.drop_remainder)
+        left -= size
+        count += 1
+    return count
+
+
+@cardinality.register
+def _(node: Window) -> int:
+    rows = cardinality(node.input)
+    if rows < 0:
+        return rows
+    return max(0, (rows - node.span) // node.shift + 1) if node.drop_remainder else -(-rows // node.shift)
+
+
+@cardinality.register(Bucket)
+@cardinality.register(Pack)
+def _(node: Operator) -> int:
+    rows = cardinality(node.input)
+    return rows if rows in (0, INFINITE) else UNKNOWN

@@ -1,0 +1,95 @@
+"""Lay rows into bins: one array per leaf, and two that say where a row begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import BatchShapeError
+from aiostream_data.records import Chunk, Column, VarColumn
+from aiostream_data.transforms.collate import DescribeRow
+from aiostream_data.transforms.filling import as_pieces, fill_rows, joined
+from aiostream_data.transforms.lengths import leaves_of
+from aiostream_data.transforms.packing import Bin
+from aiostream_data.transforms.padding import LeafPadding, fill_value
+
+
+def pack_rows(
+    rows: Chunk,
+    bins: Sequence[Bin],
+    width: int,
+    fields: Sequence[str] | None,
+    padding: Any,
+    describe: DescribeRow,
+) -> list[NDArray[Any]]:
+    """Return arrays of shape (bins, width, ...), in memory of their own.
+
+    One for every leaf that is packed; then, as int32, the segments (1 for the values of a bin's first piece,
+    2 for the next ...) and the positions (of a value in its piece, from 0), both 0 where filled up.
+
+    Args:
+        rows: The row of every piece, bin by bin: as many as there are pieces.
+        fields: The leaves that are packed, by name; None for all.
+        padding: What to fill up with: None for 0, one value, or a dict of values by the leaf's name.
+        describe: Names a row in errors.
+
+    Raises:
+        BatchShapeError: A leaf is no array, or its rows differ in dtype or in further axes.
+        PlanError: There is no such leaf, or it cannot be filled up with the given value.
+    """
+    leaves = leaves_of(rows, fields)
+    pieces = [piece for packed in bins for piece in packed.pieces]
+    starts = np.array([piece.start for piece in pieces], np.int64)
+    sizes = np.array([piece.stop for piece in pieces], np.int64) - starts
+    counts = np.array([len(packed.pieces) for packed in bins], np.int64)
+    arrays: list[NDArray[Any]] = []
+    for name, leaf in leaves.items():
+        column = _as_column(name, leaf, describe)
+        cut = VarColumn(column.values, column.starts + starts, sizes, "array")
+        fill = padding.get(name) if isinstance(padding, Mapping) else padding
+        arrays.append(fill_rows(cut, counts, width, fill_value(LeafPadding(name, None, fill), column.values)))
+    marks = [_laid(values, sizes, counts, width) for values in _segments_and_positions(sizes, counts)]
+    return [*arrays, *marks]
+
+
+def _segments_and_positions(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> list[NDArray[np.int32]]:
+    """Return both for every value, one piece after another."""
+    stops = np.cumsum(counts)
+    segments = np.arange(1, len(sizes) + 1) - np.repeat(stops - counts, counts)
+    begins = np.cumsum(sizes) - sizes
+    positions = np.arange(int(sizes.sum())) - np.repeat(begins, sizes)
+    return [np.repeat(segments, sizes).astype(np.int32), positions.astype(np.int32)]
+
+
+def _laid(
+    values: NDArray[np.int32], sizes: NDArray[np.int64], counts: NDArray[np.int64], width: int
+) -> NDArray[np.int32]:
+    return fill_rows(VarColumn(values, np.cumsum(sizes) - sizes, sizes, "array"), counts, width, 0)
+
+
+def _as_column(name: str, leaf: Column | list[Any], describe: DescribeRow) -> VarColumn:
+    """Return the rows of a leaf as slices of one array."""
+    if isinstance(leaf, VarColumn):
+        if leaf.kind == "array":
+            return leaf
+    elif isinstance(leaf, list):
+        arrays = [np.asarray(value) for value in leaf]
+        facts = [(array.dtype, array.shape[1:]) for array in arrays]
+        odd = next((row for row, found in enumerate(facts) if found != facts[0]), 0)
+        if odd:
+            raise BatchShapeError(
+                f"{name!r} is {_words(arrays[0])} in {describe(0)} but {_words(arrays[odd])} in {describe(odd)}; "
+                "rows that are packed must be alike but for their length"
+            )
+        if arrays[0].ndim:
+            return joined(arrays)
+    elif leaf.ndim > 1:
+        return as_pieces(leaf)
+    raise BatchShapeError(f"{name!r} is no array in {describe(0)}; only arrays can be packed")
+
+
+def _words(array: NDArray[Any]) -> str:
+    return f"an array of {array.dtype}{list(array.shape[1:]) or ''}"

@@ -1,0 +1,295 @@
+"""Operators of a data set that put several rows into one element: padded, windowed, bucketed, packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aiostream_data.errors import PlanError
+from aiostream_data.plan import windows as win
+from aiostream_data.plan.base import Node, at_least
+from aiostream_data.plan.spec import ArraySpec, spec_of
+from aiostream_data.structure import Structure
+from aiostream_data.transforms.bucketing import BucketOrder
+from aiostream_data.transforms.lengths import leaf_numbers
+from aiostream_data.transforms.packing import TOO_LONG
+from aiostream_data.transforms.padding import LeafPadding, PaddingRule, fill_value
+
+if TYPE_CHECKING:
+    from aiostream_data.dataset import Dataset
+
+OPEN_BINS = 16
+"""Rows that ``pack`` fills at once, unless told otherwise."""
+
+
+class WindowOperators:
+    """Operators that hold rows back until an element of several is complete. None of them does any I/O."""
+
+    plan: Node
+
+    if TYPE_CHECKING:
+
+        def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Dataset[Any]: ...
+
+        def unbatch(self) -> Dataset[Any]: ...
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        *,
+        drop_remainder: bool = False,
+    ) -> Dataset[Any]:
+        """Stack ``batch_size`` consecutive elements, short ones filled up (tf.data ``padded_batch``).
+
+        Unlike in tf.data ``padded_shapes`` may be left out whatever is known of the elements: NumPy
+        arrays know how many axes they have.
+
+        Args:
+            padded_shapes: In the structure of the elements, a sequence of lengths per leaf. None and -1
+                stand for the longest row of the batch; None for a whole leaf, or altogether, stands for
+                that in every axis.
+            padding_values: One value for all leaves, or a structure of one per leaf; 0, or the empty
+                string, by default. A leaf that is nothing but empty rows of text is filled with b"".
+            drop_remainder: Leave out a last batch that is not full.
+
+        Raises:
+            PlanError: Shapes or values do not fit what is known of the elements.
+
+        Raises (when iterated):
+            BatchShapeError: A row is longer than its padded shape, or rows differ in dtype or number of
+                axes; names the record.
+        """
+        _check_padding(self.plan, padded_shapes, padding_values)
+        return self._then(
+            win.PaddedBatch,
+            "padded_batch",
+            batch_size=at_least("batch_size", batch_size, 1),
+            padded_shapes=padded_shapes,
+            padding_values=padding_values,
+            drop_remainder=drop_remainder,
+        )
+
+    def rebatch(self, batch_size: int | Sequence[int], *, drop_remainder: bool = False) -> Dataset[Any]:
+        """Cut batches into batches of another size: ``unbatch().batch(batch_size)`` (tf.data ``rebatch``).
+
+        Args:
+            batch_size: A size, or several that come round and round.
+            drop_remainder: Leave out a last batch that is not full.
+        """
+        sizes = tuple(batch_size) if isinstance(batch_size, (tuple, list, np.ndarray)) else (batch_size,)
+        if not sizes:
+            raise PlanError("rebatch() needs at least one batch size")
+        checked = tuple(at_least("batch_size", size, 1) for size in sizes)
+        return self.unbatch()._then(win.Rebatch, "rebatch", sizes=checked, drop_remainder=drop_remainder)
+
+    def window(
+        self, size: int, shift: int | None = None, stride: int = 1, *, drop_remainder: bool = False
+    ) -> Dataset[Any]:
+        """Stack windows of ``size`` elements, ``stride`` apart, that begin ``shift`` apart (tf.data ``window``).
+
+        In tf.data a window is a data set; here its elements are stacked, as in a batch. What a window
+        does not reach between one and the next is read and left out, and an error there is an error.
+
+        Args:
+            shift: Elements from the beginning of a window to that of the next; ``size`` by default.
+            stride: Elements from one in a window to the next.
+            drop_remainder: Leave out windows at the end that are not full.
+
+        Raises (when iterated):
+            BatchShapeError: Shapes or structures in a window differ; names both and both records.
+        """
+        length = at_least("size", size, 1)
+        return self._then(
+            win.Window,
+            "window",
+            size=length,
+            shift=length if shift is None else at_least("shift", shift, 1),
+            stride=at_least("stride", stride, 1),
+            drop_remainder=drop_remainder,
+        )
+
+    def bucket_by_sequence_length(
+        self,
+        element_length: Callable[..., int] | str,
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        *,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset[Any]:
+        """Batch elements of like length, short ones filled up (tf.data ``bucket_by_sequence_length``).
+
+        Bucket i takes lengths from ``bucket_boundaries[i - 1]`` to below ``bucket_boundaries[i]``.
+        Batches come out as buckets fill; what is left at the end follows in the order of buckets.
+
+        Args:
+            element_length: Gives the length of an element (a tuple is unpacked into arguments); or the
+                name of the leaf whose length counts, which costs nothing per element.
+            bucket_boundaries: Ascending.
+            bucket_batch_sizes: One more than boundaries.
+            padded_shapes, padding_values: As for :meth:`padded_batch`.
+            pad_to_bucket_boundary: Fill up to the bucket's boundary minus 1, in every axis without a
+                length, instead of to the longest row; no element may reach the last boundary. Needs
+                ``padded_shapes`` where the shapes of elements are not known.
+            no_padding: Stack as ``batch`` does.
+            drop_remainder: Leave out what is left at the end.
+
+        Raises:
+            PlanError: An argument makes no sense.
+
+        Raises (when iterated):
+            BatchShapeError: As for :meth:`padded_batch`, or an element reaches the last boundary.
+        """
+        boundaries = tuple(at_least("bucket_boundaries", boundary, 0) for boundary in bucket_boundaries)
+        sizes = tuple(at_least("bucket_batch_sizes", size, 1) for size in bucket_batch_sizes)
+        BucketOrder(boundaries, sizes)
+        _check_length_of(self.plan, element_length)
+        if no_padding and (pad_to_bucket_boundary or padded_shapes is not None or padding_values is not None):
+            raise PlanError("no_padding=True leaves no use for shapes, values and pad_to_bucket_boundary")
+        if pad_to_bucket_boundary and padded_shapes is None:
+            padded_shapes = _known_shapes(self.plan)
+        _check_padding(self.plan, padded_shapes, padding_values)
+        return self._then(
+            win.Bucket,
+            "bucket_by_sequence_length",
+            element_length=element_length,
+            boundaries=boundaries,
+            batch_sizes=sizes,
+            padded_shapes=padded_shapes,
+            padding_values=padding_values,
+            padding=not no_padding,
+            pad_to_boundary=pad_to_bucket_boundary,
+            drop_remainder=drop_remainder,
+        )
+
+    def pack(
+        self,
+        max_length: int,
+        *,
+        fields: str | Sequence[str] | None = None,
+        open_bins: int = OPEN_BINS,
+        too_long: win.TooLong = "error",
+        padding_values: Any = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Lay elements of differing length into rows of ``max_length``, several to a row, without cutting them.
+
+        For training on sequences without wasting much on padding. An element goes into the first of the
+        rows being filled that has room for it; when none has, the fullest is given and a new one begun.
+        No counterpart in tf.data; Grain's and T5's packing give the same kind of rows.
+
+        Rows are dicts: the packed leaves (under ``"values"`` when the elements are no dict), each of
+        ``max_length`` values; ``"segment_ids"``, int32: 1 for the first element in the row, 2 for the
+        next ..., 0 for filling; and ``"positions"``, int32: the place of a value in its element. Elements
+        without values are left out. Further axes of the leaves are kept.
+
+        Args:
+            fields: The leaves to be packed, by name; the others are left out. All by default; they must
+                then be of equal length in every element.
+            open_bins: Rows that are filled at once: more of them waste less, and hold more elements
+                back. 1 keeps the order of the elements.
+            too_long: What becomes of elements longer than ``max_length``: "error"; "split" into pieces
+                that count as elements; "truncate"; or "drop".
+            padding_values: One value for all leaves, or a dict of one per leaf; 0 by default.
+
+        Raises:
+            PlanError: An argument makes no sense.
+
+        Raises (when iterated):
+            BatchShapeError: A leaf is no array, leaves of an element differ in length, or one is too
+                long; names the record.
+        """
+        names = (fields,) if isinstance(fields, str) else None if fields is None else tuple(fields)
+        if too_long not in TOO_LONG:
+            raise PlanError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}")
+        _check_packing(self.plan, names, padding_values)
+        return self._then(
+            win.Pack,
+            "pack",
+            max_length=at_least("max_length", max_length, 1),
+            fields=names,
+            open_bins=at_least("open_bins", open_bins, 1),
+            too_long=too_long,
+            padding_values=padding_values,
+        )
+
+
+def _check_padding(node: Node, shapes: Any, values: Any) -> None:
+    """Hold shapes and values against what is known of the elements."""
+    if shapes is None and values is None:
+        return
+    spec = spec_of(node)
+    if win.is_unknown(spec):
+        return
+    structure, leaves = spec
+    for leaf, known in zip(PaddingRule(shapes, values).leaves(structure), leaves, strict=True):
+        _check_fill(leaf, known)
+        if leaf.shape is None or known.shape is None:
+            continue
+        axes = zip(leaf.shape, known.shape, strict=False)
+        if len(leaf.shape) != len(known.shape) or any(own and to is not None and to < own for to, own in axes):
+            raise PlanError(f"{leaf.path!r} has shape {known.shape}, which cannot be padded to {leaf.shape}")
+
+
+def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:
+    if known.dtype is not None and known.shape != ():
+        fill_value(leaf, np.empty(0, known.dtype))
+
+
+def _known_shapes(node: Node) -> Any:
+    """Return the elements' shapes as ``padded_shapes``.
+
+    Raises:
+        PlanError: One is not known.
+    """
+    structure, leaves = spec_of(node)
+    for path, leaf in zip(structure.paths(), leaves, strict=True):
+        if leaf.shape is None:
+            raise PlanError(f"pad_to_bucket_boundary=True needs padded_shapes: the shape of {path!r} is not known")
+    return structure.unflatten([list(leaf.shape or ()) for leaf in leaves])
+
+
+def _check_length_of(node: Node, element_length: Any) -> None:
+    if isinstance(element_length, str):
+        _known_leaves(node, (element_length,))
+    elif not callable(element_length):
+        raise PlanError(f"element_length must be a function or the name of a leaf, got {element_length!r}")
+    elif iscoroutinefunction(element_length):
+        raise PlanError(
+            "element_length is called as a plain function, got a coroutine function; use the name of a leaf"
+        )
+
+
+def _known_leaves(node: Node, names: Sequence[str]) -> tuple[Structure, Sequence[ArraySpec]] | None:
+    """Return the structure and, for these names, the leaves, where they are known."""
+    spec = spec_of(node)
+    if win.is_unknown(spec):
+        return None
+    structure, leaves = spec
+    return structure, [leaves[number] for number in leaf_numbers(structure, names)]
+
+
+def _check_packing(node: Node, fields: tuple[str, ...] | None, values: Any) -> None:
+    if fields is not None and (not fields or len(set(fields)) < len(fields)):
+        raise PlanError(f"fields must name at least one leaf, and each once, got {list(fields)}")
+    spec = spec_of(node)
+    if fields is not None or not win.is_unknown(spec):
+        win.packed_structure(spec[0], fields)
+    if win.is_unknown(spec):
+        return
+    paths = fields if fields is not None else spec[0].paths()
+    if isinstance(values, Mapping) and not set(values) <= set(paths):
+        raise PlanError(f"padding_values are for {sorted(set(values) - set(paths))}, which are not packed")
+    known = _known_leaves(node, paths)
+    assert known is not None
+    for path, leaf in zip(paths, known[1], strict=True):
+        if leaf.shape == ():
+            raise PlanError(f"{path!r} is no array but a single value; name the leaves to be packed with fields=")
+        _check_fill(LeafPadding(path, None, values.get(path) if isinstance(values, Mapping) else values), leaf)
