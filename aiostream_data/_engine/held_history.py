@@ -59,8 +59,9 @@ class HeldHistory:
         if found is None:
             raise ValueError(f"what was held after {pushed} rows has been forgotten")
         start, era = found
-        size, key = self._buffer.order.buffer_size, self._buffer.order.key
-        past = ShuffleBuffer(ShuffleOrder(size, key))
+        order = self._buffer.order
+        size, key = order.buffer_size, order.key
+        past = ShuffleBuffer(ShuffleOrder(size, key, order.growing))
         state = {"key": int(key), "pushed": start, "drained": era.drained}
         past.restore(state, [_ids_only(era.held)] if len(era.held) else [])
         left = pushed - start

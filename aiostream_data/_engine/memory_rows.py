@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data._engine.origins import Namespace
 from aiostream_data._engine.pacing import CHUNK_NBYTES, HOP_ROWS
 from aiostream_data.errors import StateMismatchError
@@ -23,11 +24,11 @@ def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk
     """Yield the rows of a source in memory from row ``skip`` on; a folded repetition is one split each."""
     if isinstance(node, TensorSlices):
         first, row = divmod(skip, max(1, node.rows))
-        for split in _repetitions(node.times if node.rows else 0, first):
+        for split in repetitions(node.times if node.rows else 0, first):
             yield from _slices(node, namespace.base + split, row)
             row = 0
     elif isinstance(node, Tensors):
-        for split in _repetitions(node.times, skip):
+        for split in repetitions(node.times, skip):
             yield Items([node.element], run_of_ids(namespace.base + split, 0, 1))
     elif isinstance(node, Range):
         yield from _range_chunks(node, namespace.base, skip)
@@ -44,11 +45,11 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
         StateMismatchError: It has no such row.
     """
     ids = np.stack([namespace.base + splits, ordinals], axis=1)
-    count = _rows_per_split(node)
+    count = rows_per_split(node)
     if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) < count:
         raise StateMismatchError([f"{node.label} has {count} rows, and row {int(ordinals.max())} was asked for"])
     if isinstance(node, TensorSlices):
-        return Columns(node.structure, tuple(leaf[ordinals] for leaf in node.leaves), ids)
+        return Columns(node.structure, tuple(_native.take_rows(leaf, ordinals) for leaf in node.leaves), ids)
     if isinstance(node, Tensors):
         return Items([node.element] * len(ids), ids)
     if isinstance(node, Range):
@@ -57,7 +58,8 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
     return Items([node.iterable[row] for row in ordinals.tolist()], ids)
 
 
-def _rows_per_split(node: Node) -> int:
+def rows_per_split(node: Node) -> int:
+    """Return how many rows one repetition has."""
     if isinstance(node, TensorSlices):
         return node.rows
     if isinstance(node, Range):
@@ -65,11 +67,19 @@ def _rows_per_split(node: Node) -> int:
     return len(node.iterable) if isinstance(node, PythonIterable) else 1
 
 
-def _repetitions(times: int | None, first: int) -> Iterator[int]:
+def repetitions(times: int | None, first: int) -> Iterator[int]:
+    """Yield the numbers of the repetitions from number ``first`` on; without end for None."""
     number = first
     while times is None or number < times:
         yield number
         number += 1
+
+
+def spans(node: TensorSlices | Range, start: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts that one repetition is cut into from row ``start`` on."""
+    if isinstance(node, Range):
+        return _spans(len(node.numbers), node.dtype.itemsize, start)
+    return _spans(node.rows, sum(leaf.nbytes for leaf in node.leaves) / max(1, node.rows), start)
 
 
 def _spans(rows: int, row_nbytes: float, start: int) -> Iterator[tuple[int, int]]:
@@ -82,15 +92,14 @@ def _spans(rows: int, row_nbytes: float, start: int) -> Iterator[tuple[int, int]
 
 
 def _slices(node: TensorSlices, split: int, skip: int) -> Iterator[Chunk]:
-    row_nbytes = sum(leaf.nbytes for leaf in node.leaves) / node.rows
-    for start, stop in _spans(node.rows, row_nbytes, skip):
+    for start, stop in spans(node, skip):
         leaves = tuple(leaf[start:stop] for leaf in node.leaves)
         yield Columns(node.structure, leaves, run_of_ids(split, start, stop - start))
 
 
 def _range_chunks(node: Range, split: int, skip: int) -> Iterator[Chunk]:
     numbers = node.numbers
-    for start, stop in _spans(len(numbers), node.dtype.itemsize, skip):
+    for start, stop in spans(node, skip):
         part = numbers[start:stop]
         values = np.arange(part.start, part.stop, part.step, dtype=node.dtype)
         yield Columns(LEAF, (values,), run_of_ids(split, start, stop - start))

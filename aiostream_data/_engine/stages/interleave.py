@@ -253,6 +253,8 @@ def _as_node(result: Any, node: Interleave) -> Node:
 def _is_small(node: Node) -> bool:
     if isinstance(node, PythonIterable):
         return isinstance(node.iterable, (list, tuple)) and len(node.iterable) <= SMALL_ROWS
+    if isinstance(node, (TensorSlices, Range)) and node.permuted is not None:
+        return False
     if isinstance(node, TensorSlices):
         return node.times == 1 and node.rows <= SMALL_ROWS
     if isinstance(node, Tensors):

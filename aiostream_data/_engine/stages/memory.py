@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.memory_rows import chunks_of, rows_of
 from aiostream_data._engine.origins import Namespace, local
+from aiostream_data._engine.permuted_rows import PermutedRows
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import BookWriter
+from aiostream_data.plan.sources import Range, TensorSlices
 from aiostream_data.records import Chunk, Lineage
 
 
@@ -21,7 +23,13 @@ class MemorySource(Stage):
     _first: int = 0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-        for chunk in chunks_of(self.node, self._namespace(), self._first):
+        node, namespace = self.node, self._namespace()
+        if isinstance(node, (TensorSlices, Range)) and node.permuted is not None:
+            rows = PermutedRows(node, self.context, namespace)
+            for part in rows.parts(self._first):
+                await outlet.send_work(rows.chunk, *part)
+            return
+        for chunk in chunks_of(node, namespace, self._first):
             await outlet.send(chunk)
 
     def at(self, rows: int, book: BookWriter) -> State:

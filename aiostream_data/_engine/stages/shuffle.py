@@ -13,7 +13,7 @@ from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_book import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError
-from aiostream_data.plan.operators import Shuffle
+from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle
 from aiostream_data.records import Chunk, lineage_of
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 
@@ -27,9 +27,8 @@ class ShuffleStep(Step):
     def __post_init__(self) -> None:
         node: Shuffle = self.node
         epoch = self.context.epoch if node.reshuffle_each_iteration else 0
-        self._buffer = ShuffleBuffer(
-            ShuffleOrder(node.buffer_size, self.context.key(node, node.seed, "shuffle", epoch))
-        )
+        order = ShuffleOrder(node.buffer_rows, self.context.key(node, node.seed, "shuffle", epoch), node.growing)
+        self._buffer = ShuffleBuffer(order, AUTO_BUFFER_NBYTES if node.growing else None)
         self._history = HeldHistory(self._buffer)
         self._given = 0
         self._pushed = 0
@@ -57,7 +56,9 @@ class ShuffleStep(Step):
         pushed, drained = self._place(rows)
         held = book.rows(self._history.held(pushed, drained))
         before = self.source.at(pushed - self._pushed, book)
-        return {"op": "shuffle", "pushed": pushed, "drained": drained, "held": held, "input": before}
+        place = {"op": "shuffle", "pushed": pushed, "drained": drained, "held": held, "input": before}
+        order = self._buffer.order
+        return {**place, "size": order.buffer_size} if order.growing else place
 
     def forget(self, rows: int) -> None:
         pushed, _ = self._place(rows)
@@ -67,6 +68,7 @@ class ShuffleStep(Step):
     def resume(self, state: State) -> State:
         self._state = taken_up(state, "shuffle")
         self._pushed = self._state["pushed"]
+        self._buffer.order.buffer_size = self._state.get("size", self._buffer.order.buffer_size)
         held = self.context.services.book.rows(self._state["held"])
         self._given = self._pushed - len(held)
         self._history.begin(self._state, held)
@@ -88,12 +90,12 @@ class ShuffleStep(Step):
         pushed, so_far = order.pushed_for(given), max(order.pushed, self._pushed)
         if pushed <= so_far:
             return pushed, 0
-        return so_far, given - (so_far - min(so_far, order.buffer_size))
+        return so_far, given - order.given_after(so_far)
 
     def _check_fits(self, rows: int, nbytes: int, limit: int) -> None:
-        if nbytes > limit and rows < self.node.buffer_size:
+        if nbytes > limit and rows < self._buffer.order.buffer_size:
             raise MemoryBudgetError(
-                f"shuffle({self.node.buffer_size}) already holds {nbytes} bytes in {rows} rows, more than the memory "
+                f"shuffle({self.node.buffer_size!r}) already holds {nbytes} bytes in {rows} rows, more than the memory "
                 f"limit of {limit} bytes; use a smaller buffer_size, shuffle before decoding, or open the data set "
                 "with a larger memory_limit"
             )
