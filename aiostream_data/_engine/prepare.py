@@ -9,6 +9,7 @@ from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import ToDevice
+from aiostream_data.plan.ranks import check_enough_files
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.urls import has_magic
@@ -23,6 +24,7 @@ async def prepare(plan: Node, context: RunContext) -> None:
     Raises:
         NoMatchError: A pattern matches nothing.
         StorageError: A store did not answer.
+        RankError: There are fewer files than ranks that share them.
         MissingExtraError, DeviceUnavailableError: The device cannot be used.
     """
     for node in walk(plan):
@@ -47,7 +49,9 @@ async def _resolve(node: ListFiles | ReadFiles, context: RunContext) -> None:
         return [known[pattern]] if pattern in known else await stores.glob(pattern)
 
     found = await asyncio.gather(*map(find, node.patterns))
-    context.services.resolved[node] = [shard for shards in found for shard in shards]
+    shards = [shard for of_pattern in found for shard in of_pattern]
+    check_enough_files(len(shards), node.share)
+    context.services.resolved[node] = shards
 
 
 async def _open_device(node: ToDevice, context: RunContext) -> None:

@@ -59,6 +59,16 @@ def check_enough_files(files: int, share: tuple[int, int] | None) -> None:
         raise too_few(files, "file", share[1])
 
 
+def of_this_rank(files: list[int], share: tuple[int, int] | None) -> list[int]:
+    """Return which of the files, in the epoch's order, a rank reads.
+
+    Raises:
+        RankError: There are fewer files than ranks.
+    """
+    check_enough_files(len(files), share)
+    return files if share is None else files[share[0] :: share[1]]
+
+
 def _by_row(plan: Node, ranks: Ranks, tail: Tail) -> Node:
     def share(node: Node) -> Node:
         if ranks.shares == 1:

@@ -24,6 +24,7 @@ from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import BookWriter
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.ranks import of_this_rank
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import Chunk, Items, Lineage, ShardRef, concat, gather, run_of_ids
 from aiostream_data.storage.stores import StoreSet
@@ -64,11 +65,12 @@ class ListFilesSource(Stage):
     async def _names(self) -> Chunk:
         node: ListFiles = self.node
         shards = await find_shards(self, node)
-        order = range(len(shards))
+        order = list(range(len(shards)))
         if node.seed is not None:
             order = permutation(self.context.key(node, node.seed, "files", self.context.epoch), len(shards)).tolist()
+        order = of_this_rank(order, node.share)
         namespace = self.context.namespace(node, lambda _: node.label)
-        return Items([shards[k].url for k in order], run_of_ids(namespace.base, 0, len(shards)))
+        return Items([shards[k].url for k in order], run_of_ids(namespace.base, 0, len(order)))
 
 
 async def find_shards(stage: Stage, node: ListFiles | ReadFiles) -> list[ShardRef]:
@@ -167,11 +169,11 @@ class ReadFilesSource(Stage):
         return [ShardRef(url) for url in urls]
 
     def _turns(self, shards: list[ShardRef]) -> list[int]:
-        if not self.node.shuffle_shards:
-            return list(range(len(shards)))
-        key = self.context.key(self.node, self.node.seed, "shards", self.context.epoch)
-        turns: list[int] = permutation(key, len(shards)).tolist()
-        return turns
+        turns = list(range(len(shards)))
+        if self.node.shuffle_shards:
+            key = self.context.key(self.node, self.node.seed, "shards", self.context.epoch)
+            turns = permutation(key, len(shards)).tolist()
+        return of_this_rank(turns, self.node.share)
 
 
 @dataclass
