@@ -44,6 +44,7 @@ from aiostream_data.plan.validate import (
     check_rereadable,
 )
 from aiostream_data.structure import flatten
+from aiostream_data.transforms.shuffle_quality import ShuffleQuality, quality_of_elements
 from aiostream_data.windows import WindowOperators
 
 if TYPE_CHECKING:
@@ -226,18 +227,25 @@ class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
     # -- order
 
     def shuffle(
-        self, buffer_size: int, *, seed: int | None = None, reshuffle_each_iteration: bool = True
+        self, buffer_size: int | Auto = AUTO, *, seed: int | None = None, reshuffle_each_iteration: bool = True
     ) -> Dataset[T]:
-        """Give elements in random order out of a buffer of ``buffer_size`` (tf.data ``shuffle``).
+        """Give elements in random order (tf.data ``shuffle``).
 
-        The buffer is filled, then a uniformly chosen element is given and replaced by the next. The
-        order depends on seed, epoch and the input's order only.
+        With a number, out of a buffer: it is filled, then a uniformly chosen element is given and
+        replaced by the next. With AUTO, whatever shuffles best: over arrays, ranges and whole files a
+        random order of all of them, with no buffer; over files of records, many files are read at once
+        in random order, through a buffer that gives elements out while it grows. :meth:`explain` says
+        which. The order depends on seed, epoch and the input's order only.
+
+        Args:
+            buffer_size: Elements held; AUTO holds at most 8,192, or 128 MiB of them.
+            seed: Without one, the loader's.
+            reshuffle_each_iteration: False gives the same order in every epoch.
         """
-        size = at_least("buffer_size", buffer_size, 1)
         return self._then(
             op.Shuffle,
             "shuffle",
-            buffer_size=size,
+            buffer_size=auto_or_at_least_one("buffer_size", buffer_size),
             seed=seed_of(seed),
             reshuffle_each_iteration=reshuffle_each_iteration,
         )
@@ -404,6 +412,17 @@ class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
     def explain(self, *, memory_limit: int | str | None = None) -> str:
         """Return the plan as it will run, what it reads, and its worst-case memory; does no I/O."""
         return explain(self.plan, default_limit() if memory_limit is None else parse_nbytes(memory_limit))
+
+    def shuffle_quality(self, *, max_rows: int | None = 100_000, **open_options: Any) -> ShuffleQuality:
+        """Read the data set and return how well its rows are shuffled; print it with ``str``.
+
+        Args:
+            max_rows: Rows to look at, at most, from the first one on; None for all of an epoch. How
+                well the end of an epoch is shuffled shows only when all rows are looked at.
+            open_options: For :meth:`open`, such as ``seed``.
+        """
+        with self.open(**open_options) as loader:
+            return quality_of_elements((loader.last_ids for _ in loader), max_rows)
 
     # -- running
 
