@@ -43,7 +43,7 @@ def small_chunks() -> Iterator[Cut]:
             sizes = {"rows": rows, "nbytes": nbytes}
             for module, constant in _constants():
                 patch.setattr(module, constant, sizes[_SIZES_OF[constant]])
-            patch.setattr(ranges.plan_ranges, "__defaults__", (nbytes, nbytes))
+            patch.setattr(ranges.plan_ranges, "__defaults__", (nbytes, nbytes, 0))
 
         yield cut
 

@@ -153,24 +153,6 @@ def test_nothing_gives_no_batch() -> None:
     assert batches_of([numbers(0, 0)], 3) == []
 
 
-@pytest.mark.parametrize("stop_after", range(5))
-def test_resuming_at_every_step_gives_the_same_remainder(stop_after: int) -> None:
-    chunks = [numbers(0, 5), numbers(5, 1), numbers(6, 9), numbers(15, 2)]
-    batcher = Batcher(BatchOrder(4), describe)
-    out = [batch for chunk in chunks[:stop_after] for batch in batcher.push(chunk)]
-    state = json.loads(json.dumps(batcher.order.state()))
-    carried = batcher.carried_ids()[:, 1]
-    resumed = Batcher(BatchOrder(4), describe)
-    resumed.restore(state, [numbers(0, 100).take(carried.copy())])
-    out += [batch for chunk in chunks[stop_after:] for batch in resumed.push(chunk)] + resumed.finish()
-    assert [batch.element.tolist() for batch in out] == [[*range(i, min(i + 4, 17))] for i in range(0, 17, 4)]
-
-
-def test_giving_back_another_number_of_carried_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 rows were carried over, 1 are given back"):
-        Batcher(BatchOrder(4), describe).restore({"carried": 3}, [numbers(0, 1)])
-
-
 def test_a_batch_size_below_one_is_refused() -> None:
     with pytest.raises(PlanError, match="batch_size must be at least 1, got 0"):
         BatchOrder(0)

@@ -13,7 +13,8 @@ from aiostream_data._engine.bridge import Bridge, Ending, Parcel
 
 
 def parcel(*elements: int) -> Parcel:
-    return Parcel(list(elements), np.zeros((len(elements), 2), np.int64), 8 * len(elements), None)
+    ids = np.zeros((len(elements), 2), np.int64)
+    return Parcel(list(elements), ids, ids, 8 * len(elements), None)
 
 
 def elements_of(item: Parcel | Ending) -> list[int]:

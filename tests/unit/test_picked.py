@@ -8,11 +8,14 @@ from collections import deque
 import numpy as np
 
 from aiostream_data._engine.budget import Budget
-from aiostream_data._engine.channel import EndOfStream, Receiver, open_channel
+from aiostream_data._engine.channel import EndOfStream, open_channel
 from aiostream_data._engine.ends import Outlet
-from aiostream_data._engine.merge import merge
+from aiostream_data._engine.merge import Merge, Stream
+from aiostream_data._engine.merge_log import MergeLog
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.picked import PickedRows, gathered
+from aiostream_data._engine.position import State
+from aiostream_data._engine.state_book import BookWriter
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk, Columns, run_of_ids
@@ -51,20 +54,33 @@ def test_one_unbroken_run_is_a_slice_and_no_copy() -> None:
     assert np.shares_memory(np.asarray(run.leaves[0]), np.asarray(chunk.leaves[0]))
 
 
+class NoPlace:
+    """The place of a stream that nobody asks for."""
+
+    def at(self, given: int, book: BookWriter) -> State:
+        raise NotImplementedError
+
+    def forget(self, given: int) -> None:
+        raise NotImplementedError
+
+
 class ReadyStreams:
     """Streams whose chunks are all there."""
 
     def __init__(self, streams: list[list[Chunk]]) -> None:
-        self._receivers: deque[Receiver[Chunk]] = deque()
+        self._streams: deque[Stream] = deque()
         for chunks in streams:
             sender, receiver = open_channel(max(1, len(chunks)), 1 << 30)
             with sender:
                 for chunk in chunks:
                     sender.put(chunk)
-            self._receivers.append(receiver)
+            self._streams.append(Stream(receiver, NoPlace()))
 
-    async def next(self) -> Receiver[Chunk] | None:
-        return self._receivers.popleft() if self._receivers else None
+    async def next(self) -> Stream | None:
+        return self._streams.popleft() if self._streams else None
+
+    async def again(self, state: State, given: int) -> Stream:
+        raise NotImplementedError
 
     def ended(self) -> None:
         pass
@@ -75,7 +91,7 @@ async def merged(streams: list[list[Chunk]]) -> list[Chunk]:
     pool = ThreadExecutor(1, "merge")
     try:
         with Outlet(sender, StageCounters("merge"), Budget(1 << 30), pool) as outlet:
-            await merge(ReadyStreams(streams), InterleaveOrder(len(streams), 1), outlet)
+            await Merge(ReadyStreams(streams), InterleaveOrder(len(streams), 1), MergeLog()).run(outlet)
     finally:
         assert pool.close(1.0)
     chunks = []
