@@ -26,11 +26,12 @@ from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.ranks import of_this_rank
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.records import Chunk, Items, Lineage, ShardRef, concat, gather, run_of_ids
+from aiostream_data.records import Chunk, Items, Lineage, ShardRef, concat, gather
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import permutation
+from aiostream_data.transforms.shard_order import even_cycle, shard_order
 
 SHARDS_AT_ONCE = 8
 """Shards of which single records are read at once."""
@@ -46,8 +47,8 @@ class ListFilesSource(Stage):
     _first: int = 0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-        names = await self._names()
-        await outlet.send(names.slice(self._first, len(names)))
+        shards = await find_shards(self, self.node)
+        await outlet.send(self._names(shards, self._order(len(shards))[self._first :]))
 
     def at(self, rows: int, book: BookWriter) -> State:
         return {"op": "rows", "next": self._first + rows}
@@ -60,17 +61,25 @@ class ListFilesSource(Stage):
         return ()
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        return (await self._names()).take(local(lineage.ids)[1])
+        shards = await find_shards(self, self.node)
+        numbers = local(lineage.ids)[1]
+        _numbers_within(numbers, len(shards))
+        return self._names(shards, numbers.tolist())
 
-    async def _names(self) -> Chunk:
+    def _names(self, shards: list[ShardRef], numbers: list[int]) -> Chunk:
+        namespace = self.context.namespace(self.node, lambda _: str(self.node.label))
+        ids = np.stack([np.full(len(numbers), namespace.base), np.array(numbers, np.int64)], axis=1)
+        return Items([shards[number].url for number in numbers], ids)
+
+    def _order(self, count: int) -> list[int]:
         node: ListFiles = self.node
-        shards = await find_shards(self, node)
-        order = list(range(len(shards)))
-        if node.seed is not None:
-            order = permutation(self.context.key(node, node.seed, "files", self.context.epoch), len(shards)).tolist()
-        order = of_this_rank(order, node.share)
-        namespace = self.context.namespace(node, lambda _: node.label)
-        return Items([shards[k].url for k in order], run_of_ids(namespace.base, 0, len(order)))
+        seed, permuted = node.seed, node.permuted
+        order = list(range(count))
+        if seed is not None or permuted is not None:
+            epoch = self.context.epoch if permuted is None or permuted.reshuffle else 0
+            key = self.context.key(node, seed if permuted is None else permuted.seed, "files", epoch)
+            order = permutation(key, count).tolist()
+        return of_this_rank(order, node.share)
 
 
 async def find_shards(stage: Stage, node: ListFiles | ReadFiles) -> list[ShardRef]:
@@ -95,10 +104,11 @@ class ReadFilesSource(Stage):
         is_local = bool(shards) and split_url(shards[0].url).scheme == "file"
         self.counters.waits_for = "disk" if is_local else "network"
         namespace = self._namespace(shards)
-        order = InterleaveOrder(min(node.cycle_length, max(1, len(shards))), node.block_length, node.ordered)
+        turns = self._turns(shards)
+        order = InterleaveOrder(self._cycle(len(turns)), node.block_length, node.ordered)
         stores = self.context.services.stores(node.storage_options)
         async with asyncio.TaskGroup() as group:
-            streams = _ShardStreams(self, self._turns(shards), shards, namespace, group, stores)
+            streams = _ShardStreams(self, turns, shards, namespace, group, stores)
             merge = Merge(streams, order, self._log)
             if self._state is not None:
                 streams.skip(self._state["next"])
@@ -169,11 +179,20 @@ class ReadFilesSource(Stage):
         return [ShardRef(url) for url in urls]
 
     def _turns(self, shards: list[ShardRef]) -> list[int]:
+        node: ReadFiles = self.node
         turns = list(range(len(shards)))
-        if self.node.shuffle_shards:
-            key = self.context.key(self.node, self.node.seed, "shards", self.context.epoch)
-            turns = permutation(key, len(shards)).tolist()
-        return of_this_rank(turns, self.node.share)
+        if node.shuffle_shards:
+            key = self.context.key(node, node.seed, "shards", self.context.epoch if node.reshuffle else 0)
+            if node.even_end:
+                at_once = node.cycle_length * (node.share[1] if node.share else 1)
+                turns = shard_order(key, [shard.nbytes for shard in shards], at_once)
+            else:
+                turns = permutation(key, len(shards)).tolist()
+        return of_this_rank(turns, node.share)
+
+    def _cycle(self, shards: int) -> int:
+        node: ReadFiles = self.node
+        return even_cycle(shards, node.cycle_length) if node.even_end else max(1, min(node.cycle_length, shards))
 
 
 @dataclass
