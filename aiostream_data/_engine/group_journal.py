@@ -80,6 +80,7 @@ class GroupJournal(Generic[O]):
         self._old_numbers = np.empty(0, np.int64)
         self._old = _NO_ROWS
         self._given = 0
+        self._last: tuple[int, O] | None = None
         self._marks.add(0, order.copy())
 
     def begin(self, order: O, lengths: Numbers, held: Lineage) -> None:
@@ -100,10 +101,7 @@ class GroupJournal(Generic[O]):
 
     def at(self, given: int) -> tuple[O, Lineage]:
         """Return the order as it stood when ``given`` groups had been given, and the rows that it held."""
-        found = self._marks.find(given)
-        if found is None:
-            raise ValueError(f"the place after {given} groups has been forgotten")
-        start, mark = found
+        start, mark = self._nearest(given)
         order, left = mark.copy(), given - start
         for part in self._parts():
             if left == 0:
@@ -112,6 +110,7 @@ class GroupJournal(Generic[O]):
             left -= len(order.push(rest, left)) if len(rest) else 0
         if left:
             order.finish(left)
+        self._last = given, order
         return order, self._rows(order.held())
 
     def forget(self, given: int) -> int:
@@ -126,6 +125,16 @@ class GroupJournal(Generic[O]):
         if came and came[0].first < first:
             self._forget_rows_before(first, np.unique(oldest.held()))
         return oldest.pushed
+
+    def _nearest(self, given: int) -> tuple[int, O]:
+        """Return the copy from which the way to a place is shortest, and how many groups had been given there."""
+        found, last = self._marks.find(given), self._last
+        if found is None:
+            raise ValueError(f"the place after {given} groups has been forgotten")
+        # The rows between an earlier copy and a mark may have been forgotten already.
+        if last is not None and last[0] <= given and last[1].pushed > found[1].pushed:
+            return last
+        return found
 
     def _forget_rows_before(self, first: int, held: Numbers) -> None:
         """Keep of the rows before number ``first`` those that are held."""

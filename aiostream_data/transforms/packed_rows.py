@@ -72,23 +72,30 @@ def _laid(
 
 def _as_column(name: str, leaf: Column | list[Any], describe: DescribeRow) -> VarColumn:
     """Return the rows of a leaf as slices of one array."""
-    if isinstance(leaf, VarColumn):
-        if leaf.kind == "array":
-            return leaf
-    elif isinstance(leaf, list):
-        arrays = [np.asarray(value) for value in leaf]
-        facts = [(array.dtype, array.shape[1:]) for array in arrays]
-        odd = next((row for row, found in enumerate(facts) if found != facts[0]), 0)
-        if odd:
+    if isinstance(leaf, list):
+        return _joined(name, [np.asarray(value) for value in leaf], describe)
+    if isinstance(leaf, VarColumn) and leaf.kind == "array":
+        return leaf
+    if isinstance(leaf, np.ndarray) and leaf.ndim > 1:
+        return as_pieces(leaf)
+    raise _no_array(name, describe(0))
+
+
+def _joined(name: str, arrays: list[NDArray[Any]], describe: DescribeRow) -> VarColumn:
+    first = arrays[0]
+    for row, array in enumerate(arrays):
+        if not array.ndim:
+            raise _no_array(name, describe(row))
+        if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]):
             raise BatchShapeError(
-                f"{name!r} is {_words(arrays[0])} in {describe(0)} but {_words(arrays[odd])} in {describe(odd)}; "
+                f"{name!r} is {_words(first)} in {describe(0)} but {_words(array)} in {describe(row)}; "
                 "rows that are packed must be alike but for their length"
             )
-        if arrays[0].ndim:
-            return joined(arrays)
-    elif leaf.ndim > 1:
-        return as_pieces(leaf)
-    raise BatchShapeError(f"{name!r} is no array in {describe(0)}; only arrays can be packed")
+    return joined(arrays)
+
+
+def _no_array(name: str, where: str) -> BatchShapeError:
+    return BatchShapeError(f"{name!r} is no array in {where}; only arrays can be packed")
 
 
 def _words(array: NDArray[Any]) -> str:
