@@ -11,7 +11,7 @@ STATE_NBYTES = 4096
 HELD_ROW_NBYTES = 8
 """What each row that an operator may hold back adds."""
 
-_HOLDING = ("buffer_size", "batch_size")
+_HOLDING = ("buffer_size", "buffer_rows", "batch_size")
 """Arguments of operators that say how many elements they may hold back."""
 
 
