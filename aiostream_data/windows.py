@@ -209,13 +209,14 @@ class WindowOperators:
         names = (fields,) if isinstance(fields, str) else None if fields is None else tuple(fields)
         if too_long not in TOO_LONG:
             raise PlanError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}")
+        width, bins = at_least("max_length", max_length, 1), at_least("open_bins", open_bins, 1)
         _check_packing(self.plan, names, padding_values)
         return self._then(
             win.Pack,
             "pack",
-            max_length=at_least("max_length", max_length, 1),
+            max_length=width,
             fields=names,
-            open_bins=at_least("open_bins", open_bins, 1),
+            open_bins=bins,
             too_long=too_long,
             padding_values=padding_values,
         )

@@ -200,7 +200,8 @@ class PackOrder:
         size = piece.stop - piece.start
         found = next((held for held in self._open if held.room >= size), None)
         if found is None:
-            if size < self.max_length and len(self._open) == self.open_bins:
+            # A row that fills a bin by itself needs none of the open ones, but must not overtake a lone one.
+            if len(self._open) == self.open_bins and (size < self.max_length or self.open_bins == 1):
                 self._close(min(self._open, key=lambda held: held.room))
             found = Bin(self.max_length)
             self._open.append(found)

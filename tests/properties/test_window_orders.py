@@ -194,7 +194,8 @@ def bins_row_by_row(
         for start in range(0, end, max_length):
             piece = (row, start, min(start + max_length, end))
             fits = [pieces for pieces in held if room(pieces) >= piece[2] - start]
-            if not fits and piece[2] - start < max_length and len(held) == open_bins:
+            needs_room = piece[2] - start < max_length or open_bins == 1
+            if not fits and needs_room and len(held) == open_bins:
                 out.append(held.pop(held.index(min(held, key=room))))
             if not fits:
                 held.append([])
@@ -219,6 +220,21 @@ def test_bins_are_packed_first_fit(
     assert bins == bins_row_by_row(lengths, max_length, open_bins, policy)
     ends = [piece for packed in bins for piece in packed if piece[2] == lengths[piece[0]] or policy == "truncate"]
     assert len(ends) + order.dropped == len(lengths)
+
+
+@given(LENGTHS, st.integers(1, 10), POLICIES)
+def test_a_lone_open_bin_keeps_the_order_of_rows(lengths: list[int], max_length: int, policy: TooLong) -> None:
+    order = PackOrder(max_length, 1, policy)
+    bins = [*order.push(np.array(lengths, np.int64)), *order.finish()]
+    pieces = [(piece.row, piece.start) for packed in bins for piece in packed.pieces]
+    assert pieces == sorted(pieces)
+
+
+def test_more_open_bins_waste_less() -> None:
+    lengths = np.random.default_rng(0).integers(1, 50, 5000)
+    rows = [len(order.push(lengths)) + len(order.finish()) for order in (PackOrder(64, bins) for bins in (1, 4, 16))]
+    assert rows == sorted(rows, reverse=True)
+    assert len(set(rows)) == 3
 
 
 @given(LENGTHS, st.integers(1, 10), st.integers(1, 4), POLICIES)
