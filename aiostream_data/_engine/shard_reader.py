@@ -24,7 +24,7 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk, run_of_ids
-from aiostream_data.storage.ranges import following_nbytes, plan_ranges
+from aiostream_data.storage.ranges import AMONG_MANY_NBYTES, FIRST_NBYTES, following_nbytes, plan_ranges
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = 64 << 10
@@ -100,6 +100,8 @@ class ShardReader:
         nbytes = self.shard.nbytes or 0
         if self.node.format.whole and nbytes:
             return iter([ByteRange(0, nbytes)])
+        if self.node.spread:
+            return plan_ranges(nbytes, AMONG_MANY_NBYTES, FIRST_NBYTES, self._offset)
         return plan_ranges(nbytes, following=following_nbytes(self.budget.limit), start=self._offset)
 
     def _begin(

@@ -58,7 +58,7 @@ def _permuted(source: Node, shuffle: Shuffle) -> Node | None:
 
 
 def _spread(source: ReadFiles, shuffle: Shuffle) -> ReadFiles:
-    wide = replace(source, cycle_length=max(source.cycle_length, SPREAD_CYCLE), even_end=True)
+    wide = replace(source, cycle_length=max(source.cycle_length, SPREAD_CYCLE), spread=True)
     if source.shuffle_shards:
         return wide
     seed = shuffle.seed if source.seed is None else source.seed

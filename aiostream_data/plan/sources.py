@@ -154,7 +154,7 @@ class ReadFiles(Node):
         ordered: False lets whichever file is ready go next.
         shuffle_shards: Permute the files per epoch, with ``seed``.
         reshuffle: Whether every epoch has an order of its own.
-        even_end: Choose order and cycle such that the last files end together, for the sake of a shuffle.
+        spread: Read for a shuffle: choose order and cycle such that the last files end together, in small ranges.
         decoders: Row-wise steps fused into the reading hop by a rewrite.
         share: (number, count) where ranks share the files, each taking every ``count``-th of the epoch's order.
     """
@@ -173,7 +173,7 @@ class ReadFiles(Node):
     decoders: tuple[Decoder, ...] = ()
     share: tuple[int, int] | None = None
     reshuffle: bool = True
-    even_end: bool = False
+    spread: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -12,6 +12,9 @@ FIRST_NBYTES = 1 << 20
 NEXT_NBYTES = 4 << 20
 """Size of the following ranges: large enough that a request's latency is small beside its body."""
 
+AMONG_MANY_NBYTES = 256 << 10
+"""Size of the first range where rows of many objects are mixed: the first row that goes on waits for all of them.
+The following ones are as large as a first range usually is."""
 
 LIMIT_SHARE = 64
 """A range takes at most this fraction (1/64) of the memory limit, so that many shards can be open at once."""

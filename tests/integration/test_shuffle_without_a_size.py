@@ -150,7 +150,7 @@ def test_r32_a_real_run_over_1024_files_is_as_good_as_the_simulated_one(tmp_path
     for number in range(1024):
         (tmp_path / f"{number:04}.bin").write_bytes(bytes(8 * rows))
     files = asd.Dataset.from_fixed_length(f"{tmp_path}/*.bin", 8)
-    options = {"max_rows": None, "memory_limit": "64MB", "seed": 1}
+    options: dict[str, Any] = {"max_rows": None, "memory_limit": "64MB", "seed": 1}
     ours, theirs = files.shuffle().shuffle_quality(**options), files.shuffle(10_000).shuffle_quality(**options)
     assert (ours.rows, ours.shards, ours.complete) == (1024 * rows, 1024, True)
     for part in ("whole", "first", "last"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data.plan.base import AUTO, Node, walk
-from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, AUTO_BUFFER_ROWS, Cache, Map, Shuffle, Take
+from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, AUTO_BUFFER_ROWS, Cache, Map, Repeat, Shuffle, Take
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.shuffling import SPREAD_CYCLE
 from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, TensorSlices
@@ -49,7 +48,7 @@ def test_where_rows_have_numbers_the_source_is_permuted_and_there_is_no_buffer(d
 
 
 def test_repetitions_of_a_permuted_source_are_folded_into_it() -> None:
-    plan = rewrite(replace(SLICES.repeat(3).plan, input=Shuffle(input=SLICES.plan, buffer_size=AUTO, seed=7)))
+    plan = rewrite(Repeat(input=Shuffle(input=SLICES.plan, buffer_size=AUTO, seed=7), count=3))
     assert isinstance(plan, TensorSlices)
     assert (plan.times, plan.permuted) == (3, Permuted(seed=7))
 
@@ -93,7 +92,7 @@ def test_over_files_many_are_read_at_once_in_random_order(dataset: asd.Dataset[A
     plan = shuffled(dataset)
     assert isinstance(plan, Shuffle)
     source: ReadFiles = source_of(plan)
-    assert (source.cycle_length, source.shuffle_shards, source.seed, source.even_end) == (SPREAD_CYCLE, True, 7, True)
+    assert (source.cycle_length, source.shuffle_shards, source.seed, source.spread) == (SPREAD_CYCLE, True, 7, True)
 
 
 def test_what_was_said_about_the_files_is_kept() -> None:

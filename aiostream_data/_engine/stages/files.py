@@ -183,7 +183,7 @@ class ReadFilesSource(Stage):
         turns = list(range(len(shards)))
         if node.shuffle_shards:
             key = self.context.key(node, node.seed, "shards", self.context.epoch if node.reshuffle else 0)
-            if node.even_end:
+            if node.spread:
                 at_once = node.cycle_length * (node.share[1] if node.share else 1)
                 turns = shard_order(key, [shard.nbytes for shard in shards], at_once)
             else:
@@ -192,7 +192,7 @@ class ReadFilesSource(Stage):
 
     def _cycle(self, shards: int) -> int:
         node: ReadFiles = self.node
-        return even_cycle(shards, node.cycle_length) if node.even_end else max(1, min(node.cycle_length, shards))
+        return even_cycle(shards, node.cycle_length) if node.spread else max(1, min(node.cycle_length, shards))
 
 
 @dataclass
