@@ -5,7 +5,8 @@ row, and above everything else, since the order and the number of rows must be t
 give the place. *Steps*: where a plan ends in batches, and does nothing to them but what :data:`ON_STEPS` lists,
 the ranks share the rows that go into batches, and all that comes after them happens to every rank's own batches:
 ``batch(8).take(100)`` is 100 steps on every rank, and ``batch(8).repeat(2)`` shares the rows of every epoch. *Rows*:
-from there, or from the end of a plan without batches, the ranks part below what :data:`ON_ROWS` lists.
+from there, or from the end of a plan without batches, the ranks part below what :data:`ON_ROWS` lists. Only buckets
+must know all rows: there the ranks share every batch, so that in one step they all have one of the same bucket.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from dataclasses import replace
 from typing import Final
 
 from aiostream_data.plan import operators as op
+from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
 
-BATCHES: Final = (op.Batch,)
-"""What makes batches out of consecutive rows."""
+BATCHES: Final = (op.Batch, win.PaddedBatch, win.Bucket)
+"""What makes batches out of rows, each row of one batch."""
 
 LAST: Final = (op.Prefetch, op.ToDevice)
 """What hands elements on as they are."""
@@ -34,9 +36,21 @@ Change = Callable[[Node], Node]
 
 def at_rows(plan: Node, change: Change) -> Node:
     """Return the plan with what goes into its last batches changed; of a plan without batches, what it gives."""
-    if not ends_in_batches(plan):
+    if batches_of(plan) is None:
         return below(plan, LAST, change)
-    return below(plan, ON_STEPS, lambda batch: _with_input(batch, change))
+    return at_batches(plan, lambda batch: _with_input(batch, change))
+
+
+def at_batches(plan: Node, change: Change) -> Node:
+    """Return the plan with the node changed that makes the batches in which it ends."""
+    return below(plan, ON_STEPS, change)
+
+
+def batches_of(plan: Node) -> Node | None:
+    """Return the node that makes the batches in which a plan ends, and that ranks may have of their own."""
+    while isinstance(plan, ON_STEPS):
+        plan = plan.input
+    return plan if isinstance(plan, BATCHES) else None
 
 
 def below(node: Node, kinds: tuple[type[Operator], ...], change: Change) -> Node:
@@ -47,10 +61,3 @@ def below(node: Node, kinds: tuple[type[Operator], ...], change: Change) -> Node
 def _with_input(node: Node, change: Change) -> Node:
     assert isinstance(node, Operator)
     return replace(node, input=change(node.input))
-
-
-def ends_in_batches(node: Node) -> bool:
-    """Tell whether the elements of a plan are batches that ranks may have of their own."""
-    while isinstance(node, ON_STEPS):
-        node = node.input
-    return isinstance(node, BATCHES)

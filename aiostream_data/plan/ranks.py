@@ -14,10 +14,11 @@ from aiostream_data.errors import PlanError, RankError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.rank_nodes import Agree, EqualRows, MarkPadding, RankShard
-from aiostream_data.plan.rank_places import LAST, ON_ROWS, at_rows, below, ends_in_batches
+from aiostream_data.plan.rank_places import LAST, ON_ROWS, at_batches, at_rows, batches_of, below
 from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.spec import spec_of
+from aiostream_data.plan.windows import Bucket
 from aiostream_data.ranks import Ranks, Sharing, Tail, too_few
 from aiostream_data.ranks.padding import VALID
 
@@ -76,7 +77,18 @@ def _by_row(plan: Node, ranks: Ranks, tail: Tail) -> Node:
         _check_one_order(node)
         return RankShard(input=node, rank=ranks.share, world_size=ranks.shares, tail=tail)
 
+    if isinstance(batches_of(plan), Bucket):
+        return at_batches(plan, lambda node: _marked(_shared_buckets(node, ranks, tail), tail, batches=True))
     return at_rows(plan, lambda rows: _marked(below(rows, ON_ROWS, share), tail))
+
+
+def _shared_buckets(node: Node, ranks: Ranks, tail: Tail) -> Node:
+    assert isinstance(node, Bucket)
+    if ranks.shares == 1:
+        return node
+    _check_one_order(node)
+    sizes = tuple(size * ranks.shares for size in node.batch_sizes)
+    return replace(node, batch_sizes=sizes, share=(ranks.share, ranks.shares), tail=tail)
 
 
 def _check_one_order(node: Node) -> None:
@@ -94,10 +106,12 @@ def _by_file(plan: Node, ranks: Ranks, sharing: Sharing) -> Node:
     if tail is None:
         return shared
     if counts is not None:
+        if isinstance(batches_of(plan), Bucket):
+            raise PlanError("counts= tells nothing of the batches of buckets: use consensus=, or policy='row'")
         equal = _equal_rows(counts, ranks, tail)
         return at_rows(shared, lambda rows: _marked(below(rows, ON_ROWS, equal), tail))
     assert consensus is not None
-    batches = ends_in_batches(plan)
+    batches = batches_of(plan) is not None
     return below(shared, LAST, lambda node: _marked(Agree(input=node, consensus=consensus, tail=tail), tail, batches))
 
 

@@ -34,7 +34,6 @@ def unordered(node: Node) -> Node:
 
 def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     """Return the node with every node that it reads changed; the node itself where none was."""
-    """Return the node with every node that it reads changed."""
     changed: dict[str, Any] = {}
     new: Any
     for part in fields(node):

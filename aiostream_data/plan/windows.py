@@ -13,6 +13,7 @@ from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
+from aiostream_data.ranks import Tail
 from aiostream_data.structure import LEAF, Structure
 
 Axes: TypeAlias = tuple[int | None, ...]
@@ -86,6 +87,8 @@ class Bucket(Operator):
         element_length: Tells the length of an element, or is the name of the leaf that has it.
         padding: Whether short rows are filled up.
         pad_to_boundary: Whether they are to the bucket's boundary minus 1, instead of the longest row.
+        share: (number, count) where ranks share every batch, whose sizes are then those of all ranks together.
+        tail: What becomes of rows of a last batch that do not suffice for one per rank.
     """
 
     element_length: Callable[..., int] | str
@@ -96,6 +99,8 @@ class Bucket(Operator):
     padding: bool = True
     pad_to_boundary: bool = False
     drop_remainder: bool = False
+    share: tuple[int, int] | None = None
+    tail: Tail = "drop"
 
     @property
     def label(self) -> str:
@@ -104,7 +109,8 @@ class Bucket(Operator):
     def detail(self) -> str:
         by = self.element_length if isinstance(self.element_length, str) else function_name(self.element_length)
         sizes = f"boundaries={list(self.boundaries)}, batch_sizes={list(self.batch_sizes)}"
-        return f"{by}, {sizes}" + _dropping(self.drop_remainder)
+        share = "" if self.share is None else f", share {self.share[0]} of {self.share[1]}, tail={self.tail}"
+        return f"{by}, {sizes}" + _dropping(self.drop_remainder) + share
 
     @property
     def rows_held(self) -> int:

@@ -13,16 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import RankError
-from aiostream_data.records import NO_PAIR, PADDING, Chunk, Columns, Ids, Items, last_pairs, with_pair
+from aiostream_data.records import (
+    NO_PAIR,
+    PADDING,
+    Chunk,
+    Columns,
+    Ids,
+    Items,
+    Lineage,
+    MadeOf,
+    last_pairs,
+    of_one_width,
+    with_pair,
+)
 from aiostream_data.structure import LEAF, Structure
 
 VALID: Final = "valid"
 """Key of the flag in elements that are dicts."""
 
 
-def as_padding(chunk: Chunk) -> Chunk:
-    """Return the rows with ids that name them as padding; a function that draws by record draws the same for them."""
-    return chunk.with_ids(with_pair(chunk.ids, PADDING, NO_PAIR))
+def as_padding(chunk: Chunk, first: int = 0) -> Chunk:
+    """Return the rows with ids that name those from row ``first`` on as padding.
+
+    A function that draws by record draws the same for them as for the rows that they repeat.
+    """
+    padded = with_pair(chunk.ids[first:], PADDING, NO_PAIR)
+    return chunk.with_ids(np.concatenate(of_one_width([chunk.ids[:first], padded])) if first else padded)
 
 
 def padding_rows(ids: Ids) -> NDArray[np.bool_]:
@@ -38,6 +54,14 @@ def without_padding(ids: Ids) -> Ids:
     last = 2 * last_pairs(ids)[rows]
     plain[rows, last] = plain[rows, last + 1] = NO_PAIR
     return plain
+
+
+def batches_without_padding(lineage: Lineage) -> Lineage:
+    """Return batches as if they were made of the rows that their padding repeats."""
+    made_of = [
+        entry if isinstance(entry, Lineage | None) else without_padding(entry) for entry in lineage.made_of or ()
+    ]
+    return Lineage(lineage.ids, made_of or None)
 
 
 def marked_structure(structure: Structure) -> Structure:
@@ -62,11 +86,17 @@ def with_marks(chunk: Chunk) -> Chunk:
 
 
 def batches_with_marks(chunk: Chunk) -> Chunk:
-    """Return batches with a flag per row of each, which are all True unless the batch is padding."""
-    marks = ~padding_rows(chunk.ids)
-    sizes = [1 if rows is None else len(rows) for rows in chunk.made_of or [None] * len(chunk)]
-    flags = [np.full(size, mark) for size, mark in zip(sizes, marks.tolist(), strict=True)]
+    """Return batches with a flag per row of each, which is True unless the row, or the whole batch, is padding."""
+    made_of = chunk.made_of or [None] * len(chunk)
+    whole = padding_rows(chunk.ids).tolist()
+    flags = [_flags(rows, is_padding) for rows, is_padding in zip(made_of, whole, strict=True)]
     return _items_with(Items(chunk.elements(), chunk.ids, chunk.lease, chunk.made_of), flags)
+
+
+def _flags(rows: MadeOf | None, is_padding: bool) -> NDArray[np.bool_]:
+    if is_padding or rows is None:
+        return np.full(1 if rows is None else len(rows), not is_padding)
+    return ~padding_rows(rows.ids if isinstance(rows, Lineage) else rows)
 
 
 def _items_with(chunk: Items, flags: Sequence[Any]) -> Items:

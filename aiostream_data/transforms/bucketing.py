@@ -32,13 +32,16 @@ class BucketOrder:
         boundaries: Ascending.
         batch_sizes: One per bucket, thus one more than boundaries; each at least 1.
         drop_remainder: Leave out what is left at the end.
+        least: Leave out batches of fewer rows at the end.
 
     Attributes:
         pushed: How many rows have come.
         dropped: How many were left out at the end.
     """
 
-    def __init__(self, boundaries: Sequence[int], batch_sizes: Sequence[int], drop_remainder: bool = False) -> None:
+    def __init__(
+        self, boundaries: Sequence[int], batch_sizes: Sequence[int], drop_remainder: bool = False, least: int = 1
+    ) -> None:
         if len(batch_sizes) != len(boundaries) + 1:
             raise PlanError(f"{len(boundaries)} bucket boundaries need {len(boundaries) + 1} batch sizes, "
                             f"got {len(batch_sizes)}")  # fmt: skip
@@ -47,6 +50,7 @@ class BucketOrder:
         self.boundaries = np.array(boundaries, np.int64)
         self.batch_sizes = tuple(batch_sizes)
         self.drop_remainder = drop_remainder
+        self.least = least
         self.pushed = 0
         self.dropped = 0
         self._open: list[Numbers] = [_NONE] * len(batch_sizes)
@@ -78,7 +82,7 @@ class BucketOrder:
         for bucket, rows in enumerate(self._open):
             if len(left) == limit:
                 break
-            if len(rows) and self.drop_remainder:
+            if len(rows) and (self.drop_remainder or len(rows) < self.least):
                 self.dropped += len(rows)
             elif len(rows):
                 left.append(Bucketful(rows, bucket))
@@ -113,7 +117,7 @@ class BucketOrder:
 
     def copy(self) -> BucketOrder:
         """Return another order at the same position."""
-        other = BucketOrder(self.boundaries.tolist(), self.batch_sizes, self.drop_remainder)
+        other = BucketOrder(self.boundaries.tolist(), self.batch_sizes, self.drop_remainder, self.least)
         other.pushed, other.dropped, other._open = self.pushed, self.dropped, list(self._open)
         return other
 

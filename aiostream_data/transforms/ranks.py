@@ -121,3 +121,26 @@ class RankOrder:
         """Return the numbers of rows that are counted from the beginning of the incomplete group."""
         came = len(self._held) + rows - self._open
         return np.where(rows < self._open, np.searchsorted(self._held, rows), came)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShare:
+    """A rank's rows of a batch that all ranks share.
+
+    Attributes:
+        rows: int64, their numbers in the batch.
+        ends_in_filler: The last of them is another rank's row again.
+    """
+
+    rows: NDArray[np.int64]
+    ends_in_filler: bool
+
+
+def share_of_batch(count: int, rank: int, world_size: int, tail: Tail) -> BatchShare:
+    """Return which of the ``count`` rows of a batch a rank gets: as many as every other rank."""
+    order = RankOrder(rank, world_size, tail)
+    order.restore({"seen": world_size})  # a small batch is no small data set
+    share, last = order.push(count), order.finish()
+    if last.give is None:
+        return BatchShare(share.give, False)
+    return BatchShare(np.append(share.give, share.hold[last.give]), last.is_filler)

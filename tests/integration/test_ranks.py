@@ -148,6 +148,58 @@ def test_every_epoch_is_shared_by_itself() -> None:
         assert sorted(set(rows)) == list(range(5))
 
 
+def length_row(number: int) -> dict[str, Any]:
+    return {"number": number, "text": np.zeros(number % 13, np.int8)}
+
+
+def text_length(row: dict[str, Any]) -> int:
+    return len(row["text"])
+
+
+def bucketed() -> Dataset[Any]:
+    shuffled = Dataset.range(150).shuffle(40).map(length_row)
+    return shuffled.bucket_by_sequence_length(text_length, [4, 9], [6, 4, 2])
+
+
+def bucket_of(batch: Any) -> int:
+    [bucket] = {int(length >= 4) + int(length >= 9) for length in batch["number"] % 13}
+    return bucket
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_in_one_step_all_ranks_have_a_batch_of_the_same_bucket(world: int, tail: Any) -> None:
+    ranks = read_all(bucketed(), world, sharing=Sharing(tail=tail))
+    assert len({len(batches) for batches in ranks}) == 1
+    for step in zip(*ranks, strict=True):
+        assert len({bucket_of(batch) for batch in step}) == 1
+        assert len({len(batch["number"]) for batch in step}) == 1
+    own = [batch["number"][batch.get("valid", slice(None))].tolist() for batches in ranks for batch in batches]
+    rows = [row for batch in own for row in batch]
+    assert len(rows) >= 150 - 3 * world
+    if tail == "pad":
+        assert sorted(rows) == list(range(150))
+    if tail == "repeat":
+        assert sorted(set(rows)) == list(range(150))
+    if tail == "drop":
+        assert len(set(rows)) == len(rows)
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("given", [0, 1, 4, 7, 14, 17])
+def test_ranks_go_on_with_the_buckets_that_were_being_filled(given: int, tail: Any) -> None:
+    sharing = Sharing(tail=tail)
+    for rank in range(2):
+        dataset = bucketed().map(lambda batch: batch, ordered=False)
+        whole = [str(batch) for batch in read(dataset, rank, 2, sharing=sharing)]
+        with open_rank(dataset, rank, 2, sharing=sharing) as loader:
+            elements = iter(loader)
+            first = [str(next(elements)) for _ in range(min(given, len(whole)))]
+            state = json_state(loader)
+        rest = [str(batch) for batch in read(dataset, rank, 2, state, sharing)]
+        assert sorted(first + rest) == sorted(whole)
+
+
 def test_replicas_get_the_same_rows() -> None:
     def of(rank: int) -> list[int]:
         shared: Dataset[int] = Dataset(for_rank(Dataset.range(24).shuffle(6).plan, Ranks(rank, 6, replicate=3)))

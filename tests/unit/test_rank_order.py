@@ -11,7 +11,7 @@ import pytest
 
 from aiostream_data.errors import PlanError, RankError
 from aiostream_data.ranks import Tail
-from aiostream_data.transforms.ranks import FILLERS, RankOrder
+from aiostream_data.transforms.ranks import FILLERS, RankOrder, share_of_batch
 
 TAILS: list[Tail] = ["drop", "pad", "repeat"]
 
@@ -115,6 +115,15 @@ def test_another_number_of_ranks_goes_on_with_exactly_the_rows_that_were_left(ne
 def test_the_place_in_the_input_is_behind_the_last_group_and_never_behind_the_last_row() -> None:
     order = RankOrder(3, 8, "pad")
     assert [order.input_rows(given, 20) for given in (0, 1, 2, 3)] == [0, 8, 16, 20]
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("count", range(12))
+def test_a_batch_is_shared_such_that_all_ranks_get_as_many_rows_of_it(count: int, tail: Tail) -> None:
+    shares = [share_of_batch(count, rank, 4, tail) for rank in range(4)]
+    assert {len(share.rows) for share in shares} == {count // 4 if tail == "drop" else -(-count // 4)}
+    own = [row for share in shares for row in share.rows[: -1 if share.ends_in_filler else None].tolist()]
+    assert sorted(own) == list(range(count // 4 * 4 if tail == "drop" else count))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from aiostream_data.plan.ranks import check_enough_files, check_enough_rows, for
 from aiostream_data.plan.rewrite import unordered
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.spec import element_spec
+from aiostream_data.plan.windows import Bucket
 from aiostream_data.ranks import Ranks, Sharing
 
 RANK_2_OF_4 = Ranks(2, 4)
@@ -36,6 +37,14 @@ def numbers(rows: int = 100) -> Dataset[int]:
 
 def same(row: Any) -> Any:
     return row
+
+
+def row_of(length: int) -> Any:
+    return np.zeros(length)
+
+
+def buckets(boundaries: tuple[int, ...] = (5,), sizes: tuple[int, ...] = (4, 2)) -> Dataset[Any]:
+    return numbers().map(row_of).bucket_by_sequence_length(len, boundaries, sizes)
 
 
 def always(mine: bool) -> bool:
@@ -70,6 +79,7 @@ DATASETS: list[tuple[Callable[[], Dataset[Any]], str]] = [
     (lambda: numbers().batch(4).repeat().take(50), "range rank_shard batch repeat take"),
     (lambda: numbers().batch(4).skip(2).map(same), "range rank_shard batch skip map"),
     (lambda: numbers().batch(4).batch(2), "range batch rank_shard batch"),
+    (lambda: numbers().map(row_of).padded_batch(4).prefetch(), "range rank_shard map padded_batch prefetch"),
     # batches that are chosen, numbered or mixed are shared as they are
     (lambda: numbers().batch(4).filter(bool), "range batch filter rank_shard"),
     (lambda: numbers().batch(4).enumerate(), "range batch enumerate rank_shard"),
@@ -138,6 +148,16 @@ def test_the_spec_tells_of_the_flag() -> None:
 def test_explain_shows_the_rank() -> None:
     plan = for_rank(numbers().batch(4).plan, RANK_2_OF_4)
     assert "rank_shard(rank 2 of 4, tail=drop)" in explain(plan, 1 << 30)
+
+
+def test_ranks_share_every_batch_of_a_bucket() -> None:
+    plan = for_rank(buckets().map(same).prefetch().plan, RANK_2_OF_4, Sharing(tail="repeat"))
+    assert chain(plan) == "range map bucket_by_sequence_length map prefetch"
+    [bucket] = [node for node in walk(plan) if isinstance(node, Bucket)]
+    assert (bucket.batch_sizes, bucket.share, bucket.tail) == ((16, 8), (2, 4), "repeat")
+    padded = for_rank(buckets().prefetch().plan, RANK_2_OF_4, Sharing(tail="pad"))
+    assert chain(padded) == "range map bucket_by_sequence_length mark_padding prefetch"
+    assert chain(for_rank(buckets().plan, Ranks())) == "range map bucket_by_sequence_length"
 
 
 @pytest.mark.parametrize(
@@ -230,6 +250,12 @@ def test_known_counts_give_every_rank_as_many_rows(tail: Any, rows: int, own: in
 def test_counts_that_do_not_fit_are_refused(counts: list[int], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         for_rank(Dataset.from_text("a*").plan, RANK_2_OF_4, Sharing(policy="file", tail="drop", counts=counts))
+
+
+def test_counts_of_rows_say_nothing_of_the_batches_of_buckets() -> None:
+    dataset = Dataset.from_text("a*").bucket_by_sequence_length(len, (5,), (4, 2))
+    with pytest.raises(PlanError, match="tells nothing of the batches of buckets"):
+        for_rank(dataset.plan, RANK_2_OF_4, Sharing(policy="file", tail="drop", counts=[1, 2, 3, 4]))
 
 
 def test_without_counts_ranks_agree_on_every_batch() -> None:

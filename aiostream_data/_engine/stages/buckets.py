@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,12 +15,14 @@ from aiostream_data._engine.user_code import UserFunction, summary
 from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.windows import Bucket
+from aiostream_data.ranks.padding import as_padding, batches_without_padding
 from aiostream_data.records import Chunk, Lineage
 from aiostream_data.transforms.bucketing import Bucketful, BucketOrder
 from aiostream_data.transforms.grouping import Make, as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths
 from aiostream_data.transforms.padding import PaddingRule, pad_rows
+from aiostream_data.transforms.ranks import BatchShare, share_of_batch
 
 Numbers = NDArray[np.int64]
 
@@ -32,7 +34,8 @@ class BucketStep(SortingStep[BucketOrder]):
     def order(self) -> BucketOrder:
         node: Bucket = self.node
         self._rule = PaddingRule(node.padded_shapes, node.padding_values)
-        return BucketOrder(node.boundaries, node.batch_sizes, node.drop_remainder)
+        least = node.share[1] if node.share is not None and node.tail == "drop" else 1
+        return BucketOrder(node.boundaries, node.batch_sizes, node.drop_remainder, least)
 
     def lengths(self, chunk: Chunk) -> Numbers:
         node: Bucket = self.node
@@ -48,8 +51,23 @@ class BucketStep(SortingStep[BucketOrder]):
         return lengths
 
     def elements(self, rows: HeldRows, groups: Sequence[Bucketful]) -> Chunk:
+        return self._stacked(rows_of_groups(rows, [group.rows for group in groups]), groups)
+
+    def _made(self, groups: Sequence[Bucketful]) -> Chunk:
+        node: Bucket = self.node
+        if node.share is None:
+            return super()._made(groups)
+        self._accounted += sum(map(self.rows_done, groups))
+        shares = [share_of_batch(len(group.rows), *node.share, node.tail) for group in groups]
+        own = [group.rows[share.rows] for group, share in zip(groups, shares, strict=True)]
+        parts = zip(rows_of_groups(self._rows, own), shares, strict=True)
+        return self._stacked((self._filled_up(rows, share) for rows, share in parts), groups)
+
+    def _filled_up(self, rows: Chunk, share: BatchShare) -> Chunk:
+        return as_padding(rows, len(rows) - 1) if share.ends_in_filler and self.node.tail == "pad" else rows
+
+    def _stacked(self, parts: Iterable[Chunk], groups: Sequence[Bucketful]) -> Chunk:
         makes = [self._make(group.bucket) for group in groups]
-        parts = rows_of_groups(rows, [group.rows for group in groups])
         made = as_elements(list(zip(parts, makes, strict=True)), self.context.services.origins.describe)
         assert made is not None
         return made
@@ -58,10 +76,11 @@ class BucketStep(SortingStep[BucketOrder]):
         return len(group.rows)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        rows, groups = await self.recall_groups(lineage)
+        rows, groups = await self.recall_groups(batches_without_padding(lineage))
         lengths = [self.lengths(rows.take(group[:1])) for group in groups]  # a batch is of one bucket
         buckets = self._order.bucket_of(np.concatenate(lengths)).tolist()
-        return self.elements(rows, [Bucketful(*pair) for pair in zip(groups, buckets, strict=True)])
+        made = self.elements(rows, [Bucketful(*pair) for pair in zip(groups, buckets, strict=True)])
+        return made.with_made_of(None if lineage.made_of is None else list(lineage.made_of))
 
     def _make(self, bucket: int) -> Make:
         node: Bucket = self.node
