@@ -10,6 +10,7 @@ from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.spec import ArraySpec, spec_of
+from aiostream_data.plan.windows import Bucket, Pack
 
 
 def explain(plan: Node, memory_limit: int) -> str:
@@ -54,6 +55,12 @@ def _buffers(plan: Node) -> list[str]:
             size = "of unknown size" if row is None else f"of {row} bytes = {_size(row * rows)}"
             most = f", {_size(AUTO_BUFFER_NBYTES)} at most" if node.growing and row is None else ""
             lines.append(f"  of these, shuffle holds up to {rows:,} rows {size}{most}")
+        elif isinstance(node, Bucket):
+            row = element_nbytes(node.input)
+            size = "of unknown size" if row is None else f"of {row} bytes = {_size(row * node.rows_held)}"
+            lines.append(f"  of these, {node.label} holds up to {node.rows_held:,} rows {size}")
+        elif isinstance(node, Pack):
+            lines.append(f"  of these, pack fills up to {node.open_bins:,} rows of {node.max_length:,} values")
     return lines
 
 
