@@ -1,0 +1,79 @@
+"""R28: what 8 processes left is taken up by 1, 2, 3, 5 or 16: the same rows, drawn alike, in the same order."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("rank_program.py")
+FILES, LINES = 6, 200
+BATCHES = 9
+"""Taken by each of 8 ranks, of 4 rows each."""
+
+
+@pytest.fixture(scope="module")
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("lines")
+    for number in range(FILES):
+        (folder / f"{number}.txt").write_text("".join(f"{number}-{line}\n" for line in range(LINES)))
+    return str(folder / "*.txt")
+
+
+def run_ranks(world: int, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run all ranks as processes, four at a time, and return what each has printed."""
+    answers = []
+    for first in range(0, world, 4):
+        started = [_start(rank, world, request) for rank in range(first, min(world, first + 4))]
+        for process in started:
+            out, err = process.communicate(timeout=100)
+            assert process.returncode == 0, err
+            answers.append(json.loads(out))
+    return answers
+
+
+def _start(rank: int, world: int, request: dict[str, Any]) -> subprocess.Popen[str]:
+    environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world)}
+    command = [sys.executable, str(PROGRAM), json.dumps(request)]
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def in_global_order(answers: list[dict[str, Any]]) -> list[str]:
+    """Return one row of each rank after the other."""
+    ranks = [[row for batch in answer["rows"] for row in batch] for answer in answers]
+    return [row for group in zip(*ranks, strict=True) for row in group]
+
+
+def request_for(pattern: str, batch_size: int, batches: int | None = None, state: Any = None) -> dict[str, Any]:
+    return {"pattern": pattern, "batch_size": batch_size, "batches": batches, "state": state}
+
+
+@pytest.fixture(scope="module")
+def whole(pattern: str) -> list[str]:
+    """All rows as a single process reads them."""
+    return in_global_order(run_ranks(1, request_for(pattern, 32)))
+
+
+@pytest.fixture(scope="module")
+def saved(pattern: str, whole: list[str]) -> dict[str, Any]:
+    """The state of 8 ranks that have taken some batches."""
+    answers = run_ranks(8, request_for(pattern, 4, BATCHES))
+    assert in_global_order(answers) == whole[: 8 * 4 * BATCHES]
+    assert all(answer["state"] == answers[0]["state"] for answer in answers)
+    state: dict[str, Any] = answers[0]["state"]
+    return state
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5, 16])
+def test_r28_any_number_of_processes_goes_on_where_eight_were(
+    world: int, pattern: str, whole: list[str], saved: dict[str, Any]
+) -> None:
+    rest = in_global_order(run_ranks(world, request_for(pattern, max(1, 32 // world), state=saved)))
+    epoch = len(whole) // 2
+    first, second = whole[8 * 4 * BATCHES : epoch], whole[epoch:]
+    assert rest == first[: len(first) // world * world] + second[: len(second) // world * world]
