@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiostream_data import Dataset, Loader
+from aiostream_data import Dataset, FixedLen, Loader, TFRecordWriter, encode_example
 from aiostream_data.errors import RankError
 from aiostream_data.plan.ranks import for_rank
 from aiostream_data.ranks import Ranks, Sharing
@@ -42,7 +42,7 @@ def rows_of(batches: Sequence[Any]) -> list[int]:
     return [int(row) for batch in batches for row in np.atleast_1d(batch)]
 
 
-def in_turn(ranks: list[list[int]]) -> list[int]:
+def in_turn(ranks: list[list[Any]]) -> list[Any]:
     """Return the rows of all ranks in the global order: one of each rank after the other."""
     return [row for group in zip(*ranks, strict=True) for row in group]
 
@@ -146,6 +146,22 @@ def test_every_epoch_is_shared_by_itself() -> None:
     for epoch in range(2):
         rows = [int(batch[0]) for batches in ranks for batch in batches[3 * epoch : 3 * epoch + 3]]
         assert sorted(set(rows)) == list(range(5))
+
+
+def scattered(example: dict[str, Any], rng: np.random.Generator) -> float:
+    return float(example["row"] + rng.random())
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_rows_draw_the_same_random_numbers_for_any_number_of_ranks(tmp_path: Path, world: int) -> None:
+    with TFRecordWriter(tmp_path / "rows.tfrecord") as writer:
+        for row in range(30):
+            writer.write(encode_example({"row": row}))
+    records = Dataset.from_tfrecord(tmp_path / "rows.tfrecord")
+    parsed = records.parse_example({"row": FixedLen((), np.int64)})  # which one rank alone does while it reads
+    whole = read(parsed.map(scattered).prefetch(), 0, 1)
+    assert len({row % 1 for row in whole}) == 30
+    assert in_turn(read_all(parsed.map(scattered).prefetch(), world)) == whole
 
 
 def length_row(number: int) -> dict[str, Any]:
