@@ -11,6 +11,8 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES
+from aiostream_data.plan.ranks import for_rank
+from aiostream_data.ranks import Ranks, Sharing
 from aiostream_data.testing.resume import resumes_everywhere
 from aiostream_data.transforms.shuffle import GROW_EVERY, GROW_FROM
 
@@ -79,6 +81,30 @@ def test_it_resumes_where_a_buffer_of_large_rows_has_stopped_growing(monkeypatch
             next(iter(loader))
         assert loader.state_dict()["position"]["size"] == 256
     resumes_everywhere(dataset, open_options={"seed": 1}, every=3)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_ranks_share_one_order_whatever_their_number(source: str, folder: Path) -> None:
+    dataset = SOURCES[source](folder).shuffle()
+
+    def rows_of(rank: int, world: int) -> list[int]:
+        with asd.Dataset[int](for_rank(dataset.plan, Ranks(rank, world))).open(seed=4) as loader:
+            return list(loader)
+
+    whole = rows_of(0, 1)
+    for world in (2, 5):
+        assert [row for group in zip(*(rows_of(k, world) for k in range(world)), strict=True) for row in group] == whole
+
+
+def test_ranks_that_share_files_shuffle_their_own(folder: Path) -> None:
+    dataset = of_files(folder).shuffle()
+    parts = []
+    for rank in range(3):
+        plan = for_rank(dataset.plan, Ranks(rank, 3), Sharing(policy="file"))
+        with asd.Dataset[int](plan).open(seed=4) as loader:
+            parts.append(list(loader))
+    assert sorted(row for part in parts for row in part) == list(range(FILES * RECORDS))
+    assert all(part != sorted(part) for part in parts)
 
 
 def test_a_permuted_source_resumes_by_a_number_alone() -> None:
