@@ -6,7 +6,7 @@ import inspect
 import itertools
 import secrets
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
 
 import numpy as np
@@ -34,7 +34,6 @@ from aiostream_data.plan.base import (
 )
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.explain import explain
-from aiostream_data.plan.rewrite import unordered
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.validate import (
     check_executor,
@@ -43,6 +42,8 @@ from aiostream_data.plan.validate import (
     check_repeat,
     check_rereadable,
 )
+from aiostream_data.provenance import Origin
+from aiostream_data.ranks import Policy, Sharing, Tail
 from aiostream_data.structure import flatten
 from aiostream_data.transforms.shuffle_quality import ShuffleQuality, quality_of_elements
 from aiostream_data.windows import WindowOperators
@@ -428,12 +429,23 @@ class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
 
     def open(
         self,
-        state: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         *,
         memory_limit: int | str | None = None,
         epoch: int = 0,
         seed: int | None = None,
         deterministic: bool = True,
+        rank: int | None = None,
+        world_size: int | None = None,
+        replicate: int = 1,
+        policy: Policy = "row",
+        tail: Tail | None = None,
+        counts: Sequence[int] | None = None,
+        consensus: Callable[[bool], bool] | None = None,
+        skip: Iterable[tuple[int, int]] = (),
+        block: Iterable[Any] = (),
+        force: bool = False,
+        allow: Collection[str] = (),
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
 
@@ -441,37 +453,73 @@ class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
         here; inside one, ``async with`` does.
 
         Args:
-            state: Reserved for resuming.
+            state: From :meth:`Loader.state_dict`: exactly the elements that were left then are given, in the same
+                order. Also a list of the states of all ranks, to go on with their hashes as one.
             memory_limit: Bytes ("256MB") for everything the loader holds; default a quarter of what the
                 cgroup or the machine has.
             epoch: Number of this pass, from which shuffles and ``rng`` draw anew.
-            seed: For every operator that was given none; random by default.
+            seed: For every operator that was given none; random by default, and the state's with a state.
             deterministic: False lets every stage give results as they come: the same elements, in
                 whatever order is fastest (tf.data ``options().deterministic``).
+            rank, world_size: Which of how many processes this is, each of which gets its own rows. Without both
+                they are looked up (torch.distributed, JAX, Ray Train, launchers' variables), unless the chain has
+                a ``shard()``; ``rank=0, world_size=1`` reads everything.
+            replicate: So many consecutive ranks get the same rows.
+            policy, tail, counts, consensus: How rows are shared, and what makes the ranks' numbers of batches
+                equal; see :class:`aiostream_data.ranks.Sharing`.
+            skip: Elements (first, stop) that are read and not given, counted from the stream's very beginning.
+            block: Origins, (URL, record index) pairs and URLs of objects that are not given.
+            force: Open a state although the plan, seed or shard list is another.
+            allow: Differences to the state that do not matter, such as "shards" or "shuffle.buffer_size".
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: It cannot start.
+            StateMismatchError: The state is of another plan, seed or shard list; lists the differences.
+            RankError: The rows cannot be shared by so many ranks.
         """
         # Imported here, since they are most of what importing everything would cost.
-        from aiostream_data._engine.engine import Engine, EngineOptions
         from aiostream_data.loader import Loader
-        from aiostream_data.saved import Saved
+        from aiostream_data.loading.opening import Opening, ranks_of
+        from aiostream_data.loading.saved import Saved
+        from aiostream_data.loading.steering import Steering
 
         warn_without_native_core()
-        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
         saved = Saved.of(state)
-        options = EngineOptions(
-            memory_limit=limit,
-            epoch=at_least("epoch", epoch, 0) if saved is None else saved.epoch,
-            root_seed=seed_of(seed) if saved is None else saved.seed,
-            state=None if saved is None else saved.position,
-            book=None if saved is None else saved.rows,
+        steering = Steering.of(skip, block)
+        opening = Opening(
+            plan=self.plan,
+            memory_limit=default_limit() if memory_limit is None else parse_nbytes(memory_limit),
+            epoch=at_least("epoch", epoch, 0),
+            seed=seed_of(seed),
+            deterministic=deterministic,
+            ranks=ranks_of(self.plan, rank, world_size, replicate),
+            sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
+            force=force,
+            allow=allow,
+            saved=saved,
+            steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
         )
-        engine = Engine(self.plan if deterministic else unordered(self.plan), options)
-        loader: Loader[T] = Loader(engine, saved)
+        loader: Loader[T] = Loader(opening)
         if not _in_running_loop():
             loader.wait_ready()
         return loader
+
+    def fetch(self, origin: Origin | Mapping[str, Any], *, memory_limit: int | str | None = None) -> Any:
+        """Return a row as it was delivered, made again from where it came from.
+
+        It is read at its source and taken through the chain, random augmentation included. Of a chain with
+        ``batch`` it is the row as it went into the batch; what is done to whole batches is not done to it.
+
+        Args:
+            origin: From :meth:`Loader.origins`, or its ``as_dict()``.
+
+        Raises:
+            StateMismatchError: The plan has no such row.
+        """
+        from aiostream_data.loading.fetching import fetch_row
+
+        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
+        return fetch_row(self.plan, Origin.from_dict(origin) if isinstance(origin, Mapping) else origin, limit)
 
     def __iter__(self) -> Iterator[T]:
         """Open, iterate and close. Every iteration over this object is the next epoch, as in tf.data."""

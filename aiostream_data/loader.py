@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from dataclasses import asdict, replace
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
-import numpy as np
-
 from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data.device.device_slots import DeviceBatch
-from aiostream_data.errors import LoaderClosedError
+from aiostream_data.errors import LoaderClosedError, PlanError
+from aiostream_data.loading.opening import Opening
+from aiostream_data.loading.received import Received
+from aiostream_data.loading.steering import Steering
 from aiostream_data.metrics.counters import ConsumerCounters
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot
-from aiostream_data.records import Ids, source_ids
-from aiostream_data.saved import Saved
+from aiostream_data.plan.base import at_least
+from aiostream_data.provenance import Origin
+from aiostream_data.records import Ids
 
 if TYPE_CHECKING:
-    from aiostream_data._engine.engine import Engine
+    from aiostream_data.weights import Weights
 
 T = TypeVar("T")
-
-PARCELS_REMEMBERED = 64
-"""After so many parcels the engine hears which places nobody will ask for any more."""
 
 
 class Loader(Generic[T]):
@@ -41,16 +39,21 @@ class Loader(Generic[T]):
     process and connection within two seconds.
     """
 
-    def __init__(self, engine: Engine, saved: Saved | None = None) -> None:
-        self._engine = engine
-        self._before = 0 if saved is None else saved.elements
-        self._forgotten = 0
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._received: Received
+        self._start(opening)
         self._consumer = ConsumerCounters(started_at=perf_counter())
-        self._parcel: Parcel | None = None
         self._left: Iterator[Any] = iter(())
         self._ending: Ending | None = None
         self._closed = False
-        finalizer = weakref.finalize(self, engine.stop_soon)
+
+    def _start(self, opening: Opening) -> None:
+        """Open an engine, and count from the place of its state on."""
+        self._engine = opening.engine()
+        self._received = Received(opening, self._engine)
+        self._opening = opening
+        finalizer = weakref.finalize(self, self._engine.stop_soon)
         finalizer.atexit = False  # the engine stops itself at exit, in order
 
     # -- iteration
@@ -74,6 +77,8 @@ class Loader(Generic[T]):
 
     def _next_parcel(self) -> Parcel | Ending:
         self._let_go()
+        if self._received.complete:
+            return self._end_here()
         started = perf_counter()
         item = self._engine.bridge.get()
         self._consumer.wait_s += perf_counter() - started
@@ -94,6 +99,9 @@ class Loader(Generic[T]):
             self._check_open()
             await self._engine.wait_ready_async()
             self._let_go()
+            if self._received.complete:
+                self._accept(self._end_here())
+                raise StopAsyncIteration
             started = perf_counter()
             item = await self._engine.bridge.get_async()
             self._consumer.wait_s += perf_counter() - started
@@ -119,24 +127,24 @@ class Loader(Generic[T]):
         consumer.first_at = consumer.first_at or now
         consumer.last_at = now
         try:
-            self._left = _handed_out(item)
+            self._left = self._received.take(item, _handed_out(item))
         except LoaderClosedError:
             self._check_open()
             return True  # the run has failed and closed the device meanwhile: the ending, which comes next, says why
-        self._parcel = item
         self._engine.bridge.took(item)
         return True
+
+    def _end_here(self) -> Ending:
+        """Return the ending of a stream of which no more is wanted."""
+        self._engine.stop_soon()
+        return Ending(None)
 
     def _let_go(self) -> None:
         """Count the parcel that was used up, and give its bytes back to the budget."""
         self._check_open()
-        if self._parcel is not None:
-            self._consumer.elements += len(self._parcel.elements)
-            self._consumer.nbytes += self._parcel.nbytes
-            self._parcel = None
-            self._forgotten += 1
-            if self._forgotten % PARCELS_REMEMBERED == 0:
-                self._engine.forget(self._consumer.elements)
+        elements, nbytes = self._received.let_go()
+        self._consumer.elements += elements
+        self._consumer.nbytes += nbytes
 
     def _check_open(self) -> None:
         self._check_process()
@@ -160,14 +168,11 @@ class Loader(Generic[T]):
 
     @property
     def last_ids(self) -> Ids | None:
-        """Ids (split, ordinal) of the rows of the element given last: int64 (rows, 2); None before the first."""
-        given = self._given()
-        if self._parcel is None or given == 0:
-            return None
-        ids = self._parcel.ids
-        if isinstance(ids, list):
-            return source_ids(self._parcel.own_ids[given - 1 : given], ids[given - 1])
-        return np.asarray(ids[given - 1 : given])
+        """Ids (split, ordinal) of the rows of the element given last: int64 (rows, 2 or more).
+
+        None before the first element, and between two hand-overs.
+        """
+        return self._received.last_ids(self._left)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the consumer stands, as small plain data that goes through JSON unchanged.
@@ -176,29 +181,99 @@ class Loader(Generic[T]):
         elements that were left, in the same order. It refers to what was received, whatever was read ahead,
         and stops nothing. It holds positions, seeds, and the ids of rows that were held back, never data.
         """
-        engine = self._engine
-        given = self._consumer.elements + self._given()
-        saved = Saved(
-            elements=self._before + given,
-            epoch=engine.options.epoch,
-            seed=engine.root_seed,
-            **engine.place(given),
-        )
-        return saved.as_dict()
+        self._check_process()
+        return self._received.saved(self._left).as_dict()
+
+    def origins(self, element: Any = None) -> list[Origin]:
+        """Return where the rows of an element (a batch, as a rule) came from, in their order.
+
+        Args:
+            element: One that was received lately, until the next hand-over; by default the last one received.
+                It is recognised as the object that it is, so give it as it was received.
+
+        Raises:
+            ValueError: It is none of the elements of the last hand-over, or none was received yet.
+        """
+        return self._received.origins(self._left, element)
+
+    @property
+    def stream_hash(self) -> str:
+        """128 bits, as 32 hexadecimal digits, over which rows were received and at which place of the stream.
+
+        Two runs that received the same rows in the same order have the same hash, whatever they were read with;
+        those of all ranks give, by :func:`combine_hashes`, that of one process that received everything. It stays
+        right over ``state_dict()`` and ``open(state=...)``.
+        """
+        return self._received.hash(self._left).hex
+
+    # -- steering
+
+    def skip(self, count: int) -> None:
+        """Pass over the next ``count`` elements: they are read, and not given. Part of the state."""
+        first = self._received.number(self._left)
+        self._steer(Steering.of([(first, first + at_least("count", count, 1))]))
+
+    def block(self, entries: Iterable[Any]) -> None:
+        """Give none of these rows from here on. Part of the state.
+
+        Takes effect with the next element: what was read ahead is given up and read again without them.
+
+        Args:
+            entries: Origins, (URL, record index) pairs, and URLs of whole objects.
+        """
+        self._steer(Steering.of(block=entries))
+
+    def replay(self, first: int, stop: int) -> Loader[T]:
+        """Return a loader that gives elements ``first`` to ``stop`` (excluded) once more, as they were given.
+
+        They are counted from the stream's very beginning. It runs from the place at which this loader was opened,
+        beside this loader, which stays where it is.
+
+        Raises:
+            PlanError: They came before the place at which this loader was opened.
+        """
+        begun = 0 if self._opening.saved is None else self._opening.saved.elements
+        if not begun <= first < stop:
+            raise PlanError(f"elements {first} to {stop} cannot be given again from a loader opened at {begun}")
+        steering = Steering(blocked=self._opening.steering.blocked)
+        return Loader(replace(self._opening, steering=steering, only=(first, stop)))
+
+    def _steer(self, more: Steering) -> None:
+        """Go on from where the consumer stands with something left out."""
+        self._check_open()
+        saved = self._received.saved(self._left)
+        steering = self._opening.steering | more
+        old = self._engine
+        self._start(self._opening.again(replace(saved, steering=steering.as_dict()), steering=steering))
+        old.stop_soon()
+        self._left = iter(())
+
+    def set_weights(self, weights: Weights, *, from_row: int | None = None) -> int:
+        """Change the weights of a mixture from a row on, and return the row.
+
+        What the schedule says no longer counts from there on, in later epochs neither. The change is part
+        of :meth:`state_dict`. Call it from any thread.
+
+        Args:
+            weights: One per data set of the mixture; by name where the plan has several mixtures.
+            from_row: A row of the mixture (not of a batch) that is not decided yet. By default the next
+                one, which is some way ahead of the consumer; 0 before anything is decided.
+
+        Raises:
+            PlanError: They are no weights of a mixture of the plan, or ``from_row`` is decided already.
+        """
+        self._check_open()
+        return self._engine.set_weights(weights, from_row)
 
     def stats(self) -> LoaderStats:
         """Return counters of every stage, of the consumer and of memory, as of now."""
         engine = self._engine
         budget = MemoryStats(engine.budget.limit, engine.budget.used, engine.budget.peak, engine.budget.wait_s)
         storage = [asdict(stores.counters) for stores in engine.stores.values()]
-        consumer = replace(self._consumer, elements=self._consumer.elements + self._given())
-        return snapshot(engine.board, consumer, storage, budget, engine.bridge.waiting)
-
-    def _given(self) -> int:
-        """Return how many elements of the current parcel were given."""
-        if self._parcel is None:
-            return 0
-        return len(self._parcel.elements) - operator.length_hint(self._left)
+        given = self._received.given(self._left)
+        consumer = replace(self._consumer, elements=self._consumer.elements + given)
+        found = self._received.hash(self._left)
+        return snapshot(engine.board, consumer, storage, budget, engine.bridge.waiting, found.hex, found.rows)
 
     def report(self) -> Report:
         """Return a table of the stages and one sentence naming the one that limits; print it with ``str``."""
@@ -220,8 +295,8 @@ class Loader(Generic[T]):
 
     def _leave(self) -> None:
         self._closed = True
+        self._received.freeze(self._left)
         self._left = iter(())
-        self._parcel = None
 
     def wait_ready(self) -> None:
         """Block until files were found and stages started.
@@ -252,8 +327,8 @@ class Loader(Generic[T]):
         await self.aclose()
 
 
-def _handed_out(parcel: Parcel) -> Iterator[Any]:
+def _handed_out(parcel: Parcel) -> list[Any]:
     if isinstance(parcel.elements[0], DeviceBatch):
         # Taken out on the consumer's own thread, ordered after its current stream.
-        return iter([batch.materialise() for batch in parcel.elements])
-    return iter(parcel.elements)
+        return [batch.materialise() for batch in parcel.elements]
+    return parcel.elements

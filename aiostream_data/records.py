@@ -41,6 +41,8 @@ JOINED: Final = 3
 """First number of a pair that says how many columns to its left were joined to those before, as zip() and interleave() do."""
 PADDING: Final = 4
 """First number of a pair that says that the row only fills up, and repeats the row that the other pairs name."""
+PIECE: Final = 5
+"""First number of a pair that says: piece so and so of the row, as pack() split it."""
 VarKind = Literal["bytes", "str", "array"]
 
 ITEM_NBYTES_GUESS = 64

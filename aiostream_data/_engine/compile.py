@@ -7,6 +7,7 @@ from typing import Final
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.stages.batch import BatchStep, UnbatchStep
+from aiostream_data._engine.stages.block import BlockStage
 from aiostream_data._engine.stages.buckets import BucketStep
 from aiostream_data._engine.stages.cache import CacheStage
 from aiostream_data._engine.stages.device import DeviceStage
@@ -16,6 +17,7 @@ from aiostream_data._engine.stages.interleave import InterleaveStage
 from aiostream_data._engine.stages.map import FilterStage, MapStage
 from aiostream_data._engine.stages.map_coroutine import CoroutineMapStage
 from aiostream_data._engine.stages.memory import MemorySource
+from aiostream_data._engine.stages.mix import ChooseStage, MixStage
 from aiostream_data._engine.stages.pack import PackStep
 from aiostream_data._engine.stages.parse import ParseStage
 from aiostream_data._engine.stages.prefetch import PrefetchStage
@@ -28,11 +30,13 @@ from aiostream_data._engine.stages.windows import PaddedBatchStep, RebatchStep, 
 from aiostream_data._engine.stages.zip import ZipStage
 from aiostream_data._engine.tail import Step
 from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan import mixing
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import rank_nodes as ranks
 from aiostream_data.plan import sources as src
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.blocking import Block
 
 STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.Tensors: MemorySource,
@@ -42,6 +46,7 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.PythonIterable: PythonSource,
     src.ListFiles: ListFilesSource,
     src.ReadFiles: ReadFilesSource,
+    Block: BlockStage,
     op.Map: MapStage,
     op.Filter: FilterStage,
     op.Interleave: InterleaveStage,
@@ -53,6 +58,8 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     op.Enumerate: EnumerateStage,
     op.Zip: ZipStage,
     op.Concatenate: ConcatenateStage,
+    mixing.Mix: MixStage,
+    mixing.Choose: ChooseStage,
     op.Cache: CacheStage,
     op.Prefetch: PrefetchStage,
     op.ToDevice: DeviceStage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from aiostream_data._engine.origins import Locate, Namespace, Origins
 from aiostream_data._engine.position import State
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.state_book import Book
+from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.base import Executor, Outcome
@@ -81,9 +83,9 @@ class Board:
         return iter([counters for _, counters in entries])
 
 
-def _place(key: str) -> tuple[int, ...]:
-    """Return where a key stands in the plan: inputs before what reads them."""
-    return tuple(int(number) for number in key.split("/"))
+def _place(key: str) -> tuple[float, ...]:
+    """Return where a key stands in the plan: inputs, and inner data sets, before what reads them."""
+    return (*(int(number) for number in key.split("/")), math.inf)
 
 
 OpenPlan = Callable[["RunContext", Node, State], AbstractAsyncContextManager[Receiver[Chunk]]]
@@ -108,6 +110,8 @@ class Services:
     devices: dict[Node, DeviceStage]
     book: Book
     """The rows that the state mentions with which the loader was opened."""
+    weights: WeightChanges = field(default_factory=WeightChanges)
+    """Weights of mixtures that were changed while running."""
     offsets: dict[tuple[int, Node], ShardOffsets] = field(default_factory=dict)
     """Where records begin, by the place of their source."""
     once: OneShotRows = field(default_factory=OneShotRows)

@@ -26,6 +26,11 @@ class Inlet:
         self.rows = 0
         receiver.counters = counters
 
+    @property
+    def ready(self) -> bool:
+        """True when :meth:`receive` would not wait."""
+        return self._receiver.ready
+
     async def receive(self) -> Chunk | None:
         """Return the next chunk, or None at the end of the stream.
 

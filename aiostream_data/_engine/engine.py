@@ -10,7 +10,7 @@ import secrets
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,8 @@ from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.context import Board, Drained, RunContext, Services, value_of
 from aiostream_data._engine.failures import for_consumer
+from aiostream_data._engine.identity import Identity
+from aiostream_data._engine.origin_of import origins_of
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.pacing import cpu_count
 from aiostream_data._engine.position import Position, State
@@ -27,16 +29,20 @@ from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_book import BookWriter, read_book
+from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, keys_of, walk
+from aiostream_data.plan.mixing import mixture_meant
 from aiostream_data.plan.operators import Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.unshare import unshared
-from aiostream_data.records import Chunk, Items
+from aiostream_data.provenance import Origin
+from aiostream_data.records import Chunk, Ids, Items, MadeOf
 from aiostream_data.storage.stores import StoreSet
+from aiostream_data.weights import Weights, vector_of
 
 CLOSE_S = 2.0
 """Seconds within which a closed loader has stopped everything it can stop."""
@@ -64,6 +70,13 @@ class EngineOptions:
         root_seed: Seed of everything that was given none; drawn at random when None.
         state: Where the plan goes on; None at the beginning.
         book: Rows that the state mentions.
+        weights: Weights of mixtures that were changed before the state was taken.
+        written: The plan as the user wrote it, if it is not the one to be run.
+        world_size: Number of ranks that share the rows.
+        held_against: What a state says of the plan that it was taken of.
+        given_seed: The seed asked for besides that of a state.
+        force, allow: Which differences between the two do not matter.
+        fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
     """
 
     memory_limit: int
@@ -71,6 +84,14 @@ class EngineOptions:
     root_seed: int | None = None
     state: State = None
     book: Any = None
+    weights: Any = None
+    written: Node | None = None
+    world_size: int = 1
+    held_against: Mapping[str, Any] | None = None
+    given_seed: int | None = None
+    force: bool = False
+    allow: Collection[str] = ()
+    fetch: bool = False
 
 
 class Engine:
@@ -92,6 +113,8 @@ class Engine:
         self.origins = Origins()
         self._first_state = options.state
         self._book = read_book(options.book, self.origins)
+        self._weights = WeightChanges(options.weights)
+        self._identity = Identity(options.written or plan, options.world_size)
         self._position: Position | None = None
         self.pid = os.getpid()
         self.stores: dict[str, StoreSet] = {}
@@ -119,14 +142,29 @@ class Engine:
     def place(self, elements: int) -> dict[str, Any]:
         """Return where the plan goes on after this run's first ``elements`` elements, as plain data."""
         if elements == 0 or self._position is None:
-            return {"position": self._first_state, "rows": self.options.book}
+            return {"position": self._first_state, "rows": self.options.book, "weights": self._weights.state()}
         book = BookWriter(self.origins)
-        return {"position": self._position.at(elements, book), "rows": book.contents()}
+        position = self._position.at(elements, book)
+        return {"position": position, "rows": book.contents(), "weights": self._weights.state()}
+
+    def origins_of(self, own: Ids, made_of: MadeOf | None) -> list[Origin]:
+        """Return where the rows of an element came from."""
+        return origins_of(own, made_of, self.origins, self.root_seed)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a state keeps to tell whether it is opened with the same data set."""
+        return self._identity.stored()
 
     def forget(self, elements: int) -> None:
         """Hear that nobody will ask for a place before ``elements`` elements any more."""
         if elements and self._position is not None:
             self._position.forget(elements)
+
+    def set_weights(self, weights: Weights, from_row: int | None) -> int:
+        """Change the weights of the mixture that is meant; see :meth:`aiostream_data.Loader.set_weights`."""
+        mixture = mixture_meant(self.plan, weights)
+        vector = vector_of(weights, mixture.schedule.names)
+        return self._weights.set(keys_of(self.plan)[mixture], mixture.schedule, vector, from_row)
 
     def check_process(self) -> None:
         """Raise ForkedPipelineError in a forked child: none of the engine's threads came along."""
@@ -244,16 +282,30 @@ class Engine:
         context = self._context(pool)
         try:
             await prepare(self.plan, context)
+            await self._check_state(context)
             self._announce(self._ready)
+            if self.options.fetch:
+                rows = await recall(context, self.plan, self._book.rows(0))
+                await self.bridge.put(await _parcel(rows, pool))
+                return
+            known = pool.submit(self._identity.stored)  # so that it is there when a state is first taken
             async with open_plan(context, self.plan, self._first_state) as receiver:
                 self._position = receiver.position
                 async for chunk in receiver:
                     await self.bridge.put(await _parcel(chunk, pool))
                     del chunk
+                await known
                 if self.devices:  # their slots must outlive the batches that the consumer has not taken out
                     await self.bridge.until_all_taken()
         finally:
             await self._close_services()
+
+    async def _check_state(self, context: RunContext) -> None:
+        self._identity.found_shards(context.services.resolved, context.keys)
+        options = self.options
+        if options.held_against is not None:
+            check = (options.held_against, options.given_seed, options.force, options.allow)
+            value_of(await self._pool.submit(self._identity.check, *check))
 
     def _context(self, pool: ThreadExecutor) -> RunContext:
         services = Services(
@@ -269,6 +321,7 @@ class Engine:
             open_plan=open_plan,
             recall=recall,
             book=self._book,
+            weights=self._weights,
             devices=self.devices,
         )
         return RunContext(

@@ -33,6 +33,8 @@ class LoaderStats:
         memory: The byte budget.
         waiting: Elements ready for the consumer.
         wall_s: Seconds from open to the last delivery, or to now before the first.
+        stream_hash: Over the rows received, as 32 hexadecimal digits; see ``Loader.stream_hash``.
+        stream_rows: How many rows that is over.
     """
 
     stages: tuple[StageCounters, ...]
@@ -41,6 +43,8 @@ class LoaderStats:
     memory: MemoryStats
     waiting: int
     wall_s: float
+    stream_hash: str = ""
+    stream_rows: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same as JSON-safe data."""
@@ -51,6 +55,8 @@ class LoaderStats:
             "memory": asdict(self.memory),
             "waiting": self.waiting,
             "wall_s": self.wall_s,
+            "stream_hash": self.stream_hash,
+            "stream_rows": self.stream_rows,
         }
 
 
@@ -60,13 +66,16 @@ def snapshot(
     storage: Iterable[Mapping[str, int]],
     memory: MemoryStats,
     waiting: int,
+    stream_hash: str = "",
+    stream_rows: int = 0,
 ) -> LoaderStats:
     """Return a copy of counters that the engine goes on writing."""
     stores = list(storage)
     totals = {key: sum(store[key] for store in stores) for key in (stores[0] if stores else ())}
     ended = consumer.last_at or perf_counter()
     copies = tuple(replace(stage, extra=dict(stage.extra)) for stage in list(stages))
-    return LoaderStats(copies, replace(consumer), totals, memory, waiting, max(1e-9, ended - consumer.started_at))
+    wall_s = max(1e-9, ended - consumer.started_at)
+    return LoaderStats(copies, replace(consumer), totals, memory, waiting, wall_s, stream_hash, stream_rows)
 
 
 @dataclass(frozen=True, slots=True)

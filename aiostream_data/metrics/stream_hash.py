@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.records import of_one_width
 
 Salts: TypeAlias = NDArray[np.uint64]
 SaltsOf: TypeAlias = Callable[[NDArray[np.int64]], Salts]
@@ -120,6 +121,11 @@ class Delivered:
         self._pending_rows = 0
 
     @property
+    def next_index(self) -> int:
+        """Position of the next row in the whole stream."""
+        return self._next_index + self._step * self._pending_rows
+
+    @property
     def rows(self) -> int:
         """Rows delivered, hashed yet or not."""
         return self._hash.rows + self._pending_rows
@@ -145,7 +151,7 @@ class Delivered:
         """Hash what has been added; after an error, nothing is lost and it can be tried again."""
         if not self._pending:
             return
-        ids = self._pending[0] if len(self._pending) == 1 else np.concatenate(self._pending)
+        ids = self._pending[0] if len(self._pending) == 1 else np.concatenate(of_one_width(self._pending))
         self._hash_into(self._hash, ids)
         self._next_index += self._step * len(ids)
         self._pending.clear()

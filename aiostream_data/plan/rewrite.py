@@ -13,6 +13,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Batch, Interleave, Map, ParseExample, Prefetch, Repeat, Shuffle, ToDevice
 from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
+from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 
 
@@ -27,6 +28,8 @@ def unordered(node: Node) -> Node:
     What ranks share keeps its order, which decides who gets what.
     """
     if isinstance(node, RankShard):
+        return node
+    if isinstance(node, RankShard):  # below, all ranks must go by the same order
         return node
     node = with_inputs(node, unordered)
     return replace(node, ordered=False) if isinstance(node, (Map, Interleave, ReadFiles)) else node

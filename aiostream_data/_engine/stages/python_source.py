@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -97,7 +97,7 @@ class PythonSource(Stage):
         finally:
             close = getattr(iterator, "aclose", None)
             if close is not None:
-                await close()
+                await _to_its_end(close())
 
     # -- its place: a row number; a generator cannot be entered in the middle, so it is run over again up to there
 
@@ -238,6 +238,19 @@ async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Colle
         if row in keep:
             kept[row] = element
     return kept
+
+
+async def _to_its_end(closing: Awaitable[None]) -> None:
+    """Await the user's clean-up; a second cancellation, as when a run that ends is closed, must not cut it short."""
+    task = asyncio.ensure_future(closing)
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
 
 
 def _too_short(rows: int, needed: int) -> StateMismatchError:

@@ -1,0 +1,69 @@
+"""What a state is held against when it is opened: the plan, the seed, and the shards that were found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from threading import Lock
+from typing import Any
+
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.difference import check_matches
+from aiostream_data.plan.fingerprint import Fingerprint, describe_plan
+from aiostream_data.plan.shard_list import summarise_shards
+from aiostream_data.plan.stored import stored
+from aiostream_data.records import ShardRef
+
+
+class Identity:
+    """Fingerprint of one opened data set. Safe from any thread; computed when first asked for.
+
+    Args:
+        written: The plan as the user wrote it.
+        world_size: Number of ranks that share the rows.
+    """
+
+    def __init__(self, written: Node, world_size: int) -> None:
+        self._written = written
+        self._world_size = world_size
+        self._shards: dict[str, list[ShardRef]] = {}
+        self._lock = Lock()
+        self._found: Fingerprint | None = None
+        self._stored: dict[str, Any] | None = None
+
+    def found_shards(self, resolved: Mapping[Node, list[ShardRef]], keys: Mapping[Node, int]) -> None:
+        """Take note of what was found for the patterns of the plan."""
+        self._shards = {str(keys[node]): shards for node, shards in resolved.items() if shards}
+
+    def stored(self) -> dict[str, Any]:
+        """Return what a state keeps; plain data."""
+        with self._lock:
+            if self._stored is None:
+                self._stored = stored(self._fingerprint())
+            return self._stored
+
+    def check(self, saved: Mapping[str, Any], given_seed: int | None, force: bool, allow: Collection[str]) -> None:
+        """Refuse the state of another plan.
+
+        Args:
+            given_seed: The seed asked for besides the state; None when none was.
+
+        Raises:
+            StateMismatchError: They differ in what is not allowed; lists what.
+        """
+        with self._lock:
+            new = self._fingerprint()
+        if given_seed is not None:
+            new = {**new, "seed": given_seed}
+        urls = {name: [shard.url for shard in shards] for name, shards in self._shards.items()}
+        check_matches(saved, new, force=force, allow=allow, urls=urls)
+
+    def _fingerprint(self) -> Fingerprint:
+        if self._found is None:
+            self._found = {"plan": describe_plan(self._written), "world_size": self._world_size}
+            if self._shards:
+                self._found["shards"] = {name: _summary(shards) for name, shards in self._shards.items()}
+        return self._found
+
+
+def _summary(shards: list[ShardRef]) -> Any:
+    return summarise_shards([shard.url for shard in shards], [shard.version or shard.nbytes for shard in shards])

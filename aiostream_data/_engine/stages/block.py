@@ -1,0 +1,72 @@
+"""Leave out rows and shards that the user does not want."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.kept_log import KeptLog
+from aiostream_data._engine.origins import SPLIT_BITS
+from aiostream_data._engine.position import State
+from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data.plan.blocking import Block
+from aiostream_data.records import Chunk, Ids
+
+
+@dataclass
+class BlockStage(Stage):
+    """Running form of ``Block``."""
+
+    def __post_init__(self) -> None:
+        self._log = KeptLog()
+        self._indices: dict[int, NDArray[np.int64] | None] = {}
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        async for chunk in inlets[0]:
+            piece = self._log.begin(len(chunk))
+            kept = np.flatnonzero(~self._blocked(chunk.ids))
+            piece.kept = kept
+            outlet.drop(len(chunk) - len(kept))
+            await outlet.send(chunk if len(kept) == len(chunk) else await self.hop(_taken, chunk, kept))
+
+    def rows_accounted(self, outlet: Outlet) -> int | None:
+        return outlet.rows
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return self.inputs[0].at(self._log.input_rows(rows), book)
+
+    def forget(self, rows: int) -> None:
+        self.inputs[0].forget(self._log.input_rows(rows))
+        self._log.forget(rows)
+
+    def _blocked(self, ids: Ids) -> NDArray[np.bool_]:
+        """Return which rows have a source row that is blocked."""
+        blocked = np.zeros(len(ids), bool)
+        for column in range(0, ids.shape[1], 2):
+            for split in np.unique(ids[:, column]).tolist():
+                if split >> SPLIT_BITS > 0:
+                    indices = self._indices_of(split)
+                    rows = ids[:, column] == split
+                    if indices is None:
+                        blocked |= rows
+                    elif len(indices):
+                        blocked |= rows & np.isin(ids[:, column + 1], indices)
+        return blocked
+
+    def _indices_of(self, split: int) -> NDArray[np.int64] | None:
+        """Return which rows of a split are blocked; None for all."""
+        if split not in self._indices:
+            node: Block = self.node
+            url = self.context.services.origins.url_and_index(split, 0)[0].removeprefix("file://")
+            found = [index for blocked_url, index in node.blocked.rows if blocked_url == url]
+            self._indices[split] = None if url in node.blocked.shards else np.array(sorted(found), np.int64)
+        return self._indices[split]
+
+
+def _taken(chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:
+    return chunk.take(rows).with_lease(chunk.lease)

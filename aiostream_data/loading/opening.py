@@ -1,0 +1,90 @@
+"""Open a plan: as one of several ranks, where a state says, without what is to be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aiostream_data._engine.engine import Engine, EngineOptions
+from aiostream_data.loading.saved import Saved
+from aiostream_data.loading.steering import Steering
+from aiostream_data.plan import operators as op
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.blocking import with_blocked
+from aiostream_data.plan.ranks import check_enough_rows, for_rank
+from aiostream_data.plan.rewrite import unordered
+from aiostream_data.ranks import Ranks, Sharing, choose_ranks
+
+SavedStates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How a data set is opened; kept by the loader, which may have to open it anew.
+
+    Attributes:
+        plan: As the user wrote it.
+        memory_limit: Bytes.
+        epoch, seed: Of the first pass; the seed as it was given. A state has its own.
+        ranks, sharing: Which rank this is, and how the rows are shared.
+        force, allow: Differences between the state and the plan that do not matter.
+        saved: Where to go on.
+        steering: What is left out.
+        only: Elements ``a`` to ``b`` alone are given; None for all.
+    """
+
+    plan: Node
+    memory_limit: int
+    epoch: int = 0
+    seed: int | None = None
+    deterministic: bool = True
+    ranks: Ranks = field(default_factory=Ranks)
+    sharing: Sharing = field(default_factory=Sharing)
+    force: bool = False
+    allow: Collection[str] = ()
+    saved: Saved | None = None
+    steering: Steering = field(default_factory=Steering)
+    only: tuple[int, int] | None = None
+
+    def engine(self) -> Engine:
+        """Return a running engine.
+
+        Raises:
+            PlanError: The plan cannot be shared like that.
+            RankError: There are fewer rows than ranks.
+            StateMismatchError: The state is damaged.
+        """
+        saved = self.saved
+        options = EngineOptions(
+            memory_limit=self.memory_limit,
+            epoch=self.epoch if saved is None else saved.epoch,
+            root_seed=self.ranks.root_seed(self.seed) if saved is None else saved.seed,
+            state=None if saved is None else saved.position,
+            book=None if saved is None else saved.rows,
+            weights=None if saved is None else saved.weights,
+            written=self.plan,
+            world_size=self.ranks.shares,
+            held_against=None if saved is None else {**saved.pipeline, "seed": saved.seed},
+            given_seed=self.seed,
+            force=self.force,
+            allow=self.allow,
+        )
+        return Engine(self._plan(), options)
+
+    def again(self, saved: Saved, **changes: Any) -> Opening:
+        """Return how to open the same, where another state says."""
+        return replace(self, saved=saved, seed=None, **changes)
+
+    def _plan(self) -> Node:
+        plan = with_blocked(self.plan, self.steering.blocked)
+        plan = for_rank(plan, self.ranks, self.sharing)
+        check_enough_rows(plan, self.ranks)
+        return plan if self.deterministic else unordered(plan)
+
+
+def ranks_of(plan: Node, rank: int | None, world_size: int | None, replicate: int) -> Ranks:
+    """Return which rank opens a plan; one that the user shards himself is not shared a second time by what is found."""
+    if rank is None and world_size is None and any(isinstance(node, op.Shard) for node in walk(plan)):
+        return Ranks(replicate=replicate) if replicate == 1 else choose_ranks(rank, world_size, replicate)
+    return choose_ranks(rank, world_size, replicate)

@@ -1,0 +1,199 @@
+"""What the consumer of a loader has received: how much, which rows, and where the stream goes on behind it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from aiostream_data._engine.bridge import Parcel
+from aiostream_data._engine.engine import Engine
+from aiostream_data._engine.names import salts_of
+from aiostream_data.loading.opening import Opening
+from aiostream_data.loading.saved import Saved
+from aiostream_data.metrics.stream_hash import Delivered, StreamHash
+from aiostream_data.provenance import Origin
+from aiostream_data.ranks.padding import padding_rows
+from aiostream_data.records import Ids, MadeOf, of_one_width, source_ids
+
+PARCELS_REMEMBERED = 64
+"""After so many parcels the engine hears which places nobody will ask for any more."""
+
+NO_IDS: Ids = np.empty((0, 2), np.int64)
+
+
+class Received:
+    """Counts what one engine has handed over. One consumer at a time.
+
+    How much of the current parcel was given is known from the iterator that the consumer takes it from, which is
+    why every question comes with it.
+    """
+
+    def __init__(self, opening: Opening, engine: Engine) -> None:
+        saved = opening.saved
+        self._opening = opening
+        self._engine = engine
+        self._before = 0 if saved is None else saved.elements
+        self._taken = 0  # elements of earlier parcels, passed over or given
+        self._parcels = 0
+        self._parcel: Parcel | None = None
+        self._elements: Sequence[Any] = ()
+        self._numbers: Sequence[int] = ()  # in the parcel, of what is given of it
+        self._delivered = _delivered(opening, engine)
+        self._stop = opening.only[1] if opening.only is not None else None
+
+    @property
+    def complete(self) -> bool:
+        """True when no element that follows is wanted."""
+        return self._stop is not None and self._before + self._taken >= self._stop
+
+    def take(self, parcel: Parcel, elements: Sequence[Any]) -> Iterator[Any]:
+        """Take a parcel in, and return an iterator of what is to be given of it.
+
+        Args:
+            elements: As the consumer gets them.
+        """
+        first = self._before + self._taken
+        steering, only = self._opening.steering, self._opening.only
+        self._parcel = parcel
+        self._elements, self._numbers = elements, range(len(elements))
+        if steering.skip or only is not None:
+            start, stop = only or (0, first + len(elements))
+            spans = steering.kept(first, len(elements))
+            self._numbers = [number for span in spans for number in range(*span) if start <= first + number < stop]
+            self._elements = [elements[number] for number in self._numbers]
+        return iter(self._elements)
+
+    def let_go(self) -> tuple[int, int]:
+        """Forget the parcel, all of which was given; return how many elements that were, and their bytes."""
+        parcel = self._parcel
+        if parcel is None:
+            return 0, 0
+        for ids in self._ids(parcel, len(self._numbers)):
+            self._delivered.add(ids)
+        given = len(self._numbers)
+        self._taken += len(parcel.elements)
+        self._parcel, self._elements, self._numbers = None, (), ()
+        self._parcels += 1
+        if self._parcels % PARCELS_REMEMBERED == 0:
+            self._engine.forget(self._taken)
+        return given, parcel.nbytes
+
+    def given(self, left: Iterator[Any]) -> int:
+        """Return how many elements of the current parcel were given."""
+        return len(self._elements) - operator.length_hint(left)
+
+    def number(self, left: Iterator[Any]) -> int:
+        """Return the number of the element that comes next, counted from the stream's very beginning."""
+        return self._before + self._place(left)
+
+    def saved(self, left: Iterator[Any]) -> Saved:
+        """Return the state behind the element that was given last."""
+        engine, place = self._engine, self._place(left)
+        ranks = self._opening.ranks
+        stream = self.hash(left)
+        return Saved(
+            elements=self._before + place,
+            epoch=engine.options.epoch,
+            seed=engine.root_seed,
+            pipeline=engine.identity(),
+            stream={
+                **stream.state(),
+                "next_index": self._delivered.next_index + self._rows_given(left) * ranks.shares,
+                "share": ranks.share,
+                "shares": ranks.shares,
+            },
+            steering=self._opening.steering.as_dict(),
+            **engine.place(place),
+        )
+
+    def hash(self, left: Iterator[Any]) -> StreamHash:
+        """Return the hash over all rows that were given."""
+        given = self.given(left)
+        if self._parcel is None or given == 0:
+            return self._delivered.value()
+        return self._delivered.value_with(_joined(self._ids(self._parcel, given)))
+
+    def last_ids(self, left: Iterator[Any]) -> Ids | None:
+        """Return the ids of the rows of the element given last; None before the first of a parcel."""
+        given = self.given(left)
+        if self._parcel is None or given == 0:
+            return None
+        return self._ids_of(self._parcel, self._numbers[given - 1])
+
+    def origins(self, left: Iterator[Any], element: Any) -> list[Origin]:
+        """Return where the rows of an element came from; see :meth:`aiostream_data.Loader.origins`."""
+        given = self.given(left)
+        if self._parcel is None or given == 0:
+            raise ValueError("no element was received yet, or none since the last one was let go")
+        number = given - 1
+        if element is not None:
+            found = [place for place, known in enumerate(self._elements[:given]) if known is element]
+            if not found:
+                raise ValueError("this is none of the elements received last; ask before the next one is received")
+            number = found[0]
+        entry, own = self._entry(self._parcel, self._numbers[number])
+        return self._engine.origins_of(own, entry)
+
+    def freeze(self, left: Iterator[Any]) -> None:
+        """Keep only what was given of the current parcel, since the rest never will be."""
+        if self._parcel is None:
+            return
+        place = self._place(left)
+        for ids in self._ids(self._parcel, self.given(left)):
+            self._delivered.add(ids)
+        self._taken = place
+        self._parcel, self._elements, self._numbers = None, (), ()
+
+    def _place(self, left: Iterator[Any]) -> int:
+        """Return how many elements of this engine are behind the consumer."""
+        given = self.given(left)
+        return self._taken + (self._numbers[given - 1] + 1 if self._parcel is not None and given else 0)
+
+    def _rows_given(self, left: Iterator[Any]) -> int:
+        given = self.given(left)
+        return sum(map(len, self._ids(self._parcel, given))) if self._parcel is not None else 0
+
+    def _ids(self, parcel: Parcel, given: int) -> list[Ids]:
+        """Return the ids of the rows of the first few elements that are given, without padding."""
+        if not isinstance(parcel.ids, list):
+            ids = parcel.own_ids if len(self._numbers) == len(parcel.own_ids) else parcel.own_ids[list(self._numbers)]
+            return [_without_padding(ids[:given])]
+        return [_without_padding(self._ids_of(parcel, number)) for number in self._numbers[:given]]
+
+    def _ids_of(self, parcel: Parcel, number: int) -> Ids:
+        entry, own = self._entry(parcel, number)
+        return source_ids(own, entry)
+
+    def _entry(self, parcel: Parcel, number: int) -> tuple[MadeOf | None, Ids]:
+        made_of = parcel.ids[number] if isinstance(parcel.ids, list) else None
+        return made_of, parcel.own_ids[number : number + 1]
+
+
+def _delivered(opening: Opening, engine: Engine) -> Delivered:
+    """Return the hash of the rows received, going on from a state's."""
+    share, shares = opening.ranks.share, opening.ranks.shares
+    delivered = Delivered(partial(salts_of, engine.origins), next_index=share, step=shares)
+    stream = None if opening.saved is None else opening.saved.stream
+    if stream is None:
+        return delivered
+    if (stream["share"], stream["shares"]) == (share, shares):
+        own = {"hash": stream["hash"], "rows": stream["rows"], "next_index": stream["next_index"]}
+    else:  # other ranks go on: the first of them takes what all had together, if that is known
+        rows = stream["next_index"] - stream["share"]
+        known = stream["shares"] == 1 and share == 0
+        start = {"hash": stream["hash"], "rows": stream["rows"]} if known else StreamHash().state()
+        own = {**start, "next_index": rows + share}
+    delivered.restore(own)
+    return delivered
+
+
+def _without_padding(ids: Ids) -> Ids:
+    return ids if ids.shape[1] == 2 else ids[~padding_rows(ids)]
+
+
+def _joined(parts: Sequence[Ids]) -> Ids:
+    return np.concatenate(of_one_width(parts)) if parts else NO_IDS
