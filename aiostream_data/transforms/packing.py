@@ -21,9 +21,6 @@ TooLong = Literal["error", "split", "truncate", "drop"]
 
 TOO_LONG: Final = get_args(TooLong)
 
-PIECE: Final = 8
-"""First number of a pair of ids that says: piece so and so of the row, as pack() split it."""
-
 
 class RowTooLongError(ValueError):
     """A row does not fit into a bin.

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.records import Columns, Items, VarColumn, run_of_ids
+from aiostream_data.records import CUT, NUMBERED, Columns, Items, Lineage, VarColumn, run_of_ids, with_pair
 from aiostream_data.structure import structure_of
 from aiostream_data.transforms.filling import fill_rows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths
 from aiostream_data.transforms.packed_rows import pack_rows
 from aiostream_data.transforms.packing import Bin, Piece
+from aiostream_data.transforms.pieces import with_pieces, without_pieces
 
 
 def where(row: int) -> str:
@@ -69,6 +70,21 @@ def test_rows_that_cannot_be_packed_are_named() -> None:
 def test_a_row_without_pieces_is_all_filling() -> None:
     nothing = VarColumn(np.arange(3), np.array([0]), np.array([3]), "array")
     assert fill_rows(nothing, np.array([0, 1, 0]), 4, 9).tolist() == [[9] * 4, [0, 1, 2, 9], [9] * 4]
+
+
+def test_ids_name_the_piece_of_a_row_that_was_split_and_no_other() -> None:
+    plain, cut = run_of_ids(7, 0, 3), with_pair(run_of_ids(7, 0, 3), CUT, np.arange(3))
+    numbered = with_pair(with_pair(run_of_ids(7, 0, 3), NUMBERED, 9), CUT, 4)
+    pieces = [Piece(0, 0, 5, False), Piece(1, 0, 3), Piece(2, 5, 7)]
+    for ids in (plain, cut, numbered):
+        named = with_pieces(Lineage(ids), pieces, 5)
+        rows, numbers = without_pieces(named)
+        assert numbers == [0, -1, 1]
+        assert rows.ids[:, : ids.shape[1]].tolist() == ids.tolist()
+        assert (rows.ids[:, ids.shape[1] :] == -1).all()
+        whole = [Piece(row, 0, 5) for row in range(3)]
+        assert with_pieces(Lineage(ids), whole, 5).ids is ids
+        assert without_pieces(Lineage(ids))[1] == [-1, -1, -1]
 
 
 # -- lengths

@@ -11,23 +11,12 @@ from numpy.typing import NDArray
 from aiostream_data._engine.group_step import SortingStep, rows_of_element
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.plan.windows import Pack, packed_structure
-from aiostream_data.records import (
-    NO_PAIR,
-    Chunk,
-    Columns,
-    Ids,
-    Lineage,
-    concat,
-    last_pairs,
-    lineage_of,
-    of_one_width,
-    with_pair,
-    without_last_pair,
-)
+from aiostream_data.records import Chunk, Columns, Lineage, concat, lineage_of
 from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths, structure_of_rows
 from aiostream_data.transforms.packed_rows import pack_rows
-from aiostream_data.transforms.packing import PIECE, Bin, PackOrder, Piece, RowTooLongError
+from aiostream_data.transforms.packing import Bin, PackOrder, Piece, RowTooLongError
+from aiostream_data.transforms.pieces import with_pieces, without_pieces
 
 Numbers = NDArray[np.int64]
 
@@ -70,7 +59,7 @@ class PackStep(SortingStep[PackOrder]):
         packed = []
         for element in range(len(lineage)):
             pieces = rows_of_element(lineage.of(element))
-            whole, numbers = _without_piece_numbers(pieces)
+            whole, numbers = without_pieces(pieces)
             rows = await self.recall_rows(whole)
             lengths = self.lengths(rows).tolist()
             cut = [self._piece(*place) for place in zip(range(len(rows)), lengths, numbers, strict=True)]
@@ -90,31 +79,8 @@ class PackStep(SortingStep[PackOrder]):
             rows, bins, node.max_length, node.fields, node.padding_values, lambda row: describe(rows.ids, row)
         )
         structure = packed_structure(structure_of_rows(rows), node.fields)
-        pieces = _with_piece_numbers(lineage_of(rows), [piece for packed in bins for piece in packed.pieces], node)
+        pieces = with_pieces(lineage_of(rows), [piece for packed in bins for piece in packed.pieces], node.max_length)
         stops = np.cumsum([len(packed.pieces) for packed in bins]).tolist()
         starts = [0, *stops[:-1]]
         made_of = [pieces.take(np.arange(*span)) for span in zip(starts, stops, strict=True)]
         return Columns(structure, tuple(arrays), rows.ids[starts], None, list(made_of))
-
-
-def _with_piece_numbers(rows: Lineage, pieces: Sequence[Piece], node: Pack) -> Lineage:
-    """Name the piece of every row that was split."""
-    is_cut = np.array([piece.start > 0 or not piece.is_last for piece in pieces])
-    if not is_cut.any():
-        return rows
-    numbers = np.array([piece.start // node.max_length for piece in pieces], np.int64)
-    whole, cut = of_one_width([rows.ids, with_pair(rows.ids, PIECE, numbers)])
-    return Lineage(np.where(is_cut[:, None], cut, whole), rows.made_of)
-
-
-def _without_piece_numbers(pieces: Lineage) -> tuple[Lineage, list[int]]:
-    """Return the rows themselves, and for each the number of its piece, or -1 where it is whole."""
-    last = 2 * last_pairs(pieces.ids)
-    rows = np.arange(len(pieces))
-    is_cut = (pieces.ids[rows, last] == PIECE) & (last > 0)
-    numbers = np.where(is_cut, pieces.ids[rows, last + 1], NO_PAIR).tolist()
-    if not is_cut.any():
-        return pieces, numbers
-    without, whole = of_one_width([without_last_pair(pieces.ids), pieces.ids])
-    ids: Ids = np.where(is_cut[:, None], without, whole)
-    return Lineage(ids, pieces.made_of), numbers
