@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least, seed_of
-from aiostream_data.plan.mixing import Choose, Mix, check_alike, separate
+from aiostream_data.plan.mixing import Choose, Mix, check_alike, check_shared
 from aiostream_data.plan.spec import spec_of
 from aiostream_data.plan.validate import check_extends
 from aiostream_data.sources import DatasetSources
@@ -60,7 +60,6 @@ class DatasetMixtures(DatasetSources):
             PlanError: The weights are no weights, or the elements are known to differ.
         """
         nodes, names = _inputs_of(datasets, "sample_from")
-        check_alike(nodes, names, "sample_from")
         every = at_least("schedule_every", schedule_every, 1)
         schedule = schedule_of(weights, names, every)
         return cls._begin(
@@ -83,11 +82,10 @@ class DatasetMixtures(DatasetSources):
             ChoiceError (when iterated): A choice is no data set's number.
         """
         nodes, names = _inputs_of(datasets, "choose_from")
-        check_alike(nodes, names, "choose_from")
         chooser = _plan_of(choices, "choose_from")
         _check_choices(chooser)
-        chooser, *inputs = separate([chooser, *nodes], "choose_from")
-        return cls._begin(Choose(choices=chooser, nodes=tuple(inputs), names=names, stop=_checked_stop(stop)))
+        check_shared([chooser, *nodes], "choose_from")
+        return cls._begin(Choose(choices=chooser, nodes=nodes, names=names, stop=_checked_stop(stop)))
 
 
 def _inputs_of(datasets: Any, operation: str) -> tuple[tuple[Node, ...], tuple[str, ...]]:
@@ -99,7 +97,10 @@ def _inputs_of(datasets: Any, operation: str) -> tuple[tuple[Node, ...], tuple[s
         raise PlanError(f"{operation}() takes a list or a dict of data sets, got {type(datasets).__name__}")
     if not several:
         raise PlanError(f"{operation}() needs at least one data set")
-    return separate([_plan_of(dataset, operation) for dataset in several], operation), names
+    nodes = tuple(_plan_of(dataset, operation) for dataset in several)
+    check_alike(nodes, names, operation)
+    check_shared(nodes, operation)
+    return nodes, names
 
 
 def _plan_of(dataset: Any, operation: str) -> Node:

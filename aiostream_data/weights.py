@@ -102,6 +102,11 @@ class Schedule:
         kept = [change for change in changes if self.planned_at(change.first_row).weights == change.planned]
         return replace(self, changes=tuple(kept))
 
+    def since(self, row: int) -> Schedule:
+        """Return the schedule without the changes that no row from ``row`` on is under."""
+        over = sum(change.first_row <= row for change in self.changes) - 1
+        return replace(self, changes=self.changes[over:]) if over > 0 else self
+
     @property
     def changes_state(self) -> list[Any]:
         """The changes as plain data."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -14,11 +14,10 @@ from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.operators import function_name
-from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.plan.validate import check_rereadable
 from aiostream_data.structure import LEAF
-from aiostream_data.weights import Schedule, Stop, shares_of
+from aiostream_data.weights import Schedule, Stop, Weights, shares_of
 
 LONGEST_PERIOD = 1 << 20
 """Most rows after which an order of turns may repeat itself where its length is worked out beforehand."""
@@ -65,7 +64,7 @@ class Choose(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return (self.choices, *self.nodes)
+        return (*self.nodes, self.choices)
 
     @property
     def label(self) -> str:
@@ -86,27 +85,34 @@ def _weights(schedule: Schedule) -> str:
     return first + "".join(f", from row {row} {step}" for (row, _), step in zip(schedule.steps[1:], later, strict=True))
 
 
-def separate(nodes: Sequence[Node], operation: str) -> tuple[Node, ...]:
-    """Return the inputs with copies of the nodes that an earlier one reads as well.
-
-    So every node has one place in the plan, and the number of a row's source tells its input.
+def check_shared(nodes: Sequence[Node], operation: str) -> None:
+    """Refuse inputs that share a source which can be read only once.
 
     Raises:
-        StageBuildError: What they share can be read only once.
+        StageBuildError: They do.
     """
     seen: set[Node] = set()
-    apart = []
     for node in nodes:
         if not seen.isdisjoint(walk(node)):
             check_rereadable(node, f"{operation}() of data sets that share a source")
-            node = _copied(node)
         seen.update(walk(node))
-        apart.append(node)
-    return tuple(apart)
 
 
-def _copied(node: Node) -> Node:
-    return replace(with_inputs(node, _copied))
+def mixture_meant(plan: Node, weights: Weights) -> Mix:
+    """Return the mixture of a plan that new weights are for: the only one, or the one with their names.
+
+    Raises:
+        PlanError: There is none, or several are possible.
+    """
+    mixtures = [node for node in walk(plan) if isinstance(node, Mix)]
+    if not mixtures:
+        raise PlanError("there is no sample_from() in the plan whose weights could be set")
+    named = [node for node in mixtures if isinstance(weights, Mapping) and set(weights) == set(node.schedule.names)]
+    found = named if len(mixtures) > 1 else mixtures
+    if len(found) != 1:
+        known = "; ".join(", ".join(node.schedule.names) for node in mixtures)
+        raise PlanError(f"weights must be a dict with the names of one of the plan's mixtures: {known}")
+    return found[0]
 
 
 # -- what an element looks like
@@ -179,7 +185,7 @@ def _(node: Mix) -> int:
 
 @cardinality.register
 def _(node: Choose) -> int:
-    choices, *counts = (cardinality(child) for child in node.inputs)
+    *counts, choices = (cardinality(child) for child in node.inputs)
     if choices == 0 or all(count == INFINITE for count in counts):
         return choices
     return UNKNOWN

@@ -19,30 +19,27 @@ from aiostream_data.transforms.stock import Stock
 from aiostream_data.weights import Stop
 
 
-class ChooseMark(NamedTuple):
-    """A position of an order.
+class ChoosePlace(NamedTuple):
+    """Where an order stood before a step, and what the step chose: enough for the place after any of its rows.
 
     Attributes:
         given: int64, rows given of each input.
-        spent: Choices used up.
         dead: Inputs that are known to be exhausted.
+        which: int32, input per row of the step.
+        spent: int64, choices used up before the step, and after each of its rows.
     """
 
     given: NDArray[np.int64]
-    spent: int
     dead: tuple[int, ...]
+    which: NDArray[np.int32]
+    spent: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class ChooseStep(Step):
-    """A step, with the position before its first row.
+    """A step, and its place."""
 
-    Attributes:
-        spent: int64, the choices used up after each row.
-    """
-
-    mark: ChooseMark
-    spent: NDArray[np.int64]
+    place: ChoosePlace
 
 
 class ChooseOrder:
@@ -100,11 +97,12 @@ class ChooseOrder:
         Rows of a step are given for good. NOTHING may come with any number of rows. ROWS with slot
         ``inputs`` asks for choices.
         """
-        mark = self.mark()
+        place = self._place()
         part = slice(self._followed, self._followed + max(0, max_rows))
         choices = self._choices[part]
         rows = self.stock.follow(choices)
-        spent = self._numbers[part][: len(rows)] + 1
+        which = choices[: len(rows)]
+        spent = np.append(place.spent, self._numbers[part][: len(rows)] + 1)
         self._followed += len(rows)
         if len(rows) < len(choices):
             waiting = self._without_rows(int(choices[len(rows)]))
@@ -113,7 +111,7 @@ class ChooseOrder:
         else:
             over = self._no_more_choices or not self._alive.any()
             waiting = FINISHED if over else Waiting.rows(self.inputs)
-        return ChooseStep(choices[: len(rows)], rows, waiting, mark, spent)
+        return ChooseStep(which, rows, waiting, place._replace(which=which, spent=spent))
 
     def _without_rows(self, slot: int) -> Waiting:
         """Decide what it means that ``slot`` has no row loaded although it was chosen."""
@@ -133,28 +131,23 @@ class ChooseOrder:
         self._numbers = self._numbers[rest][kept]
         self._followed = 0
 
-    def mark(self) -> ChooseMark:
-        """Return the position in a form that costs next to nothing; see :meth:`state_at`."""
-        left = self._numbers[self._followed : self._followed + 1].tolist()
-        dead = tuple(np.flatnonzero(~self._alive).tolist())
-        return ChooseMark(self.stock.given, left[0] if left else self._loaded, dead)
+    def _place(self) -> ChoosePlace:
+        left = self._numbers[self._followed : self._followed + 1]
+        spent = left if len(left) else np.array([self._loaded])
+        return ChoosePlace(self.stock.given, tuple(np.flatnonzero(~self._alive).tolist()), self._choices[:0], spent)
 
     def state(self) -> dict[str, Any]:
         """Return the position as plain data; see :meth:`state_at`."""
-        mark = self.mark()
-        return self.state_at(ChooseStep(self._choices[:0], self._numbers[:0], NOTHING, mark, self._numbers[:0]), 0)
+        return self.state_at(self._place(), 0)
 
-    @staticmethod
-    def state_at(step: ChooseStep, rows: int) -> dict[str, Any]:
-        """Return the position after the first ``rows`` rows of a step as plain data.
+    def state_at(self, place: ChoosePlace, rows: int) -> dict[str, Any]:
+        """Return the position after the first ``rows`` rows of a step as plain data. Safe from any thread.
 
         ``given`` counts the rows given of each input, ``spent`` the choices that are used up: resumed
         streams are to be loaded from there on.
         """
-        mark = step.mark
-        given = mark.given + np.bincount(step.which[:rows], minlength=len(mark.given))
-        spent = int(step.spent[rows - 1]) if rows else mark.spent
-        return {"given": given.tolist(), "spent": spent, "dead": list(mark.dead)}
+        given = place.given + np.bincount(place.which[:rows], minlength=self.inputs)
+        return {"given": given.tolist(), "spent": int(place.spent[rows]), "dead": list(place.dead)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go to a position, with no rows and no choices loaded."""

@@ -28,15 +28,16 @@ BLOCK_ROWS = 16384
 """Rows whose inputs are chosen at a time."""
 
 
-class MixMark(NamedTuple):
-    """A position of an order, and the shares that rows from there on have.
+class MixPlace(NamedTuple):
+    """Where an order stood before a step, and what the step chose: enough for the place after any of its rows.
 
     Attributes:
-        row: Number of the next row.
+        row: Number of the step's first row.
         given: int64, rows given of each input.
         lags: int64, rows due to each input, times ``unit``.
-        shares: int64, what each input is due per row, times ``unit``.
+        shares: int64, what each input is due per row of the step, times ``unit``.
         dropped: Inputs that have dropped out.
+        which: int32, input per row of the step.
     """
 
     row: int
@@ -45,13 +46,14 @@ class MixMark(NamedTuple):
     shares: NDArray[np.int64]
     unit: int
     dropped: tuple[int, ...]
+    which: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class MixStep(Step):
-    """A step, with the position before its first row."""
+    """A step, and its place."""
 
-    mark: MixMark
+    place: MixPlace
 
 
 class MixOrder:
@@ -98,7 +100,7 @@ class MixOrder:
         row = self.row if from_row is None else from_row
         if row < self.row:
             raise PlanError(f"weights cannot change from row {row} on: the next row is {self.row}")
-        self.schedule = self.schedule.changed(row, weights)
+        self.schedule = self.schedule.changed(row, weights).since(self.row)
         self._close_block()
         return row
 
@@ -123,13 +125,14 @@ class MixOrder:
             PlanError: A function that gives weights returned something else.
         """
         if self._followed == len(self._choices) and not self._next_block():
-            return MixStep(self._choices, np.empty(0, np.int64), FINISHED, self.mark())
-        mark = self.mark()
+            return MixStep(self._choices, np.empty(0, np.int64), FINISHED, self._place())
+        place = self._place()
         choices = self._choices[self._followed : self._followed + max(0, max_rows)]
         rows = self.stock.follow(choices)
         self._followed += len(rows)
         waiting = NOTHING if len(rows) == len(choices) else self._without_rows(int(choices[len(rows)]))
-        return MixStep(choices[: len(rows)], rows, waiting, mark)
+        which = choices[: len(rows)]
+        return MixStep(which, rows, waiting, place._replace(which=which))
 
     def _without_rows(self, slot: int) -> Waiting:
         """Decide what it means that ``slot`` has no row loaded although it is its turn."""
@@ -178,41 +181,39 @@ class MixOrder:
             return lags
         return lags + shares * len(which) - np.bincount(which, minlength=len(lags)) * unit
 
-    def mark(self) -> MixMark:
-        """Return the position in a form that costs next to nothing; see :meth:`state_at`."""
+    def _place(self) -> MixPlace:
         dropped = tuple(number for number, gone in enumerate(self._dropped) if gone)
-        return MixMark(self.row, self.stock.given, self._lags_now(), self._shares, self._unit, dropped)
+        nothing = self._choices[:0]
+        return MixPlace(self.row, self.stock.given, self._lags_now(), self._shares, self._unit, dropped, nothing)
 
     def state(self) -> dict[str, Any]:
         """Return the position as plain data; see :meth:`state_at`."""
-        nothing = self._choices[:0]
-        return self.state_at(MixStep(nothing, np.empty(0, np.int64), NOTHING, self.mark()), 0)
+        return self.state_at(self._place(), 0)
 
-    def state_at(self, step: MixStep, rows: int) -> dict[str, Any]:
-        """Return the position after the first ``rows`` rows of a step as plain data.
+    def state_at(self, place: MixPlace, rows: int) -> dict[str, Any]:
+        """Return the position after the first ``rows`` rows of a step as plain data. Safe from any thread.
 
         ``given`` counts the rows given of each input: a resumed input is to be loaded from that row on.
-        ``lags`` are the rows that each is due, times ``unit``. ``changes`` are all made by now.
+        ``lags`` are the rows that each is due, times ``unit``. The schedule is no part of it, with all
+        its changes: whoever makes an order anew gives it one.
         """
-        mark, which = step.mark, step.which[:rows]
+        which = place.which[:rows]
         return {
-            "row": mark.row + rows,
-            "given": (mark.given + np.bincount(which, minlength=self.stock.inputs)).tolist(),
-            "dropped": list(mark.dropped),
-            "lags": self._lags_after(mark.lags, mark.shares, mark.unit, which).tolist(),
-            "unit": mark.unit,
-            "changes": self.schedule.changes_state,
+            "row": place.row + rows,
+            "given": (place.given + np.bincount(which, minlength=self.stock.inputs)).tolist(),
+            "dropped": list(place.dropped),
+            "lags": self._lags_after(place.lags, place.shares, place.unit, which).tolist(),
+            "unit": place.unit,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position, with no rows loaded; changes of weights are taken over."""
+        """Go to a position, with no rows loaded. Weights may be other ones by now: they hold from there on."""
         self.stock.restore(state["given"])
         self._dropped = [number in state["dropped"] for number in range(self.stock.inputs)]
         self._first_row, self._followed = state["row"], 0
         self._choices = np.empty(0, np.int32)
         self._lags = np.array(state["lags"], np.int64)
         self._unit = state["unit"]
-        self.schedule = self.schedule.with_changes_of(state["changes"])
 
 
 def _carried_over(lags: list[int], unit: int, shares: list[int]) -> list[int]:

@@ -67,7 +67,7 @@ class Run:
         state = self.order.state()
         if rows_of_step is not None:
             assert self.last is not None
-            state = self.order.state_at(self.last, rows_of_step)
+            state = self.order.state_at(self.last.place, rows_of_step)
         order.restore(json.loads(json.dumps(state)))
         run = Run(self.sizes, order, self.pick)
         run.loaded = list(state["given"])
@@ -185,7 +185,7 @@ def test_weights_set_while_running_hold_from_their_row_on_and_survive_resuming(
         found += run.step(min(5, row - run.order.row))
     if not run.finished:
         assert run.order.set_weights(weights) == row
-        run = run.resumed(MixOrder(schedule, "all"))
+        run = run.resumed(MixOrder(schedule.with_changes_of(run.order.schedule.changes_state), "all"))
     found += run.to_the_end()
     assert found == planned
 

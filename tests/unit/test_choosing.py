@@ -73,7 +73,7 @@ class Run:
         """Return a run that goes on after the first rows of the last step, with a new order."""
         assert self.last is not None
         order = ChooseOrder(self.order.inputs, self.order.stop)
-        state = self.order.state_at(self.last, rows_of_step)
+        state = self.order.state_at(self.last.place, rows_of_step)
         order.restore(state)
         run = Run(self.sizes[:-1], self.choices, order, self.pick)
         run.loaded = [*state["given"], state["spent"]]

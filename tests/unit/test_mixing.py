@@ -106,13 +106,21 @@ def test_a_function_of_the_row_number_gives_the_weights() -> None:
     assert [int(part.sum()) for part in np.split(which, 10)] == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
 
 
-def test_new_weights_hold_from_the_next_row_and_are_part_of_the_state() -> None:
+def test_new_weights_hold_from_the_next_row_or_a_later_one() -> None:
     order = order_of([1, 0], [99, 99])
     whole(order, 4)
     assert order.set_weights((0.0, 1.0)) == 4
     assert order.set_weights((1.0, 0.0), from_row=6) == 6
     assert letters(whole(order, 4)) == "bbaa"
-    assert order.state()["changes"] == [[4, [0.0, 1.0], [1.0, 0.0]], [6, [1.0, 0.0], [1.0, 0.0]]]
+    assert order.schedule.changes_state == [[4, [0.0, 1.0], [1.0, 0.0]], [6, [1.0, 0.0], [1.0, 0.0]]]
+
+
+def test_changes_that_are_over_are_forgotten() -> None:
+    order = order_of([1, 0], [999, 999])
+    for _ in range(100):
+        whole(order, 3)
+        order.set_weights((1.0, 1.0))
+    assert len(order.schedule.changes) == 1
 
 
 def test_weights_of_rows_that_were_given_cannot_be_changed() -> None:

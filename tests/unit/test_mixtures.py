@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import aiostream_data as asd
 from aiostream_data.errors import PlanError, StageBuildError
-from aiostream_data.plan.base import walk
 from aiostream_data.plan.mixing import Mix
 from aiostream_data.transforms.interleave import Need
 from aiostream_data.transforms.mixing import MixOrder
@@ -55,21 +54,9 @@ def test_what_makes_no_sense_is_refused_with_rule_and_value(build: Build, messag
 def test_a_source_that_can_be_read_once_cannot_be_read_by_two_inputs() -> None:
     once = asd.Dataset.from_iterable(iter([1, 2]))
     with pytest.raises(StageBuildError, match=r"sample_from\(\) of data sets that share a source"):
-        asd.Dataset.sample_from([once, once])
-
-
-def test_inputs_that_share_nodes_have_nodes_of_their_own() -> None:
-    shared = TEN.shuffle(4)
-    for mixed in (asd.Dataset.sample_from([shared, shared.take(3), TEN]), asd.Dataset.choose_from([TEN, TEN], TEN)):
-        nodes = list(walk(mixed.plan))
-        assert len(set(nodes)) == len(nodes)
-
-
-def test_inputs_that_are_cached_together_stay_cached_together() -> None:
-    cached = TEN.cache()
-    first, second = asd.Dataset.sample_from([cached, cached]).plan.inputs
-    assert first is not second
-    assert getattr(first, "token", 0) is getattr(second, "token", 1)
+        asd.Dataset.sample_from([once, TEN, once.map(int)])
+    with pytest.raises(StageBuildError, match=r"choose_from\(\) of data sets that share a source"):
+        asd.Dataset.choose_from([once], once)
 
 
 def test_elements_are_known_as_far_as_the_inputs_agree() -> None:

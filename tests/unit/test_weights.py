@@ -62,6 +62,12 @@ def test_changes_stand_above_the_schedule_from_their_row_on() -> None:
     assert schedule.changed(30, (9.0, 1.0)).at(80) == Span((9.0, 1.0), None)
 
 
+def test_changes_are_over_when_a_later_one_is_in_force() -> None:
+    schedule = schedule_of([1, 1], AB).changed(7, (0.0, 1.0)).changed(9, (2.0, 1.0))
+    assert [len(schedule.since(row).changes) for row in (0, 7, 8, 9, 99)] == [2, 2, 2, 1, 1]
+    assert schedule.since(99).at(10) == schedule.at(10)
+
+
 def test_changes_are_plain_data_and_are_given_up_where_the_plan_has_changed() -> None:
     changed = schedule_of([1, 1], AB).changed(7, (0.0, 1.0))
     state = changed.changes_state

@@ -1,0 +1,237 @@
+"""Take rows from several inputs, by weight or by choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.epochs import sources_of
+from aiostream_data._engine.pacing import rows_of_a_chunk
+from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
+from aiostream_data._engine.position import Log, State, taken_up
+from aiostream_data._engine.recall import in_groups, outermost
+from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.weight_changes import WeightChanges
+from aiostream_data.errors import ChoiceError
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.mixing import Choose, Mix
+from aiostream_data.records import Chunk, Columns, Lineage
+from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
+from aiostream_data.transforms.interleave import Need
+from aiostream_data.transforms.mixing import MixOrder, MixStep
+
+SHORT_RUN = 4
+"""An unbroken run of less than this fraction (1/4) of a chunk is copied together with what follows it."""
+
+
+@dataclass
+class TakesTurns(Stage):
+    """A stage that takes rows from its inputs in the order that an order decides.
+
+    Its place is a step of the order and a number of that step's rows; the order tells the rest.
+    """
+
+    kind: ClassVar[str]
+
+    _log: Log[Any] = field(default_factory=Log)
+    _resumed: dict[str, Any] | None = None  # the order's place in the state; None at the very beginning
+    _decided: int = 0
+    _rows_at_once: int = 1
+    _current: dict[int, Chunk] = field(default_factory=dict)
+    _picked: PickedRows = field(default_factory=PickedRows)
+
+    @property
+    def order(self) -> MixOrder | ChooseOrder:
+        """What decides the order, at the place of the state if there is one; made when first asked for."""
+        raise NotImplementedError
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the inputs that rows come from."""
+        raise NotImplementedError
+
+    def rows_taken(self, order: dict[str, Any]) -> list[int]:
+        """Return how many rows of every inlet a state of the order stands for."""
+        raise NotImplementedError
+
+    def advance(self, max_rows: int) -> MixStep | ChooseStep:
+        """Let the order decide the next rows."""
+        return self.order.advance(max_rows)
+
+    def load(self, slot: int, chunk: Chunk) -> None:
+        """Let the order take rows of this chunk."""
+        self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
+        self._current[slot] = chunk
+        self.order.load(slot, len(chunk))
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        for name in self.names:
+            self.counters.extra.setdefault(f"rows from {name}", 0)
+        while True:
+            step = self.advance(max(1, self._rows_at_once - len(self._picked)))
+            if len(step):
+                await self._give(step, outlet)
+            need, slot = step.waiting.need, step.waiting.slot
+            waits = need is Need.FINISHED or (need is Need.ROWS and not inlets[slot].ready)
+            if waits or len(self._picked) >= self._rows_at_once:
+                await self._send_picked(outlet)
+            if need is Need.FINISHED:
+                return
+            if need is Need.ROWS:
+                self._current.pop(slot, None)  # used up: do not hold its memory while waiting
+                chunk = await inlets[slot].receive()
+                if chunk is None:
+                    self.order.ended(slot)
+                else:
+                    self.load(slot, chunk)
+
+    async def _give(self, step: MixStep | ChooseStep, outlet: Outlet) -> None:
+        self._log.add(self._decided, step.place)
+        self._decided += len(step)
+        for name, rows in zip(self.names, np.bincount(step.which, minlength=len(self.names)).tolist(), strict=True):
+            self.counters.extra[f"rows from {name}"] += rows
+        run = unbroken_run(step.which, step.rows, self._current)
+        if run is not None and len(run) >= self._rows_at_once // SHORT_RUN:
+            await self._send_picked(outlet)
+            await outlet.send(run)
+        else:
+            self._picked.add(step, self._current)
+
+    async def _send_picked(self, outlet: Outlet) -> None:
+        if len(self._picked):
+            await outlet.send_work(gathered, self._picked.taken())
+
+    # -- its place
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        found = self._log.find(rows)
+        order = self._resumed if found is None else self.order.state_at(found[1], rows - found[0])
+        inputs = zip(self.inputs, self._rows_of_this_run(order), strict=True)
+        return {"op": self.kind, "order": order, "inputs": [before.at(given, book) for before, given in inputs]}
+
+    def forget(self, rows: int) -> None:
+        found = self._log.find(rows)
+        if found is not None:
+            order = self.order.state_at(found[1], 0)
+            for before, given in zip(self.inputs, self._rows_of_this_run(order), strict=True):
+                before.forget(given)
+            self._log.forget(rows)
+
+    def _rows_of_this_run(self, order: dict[str, Any] | None) -> list[int]:
+        before = [0] * len(self.inputs) if self._resumed is None else self.rows_taken(self._resumed)
+        if order is None:
+            return before
+        return [rows - earlier for rows, earlier in zip(self.rows_taken(order), before, strict=True)]
+
+    def resume(self, state: State) -> Sequence[State]:
+        state = taken_up(state, self.kind)
+        self._resumed = state["order"]
+        states: Sequence[State] = state["inputs"]
+        return states
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        nodes: Sequence[Node] = self.node.nodes
+        sources = [sources_of(node, self.context.keys) for node in nodes]
+        read = outermost(lineage, self.context.services.origins)
+        branches = [next(k for k, known in enumerate(sources) if space.number in known) for space in read]
+
+        async def of_branch(branch: int, rows: Lineage) -> Chunk:
+            return await self.context.recall(nodes[branch], rows)
+
+        return await in_groups(lineage, branches, of_branch)
+
+
+@dataclass
+class MixStage(TakesTurns):
+    """Running form of ``Mix``."""
+
+    kind: ClassVar[str] = "mix"
+
+    @cached_property
+    def order(self) -> MixOrder:
+        node: Mix = self.node
+        key = self.context.key(node, node.seed, "mix", self.context.epoch) if node.random else None
+        order = MixOrder(node.schedule, node.stop, key)
+        if self._resumed is not None:
+            order.restore(self._resumed)
+        return order
+
+    @property
+    def names(self) -> Sequence[str]:
+        node: Mix = self.node
+        return node.schedule.names
+
+    @cached_property
+    def _changes(self) -> WeightChanges:
+        """Weights set while running; a mixture that a user function made has none, as nobody can name it."""
+        return self.context.services.weights if self.context.path == 0 else WeightChanges()
+
+    @property
+    def _run(self) -> tuple[int, int]:
+        return self.context.keys[self.node], self.context.epoch
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        self._changes.begin(self._run, self.order)
+        try:
+            await super().run(inlets, outlet)
+        finally:
+            self._changes.end(self._run)
+
+    def rows_taken(self, order: dict[str, Any]) -> list[int]:
+        given: list[int] = order["given"]
+        return given
+
+    def advance(self, max_rows: int) -> MixStep:
+        with self._changes.lock:
+            return self.order.advance(max_rows)
+
+    def forget(self, rows: int) -> None:
+        found = self._log.find(rows)
+        if found is not None:
+            start, place = found
+            self._changes.forget(self._run, place.row + rows - start)
+        super().forget(rows)
+
+
+@dataclass
+class ChooseStage(TakesTurns):
+    """Running form of ``Choose``: its last inlet brings the choices."""
+
+    kind: ClassVar[str] = "choose"
+
+    @cached_property
+    def order(self) -> ChooseOrder:
+        node: Choose = self.node
+        order = ChooseOrder(len(node.nodes), node.stop)
+        if self._resumed is not None:
+            order.restore(self._resumed)
+        return order
+
+    @property
+    def names(self) -> Sequence[str]:
+        node: Choose = self.node
+        return node.names
+
+    def rows_taken(self, order: dict[str, Any]) -> list[int]:
+        return [*order["given"], order["spent"]]
+
+    def load(self, slot: int, chunk: Chunk) -> None:
+        if slot == self.order.inputs:
+            self.order.choose(_numbers(chunk))
+        else:
+            super().load(slot, chunk)
+
+
+def _numbers(chunk: Chunk) -> NDArray[np.int64]:
+    found = np.asarray(chunk.leaves[0] if isinstance(chunk, Columns) else chunk.elements())
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise ChoiceError(f"choices must be integers, got {found.dtype} of shape {found.shape[1:]}")
+    return found.astype(np.int64)

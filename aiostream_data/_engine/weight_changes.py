@@ -1,0 +1,132 @@
+"""Weights of mixtures that were changed while running: what every run of a mixture has to know of them.
+
+How this works. A mixture may run several times in one loader: once per epoch, and the next one begins
+while the rows of the one before are still on their way. A change holds from the next row that a running
+one decides, and from the first row of those that begin later. All of it is in the state, by epoch and row,
+so that a resumed loader changes weights at the same rows. What no row still to be received is under is
+forgotten as the consumer goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeAlias
+
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.transforms.mixing import MixOrder
+from aiostream_data.weights import Schedule, Vector
+
+Run: TypeAlias = tuple[int, int]
+"""Number of a mixture in its plan, and the epoch."""
+
+
+@dataclass
+class _Running:
+    """One run of a mixture; ``order`` decides its rows, and is None once all are decided."""
+
+    schedule: Schedule
+    order: MixOrder | None
+
+
+class WeightChanges:
+    """The changes of all mixtures of one loader. Safe from any thread.
+
+    Args:
+        saved: What :meth:`state` gave; None for no changes.
+
+    Attributes:
+        lock: To be held while an order decides.
+
+    Raises:
+        StateMismatchError: ``saved`` is damaged.
+    """
+
+    def __init__(self, saved: Any = None) -> None:
+        self.lock = Lock()
+        self._saved: dict[Run, list[Any]] = {}
+        self._last: dict[int, list[Any]] = {}  # for the run that begins next
+        self._set_here: set[int] = set()
+        self._runs: dict[Run, _Running] = {}
+        if saved is not None:
+            self._read(saved)
+
+    def begin(self, run: Run, order: MixOrder) -> None:
+        """Give the order of a run that begins, or goes on, the changes it is under, and those that follow."""
+        with self.lock:
+            mixture, _ = run
+            planned = order.schedule
+            saved = self._saved.pop(run, None)
+            if saved is not None:
+                order.schedule = planned.with_changes_of(saved)
+            if mixture in self._last and (saved is None or mixture in self._set_here):
+                for change in planned.with_changes_of([self._last[mixture]]).changes:
+                    order.schedule = order.schedule.changed(max(change.first_row, order.row), change.weights)
+                    self._last[mixture] = planned.changed(0, change.weights).changes_state[0]
+            self._runs[run] = _Running(order.schedule, order)
+
+    def end(self, run: Run) -> None:
+        """Hear that all rows of a run are decided."""
+        with self.lock:
+            if run in self._runs:
+                self._runs[run].order = None
+
+    def set(self, mixture: int, planned: Schedule, weights: Vector, from_row: int | None = None) -> int:
+        """Change the weights of a mixture, and return the first row that is under them.
+
+        Of several runs, the earliest counts; those that follow it change as soon as they can.
+
+        Args:
+            planned: The mixture's schedule.
+            from_row: The row, or None for the next one that is decided; 0 where none has been yet.
+
+        Raises:
+            PlanError: ``from_row`` is decided already.
+        """
+        with self.lock:
+            rows: list[int] = []
+            for run in sorted(run for run in self._runs if run[0] == mixture):
+                running = self._runs[run]
+                if running.order is not None:
+                    row = running.order.set_weights(weights, None if rows else from_row)
+                    running.schedule = running.schedule.changed(row, weights)
+                    rows.append(row)
+            row = rows[0] if rows else from_row or 0
+            self._set_here.add(mixture)
+            self._last[mixture] = planned.changed(0 if rows else row, weights).changes_state[0]
+            return row
+
+    def forget(self, run: Run, row: int) -> None:
+        """Hear that nobody will ask for rows of a run before ``row`` any more, nor for its earlier epochs."""
+        with self.lock:
+            mixture, epoch = run
+            for earlier in [known for known in self._runs if known[0] == mixture and known[1] < epoch]:
+                del self._runs[earlier]
+            if run in self._runs:
+                self._runs[run].schedule = self._runs[run].schedule.since(row)
+
+    def state(self) -> dict[str, Any] | None:
+        """Return all changes as plain data; None where there are none."""
+        with self.lock:
+            if not self._last:
+                return None
+            changes = {run: running.schedule.changes_state for run, running in self._runs.items()}
+            changes |= self._saved
+            return {
+                "runs": [[*run, found] for run, found in sorted(changes.items()) if found],
+                "last": [[mixture, change] for mixture, change in sorted(self._last.items())],
+            }
+
+    def _read(self, saved: Any) -> None:
+        try:
+            for mixture, epoch, changes in saved["runs"]:
+                self._saved[int(mixture), int(epoch)] = [_checked(change) for change in changes]
+            for mixture, change in saved["last"]:
+                self._last[int(mixture)] = _checked(change)
+        except (TypeError, ValueError, KeyError) as error:
+            raise StateMismatchError([f"its changes of weights are damaged: {error}"]) from None
+
+
+def _checked(change: Any) -> list[Any]:
+    row, weights, planned = change
+    return [int(row), [float(weight) for weight in weights], [float(weight) for weight in planned]]
