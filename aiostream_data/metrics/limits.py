@@ -23,7 +23,13 @@ SATURATED = 0.75
 """Above this share of its workers' time at work, a stage is the limit though it waits for input meanwhile."""
 
 IDLE = 0.20
-"""A stage that only computes, and used less of one core than this, is not the limit."""
+"""A stage that worked for less than this share of the time is not the limit."""
+
+OFF_CORE = 0.10
+"""A stage that only computes, and was on a core for less than this share of its work, waited for the GIL.
+
+Other programs take cores away as well, but not so much: one that shares two cores with three of them keeps a fifth.
+"""
 
 THROTTLED = 0.10
 """Above this share of requests that were retries, the store is holding back."""
@@ -91,10 +97,11 @@ def _first_not_starved(stages: Sequence[StageCounters], wall_s: float) -> StageC
     for stage in reversed(stages):
         if stage.busy_s == 0:
             continue  # it only passes on, as prefetch and repeat do
-        if stage.waits_for == "cpu" and stage.cpu_s < IDLE * wall_s:
+        hardly_ran = stage.busy_s < IDLE * wall_s
+        if stage.waits_for == "cpu" and (hardly_ran or stage.cpu_s < OFF_CORE * stage.busy_s):
             continue  # it waited for the GIL or for a thread, which somebody else had
-        if stage.waits_for == "user" and stage.rows_in and stage.busy_s < IDLE * wall_s:
-            continue  # its function hardly ran
+        if stage.waits_for == "user" and stage.rows_in and hardly_ran:
+            continue
         if stage.rows_in == 0 or stage.input_wait_s < STARVED * wall_s:
             return stage
         if stage.busy_s > SATURATED * stage.workers * wall_s:
@@ -116,6 +123,11 @@ def _cause(stage: StageCounters, wall_s: float, budget_wait_s: float, throttled:
 
 
 def _holds_gil(stage: StageCounters, wall_s: float) -> bool:
-    """True when several threads were in the function but together got about one core."""
-    one_core = 0.6 * wall_s < stage.cpu_s < 1.2 * wall_s
-    return stage.workers > 1 and stage.busy_s > 1.2 * wall_s and one_core and stage.cpu_s < 0.8 * stage.busy_s
+    """True when more than one thread was in the function, and together they got about one core.
+
+    Threads that wait for the GIL between two calls are not in the function: two of them are seen in it little
+    more than one at a time. Where other programs leave less than most of a core, nothing tells them from
+    threads that wait for something else, and the answer is no.
+    """
+    got_one_core = 0.6 * wall_s < stage.cpu_s < 1.2 * wall_s
+    return stage.workers > 1 and got_one_core and stage.busy_s > 1.05 * wall_s and stage.cpu_s < 0.92 * stage.busy_s
