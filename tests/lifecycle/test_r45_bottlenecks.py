@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from aiostream_data._engine import prepare
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.host import HostBackend
 from aiostream_data.errors import StoreBusyError
+from aiostream_data.executors import base as executors_base
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.metrics.limits import Limit
@@ -31,10 +33,10 @@ from aiostream_data.testing.latency_store import LatencyStore
 RUN_S = 0.7
 
 
-def limit_of(dataset: Dataset[Any], step_s: float = 0.0, **options: Any) -> Limit:
+def limit_of(dataset: Dataset[Any], step_s: float = 0.0, run_s: float = RUN_S, **options: Any) -> Limit:
     """Consume for a while and return what the report says."""
     with dataset.open(**options) as loader:
-        deadline = time.perf_counter() + RUN_S
+        deadline = time.perf_counter() + run_s
         for _ in loader:
             if step_s:
                 time.sleep(step_s)
@@ -91,9 +93,33 @@ def test_r45_decoding() -> None:
     named(limit_of(dataset), "map", "user")
 
 
-def test_r45_a_function_that_holds_the_gil() -> None:
-    dataset = Dataset.range(10_000_000).map(lambda value: sum(range(20_000)) + value, concurrency=4).batch(8)
-    named(limit_of(dataset), "map", "gil")
+class OneThreadAtATime:
+    """A function that computes while it holds the one lock that all its threads need, by a clock of its own.
+
+    It stands for the GIL. Threads that share that get one core together only where nobody else wants the core,
+    so that the answer would depend on what else this machine does; here they get it always, as sleeping needs none.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_thread = threading.local()
+
+    def __call__(self, value: int) -> int:
+        with self._lock:
+            begun = time.perf_counter()
+            time.sleep(0.02)
+            self._of_thread.computed_s = self.thread_time() + time.perf_counter() - begun
+        return value
+
+    def thread_time(self) -> float:
+        computed_s: float = getattr(self._of_thread, "computed_s", 0.0)
+        return computed_s
+
+
+def test_r45_a_function_that_holds_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = OneThreadAtATime()
+    monkeypatch.setattr(executors_base, "thread_time", function.thread_time)
+    named(limit_of(Dataset.range(10_000_000).map(function, concurrency=4).batch(2)), "map", "gil")
 
 
 def test_r45_stacking_into_batches() -> None:
@@ -116,7 +142,9 @@ def test_r45_copies_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_r45_the_consumer() -> None:
-    named(limit_of(Dataset.range(10_000_000).map(abs).batch(100), step_s=0.005), "consumer", "consumer")
+    # Long enough that waiting for the first element counts for little, also where the start is slow.
+    limit = limit_of(Dataset.range(10_000_000).map(abs).batch(100), step_s=0.005, run_s=2.0)
+    named(limit, "consumer", "consumer")
 
 
 def test_r45_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,16 +166,16 @@ def test_r45_a_memory_limit_that_is_too_small(objects: None) -> None:
 
 def test_r45_counting_costs_less_than_one_percent() -> None:
     dataset = Dataset.range(2_000_000).shuffle(1_000, seed=1).batch(256)
-    started = time.perf_counter()
+    started = time.process_time()  # CPU time on both sides, as other programs take away none of that
     with dataset.open() as loader:
         for _ in loader:
             pass
         chunks = sum(stage.chunks for stage in loader.stats().stages)
-    wall_s = time.perf_counter() - started
+    run_s = time.process_time() - started
     # What counting does per chunk: a handful of additions and clock readings.
     counters = StageCounters("probe")
     repeats = 10_000
-    started = time.perf_counter()
+    started = time.thread_time()
     for _ in range(repeats):
         begun = time.perf_counter()
         counters.rows += 1
@@ -157,5 +185,5 @@ def test_r45_counting_costs_less_than_one_percent() -> None:
         counters.busy_s += time.perf_counter() - begun
         counters.input_wait_s += time.perf_counter() - begun
         counters.output_wait_s += time.perf_counter() - begun
-    count_s = (time.perf_counter() - started) / repeats
-    assert chunks * count_s < 0.01 * wall_s
+    count_s = (time.thread_time() - started) / repeats
+    assert chunks * count_s < 0.01 * run_s
