@@ -223,7 +223,8 @@ def last_pairs(ids: Ids) -> NDArray[np.int64]:
     if ids.shape[1] == 2:
         return np.zeros(len(ids), np.int64)
     used = ids[:, ::2] != NO_PAIR
-    return used.shape[1] - 1 - np.argmax(used[:, ::-1], axis=1)
+    last: NDArray[np.int64] = used.shape[1] - 1 - np.argmax(used[:, ::-1], axis=1)
+    return last
 
 
 def last_ordinals(ids: Ids) -> NDArray[np.int64]:

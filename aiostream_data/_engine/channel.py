@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from aiostream_data._engine.position import Position
+from aiostream_data.errors import CardinalityError
 from aiostream_data.metrics.counters import StageCounters
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class _Shared(Generic[T]):
         self.peak_nbytes = 0
         self.sender = _SenderState.OPEN
         self.receiver_open = True
+        self.rows: int | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     def has_room_for(self, nbytes: int) -> bool:
@@ -115,6 +117,10 @@ class Sender(Generic[T]):
         shared.nbytes += nbytes
         shared.peak_nbytes = max(shared.peak_nbytes, shared.nbytes)
         shared.notify()
+
+    def declare(self, rows: int) -> None:
+        """Say how many rows all items hold together, before the stream is declared complete."""
+        self._shared.rows = rows
 
     def close(self) -> None:
         """Declare the stream complete. Does nothing when already closed or aborted."""
@@ -192,6 +198,15 @@ class Receiver(Generic[T]):
                 self.on_wait(False)
             if self.counters is not None:
                 self.counters.input_wait_s += perf_counter() - started
+
+    def check(self, rows: int) -> None:
+        """Raise CardinalityError unless so many rows, all that were sent, arrived; call at the end of the stream."""
+        sent = self._shared.rows
+        if self._shared.sender is not _SenderState.CLOSED or (sent is not None and sent != rows):
+            raise CardinalityError(
+                f"{'more' if sent is None else sent} rows were sent and {rows} arrived; this is a bug in "
+                "aiostream_data, and the epoch cannot be trusted"
+            )
 
     def snapshot(self) -> ChannelSnapshot:
         """Return how much is buffered now."""

@@ -18,12 +18,18 @@ from aiostream_data.records import Chunk
 
 
 class Inlet:
-    """Receiving end of a stage; iterate it."""
+    """Receiving end of a stage; iterate it.
+
+    Attributes:
+        rows: Rows received.
+        held: Rows that the stage takes in beside them, since it had held them when a state was taken.
+    """
 
     def __init__(self, receiver: Receiver[Chunk], counters: StageCounters) -> None:
         self._receiver = receiver
         self._counters = counters
         self.rows = 0
+        self.held = 0
         receiver.counters = counters
 
     @property
@@ -40,6 +46,7 @@ class Inlet:
         try:
             chunk = await self._receiver.receive()
         except EndOfStream:
+            self._receiver.check(self.rows)
             return None
         self.rows += len(chunk)
         self._counters.rows_in += len(chunk)
@@ -86,6 +93,7 @@ class Outlet:
         self.tail = tail
         self.rows = 0
         self.dropped = 0
+        self._sent = 0
         sender.counters = counters
 
     async def refill(self) -> None:
@@ -153,6 +161,7 @@ class Outlet:
     async def _pass(self, chunk: Chunk | None, nbytes: int) -> None:
         if chunk is None:
             return
+        self._sent += len(chunk)
         if chunk.lease is None:
             chunk = chunk.with_lease(self._budget.charge(nbytes))
         await self._sender.send(chunk, nbytes)
@@ -171,4 +180,6 @@ class Outlet:
     ) -> None:
         if self.tail is not None:
             self.tail.close()
+        if exc_type is None:
+            self._sender.declare(self._sent)
         self._sender.__exit__(exc_type, exc, tb)

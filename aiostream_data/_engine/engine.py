@@ -166,6 +166,10 @@ class Engine:
         vector = vector_of(weights, mixture.schedule.names)
         return self._weights.set(keys_of(self.plan)[mixture], mixture.schedule, vector, from_row)
 
+    def weights_so_far(self) -> Any:
+        """Return every change of weights since the engine began, for whoever reads the same rows again."""
+        return self._weights.state(from_the_beginning=True)
+
     def check_process(self) -> None:
         """Raise ForkedPipelineError in a forked child: none of the engine's threads came along."""
         if os.getpid() != self.pid:
@@ -291,9 +295,12 @@ class Engine:
             known = pool.submit(self._identity.stored)  # so that it is there when a state is first taken
             async with open_plan(context, self.plan, self._first_state) as receiver:
                 self._position = receiver.position
+                rows = 0
                 async for chunk in receiver:
+                    rows += len(chunk)
                     await self.bridge.put(await _parcel(chunk, pool))
                     del chunk
+                receiver.check(rows)
                 await known
                 if self.devices:  # their slots must outlive the batches that the consumer has not taken out
                     await self.bridge.until_all_taken()

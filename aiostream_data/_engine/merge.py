@@ -55,6 +55,7 @@ class Merge:
     _open: dict[int, Stream] = field(default_factory=dict)
     _places: dict[int, StreamPlace] = field(default_factory=dict)  # also of streams that have ended in their slot
     _current: dict[int, Chunk] = field(default_factory=dict)
+    _loaded: dict[int, int] = field(default_factory=dict)
     _picked: PickedRows = field(default_factory=PickedRows)
     _rows_at_once: int = 1
     _leave_out: int = 0
@@ -128,11 +129,14 @@ class Merge:
     def _load(self, slot: int, chunk: Chunk | None) -> None:
         if chunk is None:
             self.order.ended(slot)
-            self._open.pop(slot).receiver.close()
+            receiver = self._open.pop(slot).receiver
+            receiver.check(self._loaded.pop(slot, 0))
+            receiver.close()
             self.streams.ended()
         else:
             self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
             self._current[slot] = chunk
+            self._loaded[slot] = self._loaded.get(slot, 0) + len(chunk)
             self.order.load(slot, len(chunk))
 
     async def _send_picked(self, outlet: Outlet) -> None:

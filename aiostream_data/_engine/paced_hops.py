@@ -43,6 +43,7 @@ class PacedHops:
         executor: For several hops at once.
         serial: One thread of this process, for one hop after another; None where there is no such thread.
         job_for: Gives the work of a hop, and the rows to call it with.
+        leaves_out: The work may return fewer rows than it was given, on purpose.
         log: Where an unordered stage notes what it takes in and gives out.
         fixed_workers: Hops at once, or None to choose from what rows cost.
     """
@@ -55,6 +56,7 @@ class PacedHops:
     ordered: bool
     cpus: int
     log: EmissionLog | None = None
+    leaves_out: bool = False
     pace: Pace = field(default_factory=Pace)
     _workers: int = 1
     _apart: int = 0
@@ -72,12 +74,12 @@ class PacedHops:
             joined = outcome.value
             if isinstance(joined, Joined):
                 self._learn(len(piece), joined.busy_s, joined.cpu_s)
-                outlet.drop(len(piece) - joined.rows)
+                self._left_out(outlet, len(piece) - joined.rows)
                 await outlet.accept(joined)
                 return
             self._learn(len(piece), outcome.busy_s, outcome.cpu_s)
             result = settle(self.counters, outcome)
-            outlet.drop(len(piece) - len(result))
+            self._left_out(outlet, len(piece) - len(result))
             if self.log is not None:
                 self.log.give_out(np.arange(number, number + len(piece)))
             await outlet.send(result)
@@ -98,6 +100,10 @@ class PacedHops:
             return self.executor.submit(work, rows)
 
         await Hops(begin, emit, self._window, self.ordered).run(self._pieces(inlet))
+
+    def _left_out(self, outlet: Outlet, rows: int) -> None:
+        if self.leaves_out:
+            outlet.drop(rows)
 
     async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[tuple[Chunk, int]]:
         async for chunk in inlet:

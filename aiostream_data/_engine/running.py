@@ -151,7 +151,7 @@ async def supervise(
 
 def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str) -> None:
     """Raise CardinalityError unless rows in = rows out + rows left out on purpose."""
-    rows_in = sum(inlet.rows for inlet in inlets)
+    rows_in = sum(inlet.rows + inlet.held for inlet in inlets)
     rows_out = stage.rows_accounted(outlet)
     if rows_out is not None and rows_in != rows_out + outlet.dropped:
         raise CardinalityError(

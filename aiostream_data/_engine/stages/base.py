@@ -96,7 +96,7 @@ class MaybeUnordered(OneToOne):
     async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
         """Yield the rows that a state says were held, and then those of the inlet."""
         if self._held is not None and len(self._held):
-            inlet.rows += len(self._held)
+            inlet.held += len(self._held)
             yield await self.context.recall(self.node.input, self._held)
         async for chunk in inlet:
             yield chunk

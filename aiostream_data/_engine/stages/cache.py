@@ -113,10 +113,13 @@ class CacheStage(Stage):
         moved: dict[int, int] = {}
         async with self._reading().open(node.input, self._state["input"]) as receiver:
             self._position = receiver.position
+            rows = 0
             async for chunk in receiver:
+                rows += len(chunk)
                 if self._read_epoch != self.context.epoch:
                     chunk = self._renamed(chunk, self.context.services.origins, moved)
                 await outlet.send(chunk)
+            receiver.check(rows)
 
     def _reading(self) -> RunContext:
         """Return the context in which the input is read: that of the pass that fills the cache."""
@@ -164,7 +167,9 @@ class CacheStage(Stage):
         async with self._reading().open(node.input) as receiver:
             if self._skip == 0 and self._given == 0:
                 self._position = receiver.position
+            rows = 0
             async for chunk in receiver:
+                rows += len(chunk)
                 own = await self.hop(_owned, chunk)
                 del chunk
                 held.resize(held.nbytes + chunk_nbytes(own))
@@ -174,6 +179,7 @@ class CacheStage(Stage):
                         "bytes; cache a smaller stage of the data, or open the data set with a larger memory_limit"
                     )
                 await first.keep(own.with_lease(held))
+            receiver.check(rows)
 
 
 def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int], epoch: int) -> Chunk:

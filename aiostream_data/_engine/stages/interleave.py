@@ -272,5 +272,9 @@ async def _forward(context: RunContext, node: Node, sender: Sender[Chunk], place
     with suppress(ReceiverClosed), sender:
         async with context.open(node, place.state) as receiver:
             place.position = receiver.position
+            rows = 0
             async for chunk in receiver:
+                rows += len(chunk)
                 await sender.send(_with_outer(chunk, place.outer), chunk_nbytes(chunk))
+            receiver.check(rows)
+            sender.declare(rows)

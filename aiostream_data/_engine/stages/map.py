@@ -136,9 +136,9 @@ class FilterStage(Stage):
 
             return work, chunk
 
-        hops = PacedHops(
-            self.counters, executor, serial_executor(self), job_for, None, True, self.context.services.cpus
-        )
+        cpus = self.context.services.cpus
+        serial = serial_executor(self)
+        hops = PacedHops(self.counters, executor, serial, job_for, None, True, cpus, leaves_out=True)
         await hops.run(inlets[0], outlet)
 
     def at(self, rows: int, book: BookWriter) -> State:

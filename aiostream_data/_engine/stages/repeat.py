@@ -178,8 +178,12 @@ async def _play(turn: Turn, after: Drained | None, sender: Sender[Chunk]) -> Non
             await after.wait()
         async with turn.context.open(turn.node, turn.state) as receiver:
             turn.position = receiver.position
+            rows = 0
             async for chunk in receiver:
+                rows += len(chunk)
                 await sender.send(chunk, chunk.nbytes)
+            receiver.check(rows)
+            sender.declare(rows)
 
 
 async def _forward(receiver: Receiver[Chunk], outlet: Outlet) -> int:
@@ -189,6 +193,7 @@ async def _forward(receiver: Receiver[Chunk], outlet: Outlet) -> int:
             try:
                 chunk = await receiver.receive()
             except EndOfStream:
+                receiver.check(rows)
                 return rows
             rows += len(chunk)
             await outlet.send(chunk)
