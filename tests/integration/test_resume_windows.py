@@ -75,6 +75,19 @@ def test_every_place_can_be_taken_up_again(name: str) -> None:
     assert report.elements > 2
 
 
+MANY = Dataset.range(3000).map(of_own_length)
+LARGE: dict[str, Dataset[Any]] = {
+    "buckets": MANY.shuffle(300, seed=1).bucket_by_sequence_length(len, [4, 8, 11], [64] * 4),
+    "packed pieces": MANY.shuffle(300, seed=1).pack(10, too_long="split").batch(16),
+    "windows": Dataset.range(30_000).window(500, 120),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_places_in_many_chunks_can_be_taken_up_again(name: str) -> None:
+    resumes_everywhere(LARGE[name], open_options={"seed": 7}, every=61, twice=False, max_state_nbytes=16_384)
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("lines")
