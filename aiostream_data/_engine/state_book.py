@@ -181,7 +181,8 @@ class Book:
         if not isinstance(value, list) or not 2 <= len(value) <= 3 or depth > MAX_DEPTH:
             raise ValueError("the state's table of rows is damaged")
         ids = self._ids(value[0], value[1])
-        return kind(ids, self._entries(value[2], len(ids), depth + 1) if len(value) == 3 else None)
+        expected = None if kind is Beside else len(ids)  # zip() has an entry per input, not per row
+        return kind(ids, self._entries(value[2], expected, depth + 1) if len(value) == 3 else None)
 
     def _ids(self, width: Any, packed: Any) -> Ids:
         columns = unpack(packed)
@@ -199,15 +200,16 @@ class Book:
             ids[:, 2 * pair + 1] = columns[:, 3 * pair + 2]
         return ids
 
-    def _entries(self, value: Any, rows: int, depth: int) -> list[MadeOf | None]:
-        if not isinstance(value, dict) or not isinstance(value.get("kinds"), str) or len(value["kinds"]) != rows:
+    def _entries(self, value: Any, number: int | None, depth: int) -> list[MadeOf | None]:
+        kinds = value.get("kinds") if isinstance(value, dict) else None
+        if not isinstance(kinds, str) or (number is not None and len(kinds) != number):
             raise ValueError("the state's table of rows is damaged: what batches were made of is missing")
         flat = self._ids(*value["ids"]) if value["ids"] else np.empty((0, 2), np.int64)
         parts = iter(np.split(flat, np.cumsum(value["sizes"])[:-1]) if value["sizes"] else [])
         deep: dict[tuple[int, str], Lineage] = {}
         which = iter(value["which"])
         entries: list[MadeOf | None] = []
-        for letter in value["kinds"]:
+        for letter in kinds:
             if letter == _NONE:
                 entries.append(None)
             elif letter == _IDS:
