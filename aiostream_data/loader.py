@@ -236,7 +236,8 @@ class Loader(Generic[T]):
         if not begun <= first < stop:
             raise PlanError(f"elements {first} to {stop} cannot be given again from a loader opened at {begun}")
         steering = Steering(blocked=self._opening.steering.blocked)
-        return Loader(replace(self._opening, steering=steering, only=(first, stop)))
+        weights = self._engine.weights_so_far()
+        return Loader(replace(self._opening, steering=steering, only=(first, stop), weights=weights))
 
     def _steer(self, more: Steering) -> None:
         """Go on from where the consumer stands with something left out."""

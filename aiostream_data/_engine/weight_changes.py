@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.transforms.mixing import MixOrder
@@ -23,10 +23,23 @@ Run: TypeAlias = tuple[int, int]
 
 @dataclass
 class _Running:
-    """One run of a mixture; ``order`` decides its rows, and is None once all are decided."""
+    """One run of a mixture; ``order`` decides its rows, and is None once all are decided.
+
+    ``schedule`` has the changes for rows still to be received, ``whole`` all of them. It is over when no
+    row is to be received any more.
+    """
 
     schedule: Schedule
+    whole: Schedule
     order: MixOrder | None
+    is_over: bool = False
+
+
+class _Last(NamedTuple):
+    """The last change of a mixture, for the runs from an epoch on: none of them has begun."""
+
+    change: list[Any]
+    first_epoch: int
 
 
 class WeightChanges:
@@ -45,7 +58,7 @@ class WeightChanges:
     def __init__(self, saved: Any = None) -> None:
         self.lock = Lock()
         self._saved: dict[Run, list[Any]] = {}
-        self._last: dict[int, list[Any]] = {}  # for the run that begins next
+        self._last: dict[int, _Last] = {}
         self._set_here: set[int] = set()
         self._runs: dict[Run, _Running] = {}
         if saved is not None:
@@ -54,16 +67,18 @@ class WeightChanges:
     def begin(self, run: Run, order: MixOrder) -> None:
         """Give the order of a run that begins, or goes on, the changes it is under, and those that follow."""
         with self.lock:
-            mixture, _ = run
+            mixture, epoch = run
             planned = order.schedule
             saved = self._saved.pop(run, None)
             if saved is not None:
                 order.schedule = planned.with_changes_of(saved)
-            if mixture in self._last and (saved is None or mixture in self._set_here):
-                for change in planned.with_changes_of([self._last[mixture]]).changes:
+            last = self._last.get(mixture)
+            if last is not None and (mixture in self._set_here if saved is not None else epoch >= last.first_epoch):
+                for change in planned.with_changes_of([last.change]).changes:
                     order.schedule = order.schedule.changed(max(change.first_row, order.row), change.weights)
-                    self._last[mixture] = planned.changed(0, change.weights).changes_state[0]
-            self._runs[run] = _Running(order.schedule, order)
+                    at_once = planned.changed(0, change.weights).changes_state[0]
+                    self._last[mixture] = last._replace(change=at_once)
+            self._runs[run] = _Running(order.schedule, order.schedule, order)
 
     def end(self, run: Run) -> None:
         """Hear that all rows of a run are decided."""
@@ -85,44 +100,56 @@ class WeightChanges:
         """
         with self.lock:
             rows: list[int] = []
-            for run in sorted(run for run in self._runs if run[0] == mixture):
+            runs = sorted(run for run in self._runs if run[0] == mixture)
+            for run in runs:
                 running = self._runs[run]
                 if running.order is not None:
                     row = running.order.set_weights(weights, None if rows else from_row)
                     running.schedule = running.schedule.changed(row, weights)
+                    running.whole = running.whole.changed(row, weights)
                     rows.append(row)
             row = rows[0] if rows else from_row or 0
             self._set_here.add(mixture)
-            self._last[mixture] = planned.changed(0 if rows else row, weights).changes_state[0]
+            change = planned.changed(0 if rows else row, weights).changes_state[0]
+            self._last[mixture] = _Last(change, runs[-1][1] + 1 if runs else 0)
             return row
 
     def forget(self, run: Run, row: int) -> None:
         """Hear that nobody will ask for rows of a run before ``row`` any more, nor for its earlier epochs."""
         with self.lock:
             mixture, epoch = run
-            for earlier in [known for known in self._runs if known[0] == mixture and known[1] < epoch]:
-                del self._runs[earlier]
+            for known in [known for known in self._runs if known[0] == mixture and known[1] < epoch]:
+                self._runs[known].is_over = True
+                if not self._runs[known].whole.changes:
+                    del self._runs[known]
             if run in self._runs:
                 self._runs[run].schedule = self._runs[run].schedule.since(row)
 
-    def state(self) -> dict[str, Any] | None:
-        """Return all changes as plain data; None where there are none."""
+    def state(self, from_the_beginning: bool = False) -> dict[str, Any] | None:
+        """Return all changes for rows still to be received as plain data; None where there are none.
+
+        Args:
+            from_the_beginning: Return also those for rows received since the loader was opened.
+        """
         with self.lock:
             if not self._last:
                 return None
-            changes = {run: running.schedule.changes_state for run, running in self._runs.items()}
-            changes |= self._saved
+            if from_the_beginning:
+                schedules = {run: running.whole for run, running in self._runs.items()}
+            else:
+                schedules = {run: running.schedule for run, running in self._runs.items() if not running.is_over}
+            changes = {run: schedule.changes_state for run, schedule in schedules.items()} | self._saved
             return {
                 "runs": [[*run, found] for run, found in sorted(changes.items()) if found],
-                "last": [[mixture, change] for mixture, change in sorted(self._last.items())],
+                "last": [[mixture, *last] for mixture, last in sorted(self._last.items())],
             }
 
     def _read(self, saved: Any) -> None:
         try:
             for mixture, epoch, changes in saved["runs"]:
                 self._saved[int(mixture), int(epoch)] = [_checked(change) for change in changes]
-            for mixture, change in saved["last"]:
-                self._last[int(mixture)] = _checked(change)
+            for mixture, change, first_epoch in saved["last"]:
+                self._last[int(mixture)] = _Last(_checked(change), int(first_epoch))
         except (TypeError, ValueError, KeyError) as error:
             raise StateMismatchError([f"its changes of weights are damaged: {error}"]) from None
 

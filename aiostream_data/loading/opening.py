@@ -32,6 +32,7 @@ class Opening:
         saved: Where to go on.
         steering: What is left out.
         only: Elements ``a`` to ``b`` alone are given; None for all.
+        weights: Changes of mixtures' weights by row, instead of those of ``saved``.
     """
 
     plan: Node
@@ -46,6 +47,7 @@ class Opening:
     saved: Saved | None = None
     steering: Steering = field(default_factory=Steering)
     only: tuple[int, int] | None = None
+    weights: Any = None
 
     def engine(self) -> Engine:
         """Return a running engine.
@@ -62,7 +64,7 @@ class Opening:
             root_seed=self.ranks.root_seed(self.seed) if saved is None else saved.seed,
             state=None if saved is None else saved.position,
             book=None if saved is None else saved.rows,
-            weights=None if saved is None else saved.weights,
+            weights=self.weights or (saved.weights if saved is not None else None),
             written=self.plan,
             world_size=self.ranks.shares,
             held_against=None if saved is None else {**saved.pipeline, "seed": saved.seed},
@@ -74,7 +76,7 @@ class Opening:
 
     def again(self, saved: Saved, **changes: Any) -> Opening:
         """Return how to open the same, where another state says."""
-        return replace(self, saved=saved, seed=None, **changes)
+        return replace(self, saved=saved, seed=None, weights=None, **changes)
 
     def _plan(self) -> Node:
         plan = with_blocked(self.plan, self.steering.blocked)

@@ -181,6 +181,26 @@ def test_whoever_resumes_with_other_weights_gets_those() -> None:
         assert is_first(several_thousand(loader)).count(True) == 2500
 
 
+def test_what_was_received_is_replayed_with_the_weights_it_was_taken_by() -> None:
+    with LONG_BATCHES.take(600).open() as loader:
+        rows = several_thousand(loader)
+        loader.set_weights([1, 1], from_row=100_000)
+        rows += [row for batch in islice(loader, 300) for row in batch.tolist()]
+        loader.set_weights([0, 1], from_row=250_000)
+        rows += [row for batch in loader for row in batch.tolist()]
+        with loader.replay(150, 590) as again:
+            assert [row for batch in again for row in batch.tolist()] == rows[75_000:295_000]
+
+
+def test_new_weights_stay_when_elements_are_skipped() -> None:
+    with LONG_BATCHES.take(600).open() as loader:
+        several_thousand(loader)
+        loader.set_weights([0, 1], from_row=200_000)
+        loader.skip(100)
+        rows = [row for batch in loader for row in batch.tolist()]
+    assert is_first(rows) == [True] * 140_000 + [False] * 100_000
+
+
 def test_new_weights_hold_in_later_epochs_as_well_also_when_resumed() -> None:
     epochs = Dataset.sample_from({"a": A.repeat(), "b": B}, [1, 0]).take(300).repeat().batch(50)
     with epochs.open(seed=1) as loader:
@@ -223,7 +243,7 @@ def test_weights_that_make_no_sense_are_refused_where_they_are_set() -> None:
         loader.set_weights([1, 1])
 
 
-@pytest.mark.parametrize("damaged", [[], {"runs": [[0, 0, [[1]]]], "last": []}, {"runs": [], "last": [["x", 1]]}])
+@pytest.mark.parametrize("damaged", [[], {"runs": [[0, 0, [[1]]]], "last": []}, {"runs": [], "last": [["x", 1, 2]]}])
 def test_a_state_with_damaged_changes_is_refused(damaged: Any) -> None:
     with LONG_BATCHES.open() as loader:
         state = loader.state_dict() | {"weights": damaged}

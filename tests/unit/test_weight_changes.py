@@ -94,6 +94,15 @@ def test_every_run_of_a_state_changes_at_the_same_rows_again() -> None:
     assert weights_at(begun(again, 2), 0) == [ONLY_A]
 
 
+def test_a_run_that_was_decided_before_a_change_is_decided_without_it_again() -> None:
+    changes = WeightChanges()
+    begun(changes, 0, rows=50)
+    changes.end((MIXTURE, 0))
+    begun(changes, 1, rows=3)
+    changes.set(MIXTURE, PLAN, ONLY_A)
+    assert begun(resumed(changes), 0).schedule == PLAN
+
+
 def test_a_plan_with_other_weights_than_the_state_was_taken_with_keeps_its_own() -> None:
     changes = WeightChanges()
     begun(changes, 0, rows=50)
@@ -133,6 +142,31 @@ def test_changes_that_no_row_to_come_is_under_are_forgotten() -> None:
     assert [run[1] for run in state["runs"]] == [1]
 
 
+def test_what_was_forgotten_is_known_for_who_reads_from_the_beginning_again() -> None:
+    changes = WeightChanges()
+    begun(changes, rows=5)
+    changes.set(MIXTURE, PLAN, ONLY_A)
+    changes.set(MIXTURE, PLAN, ONLY_B, from_row=9)
+    changes.forget((MIXTURE, 0), 50)
+    begun(changes, 1)
+    changes.forget((MIXTURE, 1), 0)
+    again = WeightChanges(changes.state(from_the_beginning=True))
+    assert weights_at(begun(again, 0), 4, 5, 9) == [(1.0, 1.0), ONLY_A, ONLY_B]
+    assert weights_at(begun(again, 1), 0) == [ONLY_B]
+
+
+def test_epochs_before_the_first_change_are_read_again_without_it() -> None:
+    changes = WeightChanges()
+    for epoch in range(3):
+        begun(changes, epoch)
+        changes.end((MIXTURE, epoch))
+        changes.forget((MIXTURE, epoch), 9)
+    changes.set(MIXTURE, PLAN, ONLY_A)
+    again = WeightChanges(changes.state(from_the_beginning=True))
+    assert begun(again, 0).schedule == begun(again, 2).schedule == PLAN
+    assert weights_at(begun(again, 3), 0) == [ONLY_A]
+
+
 def test_other_mixtures_are_left_alone() -> None:
     changes = WeightChanges()
     order = begun(changes, rows=2)
@@ -141,7 +175,9 @@ def test_other_mixtures_are_left_alone() -> None:
     assert begun(changes, 1).schedule == PLAN
 
 
-@pytest.mark.parametrize("saved", [3, {}, {"runs": [[1, 2]], "last": []}, {"runs": [], "last": [[1, [0, None, []]]]}])
+@pytest.mark.parametrize(
+    "saved", [3, {}, {"runs": [[1, 2]], "last": []}, {"runs": [], "last": [[1, [0, None, []], 0]]}]
+)
 def test_damaged_changes_are_refused(saved: Any) -> None:
     with pytest.raises(StateMismatchError, match="changes of weights are damaged"):
         WeightChanges(saved)
