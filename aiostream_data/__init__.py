@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiostream_data import errors
     from aiostream_data.dataset import Dataset
-    from aiostream_data.errors import AiostreamError
+    from aiostream_data.errors import AiostreamError, RankError, StateMismatchError
     from aiostream_data.formats.example import parse_example
     from aiostream_data.formats.example_writer import encode_example, encode_sequence_example
     from aiostream_data.formats.features import FixedLen, FixedLenSequence, Ragged, VarLen
     from aiostream_data.formats.tfrecord_writer import TFRecordWriter
     from aiostream_data.loader import Loader
+    from aiostream_data.metrics.stream_hash import combine_hashes
     from aiostream_data.plan.base import AUTO, INFINITE, UNKNOWN
     from aiostream_data.plan.spec import ArraySpec
+    from aiostream_data.provenance import Origin
     from aiostream_data.ragged import RaggedArray
+    from aiostream_data.ranks import Ranks
+    from aiostream_data.transforms.shuffle_quality import ShuffleQuality
 
 __version__ = "0.1.0"
 
@@ -32,10 +36,16 @@ _HOME = {
     "FixedLen": "formats.features",
     "FixedLenSequence": "formats.features",
     "Loader": "loader",
+    "Origin": "provenance",
     "Ragged": "formats.features",
     "RaggedArray": "ragged",
+    "RankError": "errors",
+    "Ranks": "ranks",
+    "ShuffleQuality": "transforms.shuffle_quality",
+    "StateMismatchError": "errors",
     "TFRecordWriter": "formats.tfrecord_writer",
     "VarLen": "formats.features",
+    "combine_hashes": "metrics.stream_hash",
     "encode_example": "formats.example_writer",
     "encode_sequence_example": "formats.example_writer",
     "parse_example": "formats.example",
@@ -51,10 +61,16 @@ __all__ = [
     "FixedLen",
     "FixedLenSequence",
     "Loader",
+    "Origin",
     "Ragged",
     "RaggedArray",
+    "RankError",
+    "Ranks",
+    "ShuffleQuality",
+    "StateMismatchError",
     "TFRecordWriter",
     "VarLen",
+    "combine_hashes",
     "encode_example",
     "encode_sequence_example",
     "errors",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, cast
 
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.metrics.stream_hash import combine
+from aiostream_data.metrics.stream_hash import combine_hashes
 
 VERSION = 1
 
@@ -92,6 +92,6 @@ def joined_streams(streams: Sequence[Mapping[str, Any] | None]) -> dict[str, Any
     if len(known) < len(streams) or {stream["share"] for stream in known} != set(range(known[0]["shares"])):
         return None
     by_share = {stream["share"]: stream for stream in known}
-    whole = combine([stream["hash"] for stream in by_share.values()])
+    whole = combine_hashes([stream["hash"] for stream in by_share.values()])
     rows = sum(stream["rows"] for stream in by_share.values())
     return {"hash": whole, "rows": rows, "next_index": rows, "share": 0, "shares": 1}

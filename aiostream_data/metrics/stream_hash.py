@@ -85,7 +85,7 @@ class StreamHash:
         self._low, self._high = low, high
 
 
-def combine(hashes: Iterable[str | StreamHash]) -> str:
+def combine_hashes(hashes: Iterable[str | StreamHash]) -> str:
     """Return the hash of a stream from the hashes of its parts, in any order: those of its ranks, say.
 
     Raises:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from aiostream_data.metrics.stream_hash import FLUSH_ROWS, Delivered, StreamHash, combine
+from aiostream_data.metrics.stream_hash import FLUSH_ROWS, Delivered, StreamHash, combine_hashes
 
 Ids = NDArray[np.int64]
 
@@ -42,7 +42,7 @@ def delivered(*parts: Ids, next_index: int = 0, step: int = 1) -> Delivered:
 
 def test_a_hash_over_no_rows_is_zero() -> None:
     assert (StreamHash().hex, StreamHash().value, StreamHash().rows) == ("0" * 32, 0, 0)
-    assert combine([]) == StreamHash().hex
+    assert combine_hashes([]) == StreamHash().hex
     assert Delivered(salts_of).value().hex == "0" * 32
 
 
@@ -72,7 +72,7 @@ def test_hashes_of_ranks_combine_to_that_of_one_process_in_any_order(ranks: int,
         delivered(ids[rank::ranks], next_index=rank, step=ranks).value() for rank in range(ranks)
     ]
     parts[0] = parts[0].hex if isinstance(parts[0], StreamHash) else parts[0]
-    assert combine(parts) == combine(reversed(parts)) == hash_of(ids).hex
+    assert combine_hashes(parts) == combine_hashes(reversed(parts)) == hash_of(ids).hex
 
 
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(0, 99), st.integers(1, 9), st.randoms())
@@ -146,11 +146,11 @@ def test_a_stream_continues_on_another_number_of_ranks(before: int, after: int, 
     resumed = []
     for rank in range(after):
         counted = Delivered(salts_of, step=after)
-        shared = combine(parts) if rank == 0 else "0" * 32
+        shared = combine_hashes(parts) if rank == 0 else "0" * 32
         counted.restore({"hash": shared, "rows": done if rank == 0 else 0, "next_index": done + rank})
         counted.add(ids[done + rank :: after])
         resumed.append(counted.value())
-    assert combine(resumed) == hash_of(ids).hex
+    assert combine_hashes(resumed) == hash_of(ids).hex
     assert sum(part.rows for part in resumed) == 60
 
 
