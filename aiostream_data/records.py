@@ -148,6 +148,10 @@ class Lineage:
     def of(self, row: int) -> MadeOf | None:
         return None if self.made_of is None else self.made_of[row]
 
+    def slice(self, start: int, stop: int) -> Lineage:
+        made_of = None if self.made_of is None else self.made_of[start:stop]
+        return Lineage(self.ids[start:stop], made_of)
+
     def take(self, rows: NDArray[np.int64]) -> Lineage:
         made_of = None if self.made_of is None else [self.made_of[row] for row in rows.tolist()]
         return Lineage(self.ids[rows], made_of)

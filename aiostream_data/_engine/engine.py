@@ -28,7 +28,8 @@ from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.sizes import chunk_nbytes
-from aiostream_data._engine.state_book import BookWriter, read_book
+from aiostream_data._engine.state_book import read_book
+from aiostream_data._engine.state_writer import BookWriter, Spaces
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
@@ -115,6 +116,7 @@ class Engine:
         self._book = read_book(options.book, self.origins)
         self._weights = WeightChanges(options.weights)
         self._identity = Identity(options.written or plan, options.world_size)
+        self._spaces = Spaces(self.origins)
         self._position: Position | None = None
         self.pid = os.getpid()
         self.stores: dict[str, StoreSet] = {}
@@ -133,6 +135,7 @@ class Engine:
         self._stopping = False
         self._abandoning: asyncio.TimerHandle | None = None
         self._stuck = False
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         _live.add(self)
         self._thread.start()
@@ -143,7 +146,7 @@ class Engine:
         """Return where the plan goes on after this run's first ``elements`` elements, as plain data."""
         if elements == 0 or self._position is None:
             return {"position": self._first_state, "rows": self.options.book, "weights": self._weights.state()}
-        book = BookWriter(self.origins)
+        book = BookWriter(self._spaces)
         position = self._position.at(elements, book)
         return {"position": position, "rows": book.contents(), "weights": self._weights.state()}
 
@@ -240,7 +243,8 @@ class Engine:
 
     def _cancel_main(self) -> None:
         if self._main is not None and self._loop is not None:
-            self._main.cancel()
+            if not self._closing:  # what closes the stores must not be cut short
+                self._main.cancel()
             self._abandoning = self._loop.call_later(CLOSE_S, self._abandon)
 
     def _abandon(self) -> None:
@@ -289,8 +293,8 @@ class Engine:
             await self._check_state(context)
             self._announce(self._ready)
             if self.options.fetch:
-                rows = await recall(context, self.plan, self._book.rows(0))
-                await self.bridge.put(await _parcel(rows, pool))
+                fetched = await recall(context, self.plan, self._book.rows(0))
+                await self.bridge.put(await _parcel(fetched, pool))
                 return
             known = pool.submit(self._identity.stored)  # so that it is there when a state is first taken
             async with open_plan(context, self.plan, self._first_state) as receiver:
@@ -305,6 +309,7 @@ class Engine:
                 if self.devices:  # their slots must outlive the batches that the consumer has not taken out
                     await self.bridge.until_all_taken()
         finally:
+            self._closing = True
             await self._close_services()
 
     async def _check_state(self, context: RunContext) -> None:

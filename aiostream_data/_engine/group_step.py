@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiostream_data._engine.context import hop
 from aiostream_data._engine.group_journal import GroupJournal, GroupOrder
 from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.records import Beside, Chunk, CutFrom, Lineage, concat_lineages, lineage_of

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.position import Log, State
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.transforms.interleave import InterleaveOrder, Mark
 
 

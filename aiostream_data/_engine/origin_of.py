@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 
 from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Origins
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter, Spaces
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Batch
+from aiostream_data.plan.windows import PUTS_TOGETHER
 from aiostream_data.provenance import Origin
 from aiostream_data.records import Beside, CutFrom, Ids, Lineage, MadeOf
+from aiostream_data.transforms.pieces import without_pieces
 
 
 def rows_of(own: Ids, made_of: MadeOf | None) -> tuple[Lineage, int]:
     """Return the rows that an element was put together of, and how many times over: 0 for a row that is single."""
     if made_of is None or isinstance(made_of, (CutFrom, Beside)):
         return Lineage(own, None if made_of is None else [made_of]), 0
-    rows = made_of if isinstance(made_of, Lineage) else Lineage(made_of)
+    rows, _ = without_pieces(made_of if isinstance(made_of, Lineage) else Lineage(made_of))
     inner = [rows_of(rows.ids[row : row + 1], rows.of(row)) for row in range(len(rows))]
     depth = max((level for _, level in inner), default=0)
     if depth == 0:
@@ -37,7 +38,7 @@ def origins_of(own: Ids, made_of: MadeOf | None, origins: Origins, seed: int) ->
 def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
     split, index = (int(number) for number in row.ids[0, :2])
     space = origins.namespace(split >> SPLIT_BITS)
-    book = BookWriter(origins)
+    book = BookWriter(Spaces(origins))
     book.rows(row)
     return Origin(
         url=space.url_of(split & SPLIT_MASK),
@@ -60,6 +61,6 @@ def node_of_rows(plan: Node, batches: int) -> Node:
     """Return the node that gives the rows of which a plan's elements are put together, ``batches`` times over."""
     node = plan
     while batches and len(node.inputs) == 1:
-        batches -= isinstance(node, Batch) or node.label in ("padded_batch", "bucket", "window", "rebatch", "pack")
+        batches -= isinstance(node, PUTS_TOGETHER)
         node = node.inputs[0]
     return node

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import StateMismatchError
 
 State: TypeAlias = Any
@@ -41,6 +41,12 @@ class Log(Generic[E]):
         self._starts: list[int] = []
         self._entries: list[E] = []
         self._lock = Lock()
+
+    @property
+    def first(self) -> int:
+        """The row with which the first entry begins that is still known; 0 where there is none."""
+        with self._lock:
+            return self._starts[0] if self._starts else 0
 
     def add(self, start: int, entry: E) -> None:
         """Add an entry; it replaces one that begins at the same row."""

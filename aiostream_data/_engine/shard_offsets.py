@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from threading import Lock
 
 import numpy as np
@@ -48,9 +49,14 @@ class ShardOffsets:
     def locate(self, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Sequence[Hint]:
         """Return what is needed to find these records: every hint once."""
         found: list[Hint] = []
-        for split in np.unique(splits).tolist():
+        order = np.lexsort((ordinals, splits)) if len(splits) > 1 else np.arange(len(splits))
+        splits, ordinals = splits[order], ordinals[order]
+        bounds = [0, *(np.flatnonzero(np.diff(splits)) + 1).tolist(), len(splits)]
+        for start, stop in pairwise(bounds if len(splits) else []):
+            split = int(splits[start])
             with self._lock:
-                known, offsets = (np.array(part, np.int64) for part in self._known.get(split, ((), ())))
-            places = np.unique(np.searchsorted(known, ordinals[splits == split], side="right") - 1)
-            found += [Hint(split, int(known[place]), int(offsets[place])) for place in places.tolist() if place >= 0]
+                known, offsets = self._known.get(split, ((), ()))
+                places = np.searchsorted(np.array(known, np.int64), ordinals[start:stop], side="right") - 1
+                needed = places[np.flatnonzero(np.diff(places, prepend=-1))].tolist()
+                found += [Hint(split, known[place], offsets[place]) for place in needed]
         return found

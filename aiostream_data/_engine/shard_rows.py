@@ -13,7 +13,6 @@ from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import HEADROOM, decode, stream_before
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.formats.stream import RecordStream
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, ShardRef, VarColumn, concat, records_chunk
 from aiostream_data.storage.ranges import FIRST_NBYTES, plan_ranges

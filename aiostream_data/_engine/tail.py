@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.position import Position, State
-from aiostream_data._engine.state_book import BookWriter
 from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import CardinalityError
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk, Lineage

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from aiostream_data._engine.bridge import Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.names import salts_of
@@ -17,12 +15,10 @@ from aiostream_data.loading.saved import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
 from aiostream_data.provenance import Origin
 from aiostream_data.ranks.padding import padding_rows
-from aiostream_data.records import Ids, MadeOf, of_one_width, source_ids
+from aiostream_data.records import Ids, MadeOf, source_ids
 
 PARCELS_REMEMBERED = 64
 """After so many parcels the engine hears which places nobody will ask for any more."""
-
-NO_IDS: Ids = np.empty((0, 2), np.int64)
 
 
 class Received:
@@ -43,6 +39,7 @@ class Received:
         self._elements: Sequence[Any] = ()
         self._numbers: Sequence[int] = ()  # in the parcel, of what is given of it
         self._delivered = _delivered(opening, engine)
+        self._counted = 0  # elements of the parcel whose rows were counted
         self._stop = opening.only[1] if opening.only is not None else None
 
     @property
@@ -72,11 +69,10 @@ class Received:
         parcel = self._parcel
         if parcel is None:
             return 0, 0
-        for ids in self._ids(parcel, len(self._numbers)):
-            self._delivered.add(ids)
         given = len(self._numbers)
+        self._count(given)
         self._taken += len(parcel.elements)
-        self._parcel, self._elements, self._numbers = None, (), ()
+        self._drop_parcel()
         self._parcels += 1
         if self._parcels % PARCELS_REMEMBERED == 0:
             self._engine.forget(self._taken)
@@ -102,7 +98,7 @@ class Received:
             pipeline=engine.identity(),
             stream={
                 **stream.state(),
-                "next_index": self._delivered.next_index + self._rows_given(left) * ranks.shares,
+                "next_index": self._delivered.next_index,
                 "share": ranks.share,
                 "shares": ranks.shares,
             },
@@ -112,10 +108,8 @@ class Received:
 
     def hash(self, left: Iterator[Any]) -> StreamHash:
         """Return the hash over all rows that were given."""
-        given = self.given(left)
-        if self._parcel is None or given == 0:
-            return self._delivered.value()
-        return self._delivered.value_with(_joined(self._ids(self._parcel, given)))
+        self._count(self.given(left))
+        return self._delivered.value()
 
     def last_ids(self, left: Iterator[Any]) -> Ids | None:
         """Return the ids of the rows of the element given last; None before the first of a parcel."""
@@ -143,26 +137,31 @@ class Received:
         if self._parcel is None:
             return
         place = self._place(left)
-        for ids in self._ids(self._parcel, self.given(left)):
-            self._delivered.add(ids)
+        self._count(self.given(left))
         self._taken = place
-        self._parcel, self._elements, self._numbers = None, (), ()
+        self._drop_parcel()
 
     def _place(self, left: Iterator[Any]) -> int:
         """Return how many elements of this engine are behind the consumer."""
         given = self.given(left)
         return self._taken + (self._numbers[given - 1] + 1 if self._parcel is not None and given else 0)
 
-    def _rows_given(self, left: Iterator[Any]) -> int:
-        given = self.given(left)
-        return sum(map(len, self._ids(self._parcel, given))) if self._parcel is not None else 0
+    def _drop_parcel(self) -> None:
+        self._parcel, self._elements, self._numbers, self._counted = None, (), (), 0
 
-    def _ids(self, parcel: Parcel, given: int) -> list[Ids]:
-        """Return the ids of the rows of the first few elements that are given, without padding."""
-        if not isinstance(parcel.ids, list):
-            ids = parcel.own_ids if len(self._numbers) == len(parcel.own_ids) else parcel.own_ids[list(self._numbers)]
-            return [_without_padding(ids[:given])]
-        return [_without_padding(self._ids_of(parcel, number)) for number in self._numbers[:given]]
+    def _count(self, given: int) -> None:
+        """Count the rows of the parcel's first ``given`` elements as delivered, those that were not yet."""
+        parcel, numbers = self._parcel, self._numbers[self._counted : given]
+        if parcel is None or not numbers:
+            return
+        self._counted = given
+        if isinstance(parcel.ids, list):
+            for number in numbers:
+                self._delivered.add(_without_padding(self._ids_of(parcel, number)))
+        elif isinstance(numbers, range):
+            self._delivered.add(_without_padding(parcel.own_ids[numbers.start : numbers.stop]))
+        else:
+            self._delivered.add(_without_padding(parcel.own_ids[list(numbers)]))
 
     def _ids_of(self, parcel: Parcel, number: int) -> Ids:
         entry, own = self._entry(parcel, number)
@@ -193,7 +192,3 @@ def _delivered(opening: Opening, engine: Engine) -> Delivered:
 
 def _without_padding(ids: Ids) -> Ids:
     return ids if ids.shape[1] == 2 else ids[~padding_rows(ids)]
-
-
-def _joined(parts: Sequence[Ids]) -> Ids:
-    return np.concatenate(of_one_width(parts)) if parts else NO_IDS

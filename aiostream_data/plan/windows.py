@@ -11,7 +11,7 @@ import numpy as np
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.operators import Batch, function_name
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.ranks import Tail
 from aiostream_data.structure import LEAF, Structure
@@ -137,6 +137,10 @@ class Pack(Operator):
     def detail(self) -> str:
         fields = "" if self.fields is None else f", fields={', '.join(self.fields)}"
         return f"{self.max_length}{fields}, open_bins={self.open_bins}, too_long={self.too_long}"
+
+
+PUTS_TOGETHER: Final = (Batch, PaddedBatch, Rebatch, Window, Bucket, Pack)
+"""What puts several rows into one element."""
 
 
 def _dropping(drop_remainder: bool) -> str:

@@ -15,6 +15,7 @@ import pytest
 from pipelines import ROWS, STAGES, same
 
 from aiostream_data import Dataset, Loader
+from aiostream_data._engine.engine import Engine
 from aiostream_data.errors import LoaderClosedError
 from aiostream_data.testing.leaks import leaves_nothing
 
@@ -147,6 +148,20 @@ def test_r06_leaving_early_leaves_nothing(stage: str, leave: Leave, shards: list
 def test_leaving_a_map_in_processes_ends_the_processes(leave: Leave) -> None:
     with leaves_nothing():
         leave(Dataset.range(ROWS).map(same, executor="process", concurrency=2), 3)
+
+
+def test_a_stop_that_comes_while_the_finished_run_closes_its_stores_leaves_no_file_open(
+    shards: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close_services = Engine._close_services
+
+    async def stopped_meanwhile(engine: Engine) -> None:
+        asyncio.get_running_loop().call_soon(engine._cancel_main)
+        await close_services(engine)
+
+    monkeypatch.setattr(Engine, "_close_services", stopped_meanwhile)
+    with leaves_nothing(), Dataset.from_tfrecord(shards).open() as loader:
+        assert len(list(loader)) == 8_000
 
 
 def test_a_loader_that_was_never_iterated_leaves_nothing(shards: list[str]) -> None:

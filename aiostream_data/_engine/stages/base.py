@@ -12,7 +12,7 @@ from aiostream_data._engine.context import RunContext, hop
 from aiostream_data._engine.emission_log import EmissionLog
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.position import Position, State
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk, Lineage, concat_lineages
 

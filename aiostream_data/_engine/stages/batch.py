@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.position import Log, State, taken_up
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.plan.operators import Batch
 from aiostream_data.records import (

@@ -20,7 +20,7 @@ from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.ragged import RaggedArray

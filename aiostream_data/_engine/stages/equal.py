@@ -14,7 +14,7 @@ from aiostream_data._engine.context import hop
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import RankError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.rank_nodes import Agree, EqualRows

@@ -21,7 +21,7 @@ from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import ShardReader
 from aiostream_data._engine.shard_rows import ShardRows
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.ranks import of_this_rank

@@ -22,7 +22,7 @@ from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.recall import in_groups, in_order
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_code import UserFunction, summary
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, keys_of, walk

@@ -12,7 +12,7 @@ from aiostream_data._engine.kept_log import KeptLog
 from aiostream_data._engine.paced_hops import MAX_AUTO_THREADS, Job, PacedHops
 from aiostream_data._engine.position import State
 from aiostream_data._engine.stages.base import MaybeUnordered, Stage
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_code import (
     UserFunction,
     kept_rows,

@@ -18,7 +18,7 @@ from aiostream_data._engine.position import Log, State, taken_up
 from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data.errors import ChoiceError
 from aiostream_data.plan.base import Node

@@ -20,7 +20,7 @@ from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.signature import check_signature
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import StageBuildError, StateMismatchError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node

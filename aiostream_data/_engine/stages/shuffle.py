@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from aiostream_data._engine.context import hop
 from aiostream_data._engine.held_history import HeldHistory
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle
-from aiostream_data.records import Chunk, lineage_of
+from aiostream_data.records import Chunk, Lineage, lineage_of
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 
 
@@ -33,6 +35,7 @@ class ShuffleStep(Step):
         self._given = 0
         self._pushed = 0
         self._state: dict[str, Any] | None = None
+        self._rows_held = Lineage(np.empty((0, 2), np.int64))
         self._budget = self.context.services.budget
         self._held = self._budget.charge(0)
 
@@ -54,9 +57,9 @@ class ShuffleStep(Step):
 
     def at(self, rows: int, book: BookWriter) -> State:
         pushed, drained = self._place(rows)
-        held = book.rows(self._history.held(pushed, drained))
+        held = self._history.written(pushed, drained, book)
         before = self.source.at(pushed - self._pushed, book)
-        place = {"op": "shuffle", "pushed": pushed, "drained": drained, "held": held, "input": before}
+        place = {"op": "shuffle", "pushed": pushed, "drained": drained, **held, "input": before}
         order = self._buffer.order
         return {**place, "size": order.buffer_size} if order.growing else place
 
@@ -69,15 +72,15 @@ class ShuffleStep(Step):
         self._state = taken_up(state, "shuffle")
         self._pushed = self._state["pushed"]
         self._buffer.order.buffer_size = self._state.get("size", self._buffer.order.buffer_size)
-        held = self.context.services.book.rows(self._state["held"])
-        self._given = self._pushed - len(held)
-        self._history.begin(self._state, held)
+        self._history.resume(self._state, self.context.services.book)
+        self._rows_held = self._history.held(self._pushed, self._state["drained"])
+        self._given = self._pushed - len(self._rows_held)
         return self._state["input"]
 
     async def refill(self) -> None:
         if self._state is None:
             return
-        held = await self.context.recall(self.node.input, self.context.services.book.rows(self._state["held"]))
+        held = await self.context.recall(self.node.input, self._rows_held)
         position = {**self._state, "key": int(self._buffer.order.key)}
         await hop(self.counters, self.context.services.pool.submit(self._buffer.restore, position, [held]))
         self._held.resize(self._buffer.nbytes)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.group_step import GroupStep
 from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.plan.windows import PaddedBatch, Rebatch, Window
 from aiostream_data.records import Chunk, Items, Lineage
 from aiostream_data.transforms.collate import DescribeRow

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.plan.operators import Zip
 from aiostream_data.plan.spec import graft
 from aiostream_data.records import (

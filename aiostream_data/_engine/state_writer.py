@@ -1,0 +1,154 @@
+"""Row ids in a state: written such that another process can find the same rows again.
+
+How this works. Inside a run, the upper bits of a split number name a namespace: one run of one source.
+Those numbers mean nothing elsewhere, so a state has a table of the namespaces that its rows use, and ids
+refer to the table. A namespace is written as the source's number in its plan, the epoch, and what
+the source knows about where its records are (:class:`Hint`), so that reading a row again need not begin
+at the start of its shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Hint, Namespace, Origins
+from aiostream_data.records import Beside, CutFrom, Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.transforms.packed_ids import pack
+
+PAD: Final = 0
+MARK: Final = 1
+FIRST: Final = 2
+"""Codes: of a pair that a row lacks, of one that names no source, and the first of namespaces."""
+
+KINDS: Final[dict[type[Lineage], str]] = {CutFrom: "c", Beside: "b", Lineage: "m"}
+IDS: Final = "i"
+NONE: Final = "-"
+"""Letters for what an element was made of."""
+
+
+class Encoded(NamedTuple):
+    """Rows as a state holds them; plain data but for ``hints``.
+
+    Attributes:
+        hints: For every namespace that the rows are of, by its code, where to find them.
+    """
+
+    value: Any
+    hints: Mapping[int, Sequence[Hint]]
+
+
+class Spaces:
+    """Gives namespaces codes that stay the same in all states of one run, so that encoded rows can be used again.
+
+    Safe from one thread at a time.
+    """
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+        self._codes: dict[int, int] = {-1: PAD, 0: MARK}
+        self._alike: dict[Any, int] = {}
+        self._spaces: dict[int, Namespace] = {}
+
+    def __getitem__(self, code: int) -> Namespace:
+        return self._spaces[code]
+
+    def encode(self, lineage: Lineage) -> Encoded:
+        """Return rows in the form that a state holds them in."""
+        hints: dict[int, list[Hint]] = {}
+        return Encoded(self._written(lineage, hints), hints)
+
+    def _written(self, lineage: Lineage, hints: dict[int, list[Hint]]) -> Any:
+        packed = [lineage.ids.shape[1], pack(self._columns(lineage.ids, hints))]
+        if lineage.made_of is None or all(entry is None for entry in lineage.made_of):
+            return packed
+        return [*packed, self._made_of(lineage.made_of, hints)]
+
+    def _made_of(self, entries: Sequence[MadeOf | None], hints: dict[int, list[Hint]]) -> Any:
+        kinds, flat, sizes = [], [], []
+        deep: list[Any] = []
+        known: dict[int, int] = {}
+        which: list[int] = []
+        for entry in entries:
+            if entry is None:
+                kinds.append(NONE)
+            elif isinstance(entry, Lineage):
+                kinds.append(KINDS[type(entry)])
+                if id(entry) not in known:
+                    known[id(entry)] = len(deep)
+                    deep.append(self._written(entry, hints))
+                which.append(known[id(entry)])
+            else:
+                kinds.append(IDS)
+                flat.append(entry)
+                sizes.append(len(entry))
+        whole = np.concatenate(of_one_width(flat)) if flat else None
+        ids = None if whole is None else [whole.shape[1], pack(self._columns(whole, hints))]
+        return {"kinds": "".join(kinds), "ids": ids, "sizes": sizes, "deep": deep, "which": which}
+
+    def _columns(self, ids: Ids, hints: dict[int, list[Hint]]) -> NDArray[np.int64]:
+        """Return three columns per pair: code of the namespace, split, ordinal."""
+        columns = np.empty((len(ids), ids.shape[1] // 2 * 3), np.int64)
+        for pair in range(ids.shape[1] // 2):
+            numbers, ordinals = ids[:, 2 * pair] >> SPLIT_BITS, ids[:, 2 * pair + 1]
+            splits = ids[:, 2 * pair] & SPLIT_MASK
+            splits[numbers < 0] = 0
+            columns[:, 3 * pair + 1], columns[:, 3 * pair + 2] = splits, ordinals
+            for number in _distinct(numbers):
+                rows: Any = slice(None) if len(numbers) == 0 or (numbers == number).all() else numbers == number
+                code = self._code(number)
+                columns[rows, 3 * pair] = code
+                if number > 0:
+                    locate, known = self._spaces[code].locate, hints.setdefault(code, [])
+                    if locate is not None:
+                        known += locate(splits[rows], ordinals[rows])
+        return columns
+
+    def _code(self, number: int) -> int:
+        if number not in self._codes:
+            space = self._origins.namespace(number)
+            alike = (space.number, space.epoch, space.read_epoch, space.locate)
+            if alike not in self._alike:  # data sets made by flat_map() by the thousand need one entry in all
+                self._alike[alike] = FIRST + len(self._spaces)
+                self._spaces[self._alike[alike]] = space
+            self._codes[number] = self._alike[alike]
+        return self._codes[number]
+
+
+class BookWriter:
+    """Collects the rows that a state mentions. One per state."""
+
+    def __init__(self, spaces: Spaces) -> None:
+        self.spaces = spaces
+        self._hints: dict[int, dict[Hint, None]] = {}
+        self._rows: list[Any] = []
+
+    def rows(self, lineage: Lineage) -> int | None:
+        """Note rows, and return the number under which the state finds them; None for no rows."""
+        return self.add(self.spaces.encode(lineage)) if len(lineage) else None
+
+    def add(self, encoded: Encoded) -> int:
+        """Note rows that were encoded before."""
+        for code, hints in encoded.hints.items():
+            self._hints.setdefault(code, {}).update(dict.fromkeys(hints))
+        self._rows.append(encoded.value)
+        return len(self._rows) - 1
+
+    def contents(self) -> dict[str, Any]:
+        """Return everything noted, as plain data."""
+        return {"spaces": [self._space(code) for code in self._hints], "rows": self._rows}
+
+    def _space(self, code: int) -> list[Any]:
+        space, hints = self.spaces[code], self._hints[code]
+        described = [code, space.number, space.epoch, space.read_epoch]
+        return [*described, pack(np.array(list(hints), np.int64))] if hints else described
+
+
+def _distinct(numbers: NDArray[np.int64]) -> list[int]:
+    if len(numbers) and (numbers == numbers[0]).all():
+        return [int(numbers[0])]
+    found: list[int] = np.unique(numbers).tolist()
+    return found
