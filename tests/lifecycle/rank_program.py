@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from aiostream_data import Dataset
-from aiostream_data.plan.ranks import for_rank
-from aiostream_data.ranks import Sharing, choose_ranks
 
 SEED = 5
 
@@ -36,8 +34,8 @@ def pipeline(pattern: str, batch_size: int) -> Dataset[Any]:
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
     dataset = pipeline(request["pattern"], request["batch_size"])
-    shared: Dataset[Any] = Dataset(for_rank(dataset.plan, choose_ranks(None, None), Sharing(tail="drop")))
-    with shared.open(request["state"], seed=SEED) as loader:
+    # The global batch size is kept, so that each rank's own changes with their number.
+    with dataset.open(request["state"], seed=SEED, allow=["batch.batch_size"]) as loader:
         rows = [batch.tolist() for batch in islice(loader, request["batches"])]
         return {"rows": rows, "state": loader.state_dict()}
 
