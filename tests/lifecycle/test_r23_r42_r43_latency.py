@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from aiostream_data.storage.registry import register_store
 from aiostream_data.testing.latency_store import LatencyStore
 
 RTT_S = 0.2
+STEP_S = 0.04
 
 
 def test_r23_the_engines_loop_lags_less_than_20_ms_at_full_load() -> None:
@@ -85,29 +88,58 @@ def slow_store(memory_objects: None) -> Iterator[LatencyStore]:
     register_store("slow", None)
 
 
-def test_r43_the_first_batch_comes_after_three_round_trips(slow_store: LatencyStore) -> None:
+def of_the_slow_store(shuffle: Callable[[Dataset[Any]], Dataset[Any]]) -> Dataset[Any]:
+    return shuffle(Dataset.from_tfrecord("slow://set/*", cycle_length=8, shuffle_shards=True, seed=1)).map(len)
+
+
+SHUFFLES: dict[str, Callable[[Dataset[Any]], Dataset[Any]]] = {
+    "a buffer of 500 rows": lambda data: data.shuffle(500, seed=1),
+    "the default": lambda data: data.shuffle(seed=1),
+}
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_r43_the_first_batch_comes_after_three_round_trips(slow_store: LatencyStore, shuffle: str) -> None:
     list(Dataset.range(3).map(abs).batch(2))  # what is imported or compiled once is not what is measured
-    dataset = Dataset.from_tfrecord("slow://set/*", cycle_length=8, shuffle_shards=True, seed=1)
+    dataset = of_the_slow_store(SHUFFLES[shuffle]).batch(32)
     started = time.perf_counter()
-    with dataset.shuffle(500, seed=1).map(len).batch(32).open() as loader:
+    with dataset.open() as loader:
         next(iter(loader))
         first_s = time.perf_counter() - started
     assert first_s <= 3 * RTT_S, f"{first_s / RTT_S:.1f} round trips"
 
 
-def test_r43_there_is_no_pause_between_epochs(slow_store: LatencyStore) -> None:
-    step_s = 0.04
-    dataset = Dataset.from_tfrecord("slow://set/*", cycle_length=8, shuffle_shards=True, seed=1)
+def steps_s(batches: Iterator[Any], step_s: float) -> list[float]:
+    """Return how long each step of a training took that computes for ``step_s``."""
+    next(batches)
     steps: list[float] = []
-    with dataset.shuffle(500, seed=1).map(len).batch(100).prefetch(2).repeat(3).open() as loader:
-        iterator = iter(loader)
-        next(iterator)
-        last = time.perf_counter()
-        for _ in iterator:
-            time.sleep(step_s)  # the training step
-            now = time.perf_counter()
-            steps.append(now - last)
-            last = now
+    last = time.perf_counter()
+    for _ in batches:
+        time.sleep(step_s)
+        now = time.perf_counter()
+        steps.append(now - last)
+        last = now
+    return steps
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_r43_there_is_no_pause_between_epochs(slow_store: LatencyStore, shuffle: str) -> None:
+    dataset = of_the_slow_store(SHUFFLES[shuffle]).batch(100).prefetch(2).repeat(3)
+    with dataset.open() as loader:
+        steps = steps_s(iter(loader), STEP_S)
     assert len(steps) == 3 * 16 - 1
     at_epochs = [steps[15 + 16 * epoch + near] for epoch in range(2) for near in (-1, 0)]
     assert max(at_epochs) <= 1.5 * float(np.median(steps)), [f"{step * 1e3:.1f} ms" for step in steps]
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_r43_there_is_no_pause_between_epochs_after_a_resume(slow_store: LatencyStore, shuffle: str) -> None:
+    dataset = of_the_slow_store(SHUFFLES[shuffle]).batch(100).prefetch(2).repeat(2)
+    with dataset.open(seed=1) as loader:
+        assert sum(1 for _ in islice(loader, 5)) == 5
+        state = loader.state_dict()
+    with dataset.open(state) as loader:
+        steps = steps_s(iter(loader), STEP_S)
+    assert len(steps) == 2 * 16 - 5 - 1
+    at_epoch = steps[16 - 5 - 2 : 16 - 5 + 1]
+    assert max(at_epoch) <= 1.5 * float(np.median(steps)), [f"{step * 1e3:.1f} ms" for step in steps]
