@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiostream_data._engine.engine import Engine, EngineOptions
+from aiostream_data.loading.same_rank import check_same_rank
 from aiostream_data.loading.saved import Saved
 from aiostream_data.loading.steering import Steering
 from aiostream_data.plan import operators as op
@@ -55,7 +56,7 @@ class Opening:
         Raises:
             PlanError: The plan cannot be shared like that.
             RankError: There are fewer rows than ranks.
-            StateMismatchError: The state is damaged.
+            StateMismatchError: The state is damaged, or says where another rank was with an order of its own.
         """
         saved = self.saved
         options = EngineOptions(
@@ -72,7 +73,10 @@ class Opening:
             force=self.force,
             allow=self.allow,
         )
-        return Engine(self._plan(), options)
+        plan = self._plan()
+        if saved is not None and not self.force:
+            check_same_rank(saved, plan, self.ranks, self.sharing.policy)
+        return Engine(plan, options)
 
     def again(self, saved: Saved, **changes: Any) -> Opening:
         """Return how to open the same, where another state says."""

@@ -101,6 +101,7 @@ class Received:
                 "next_index": self._delivered.next_index,
                 "share": ranks.share,
                 "shares": ranks.shares,
+                "policy": self._opening.sharing.policy,
             },
             steering=self._opening.steering.as_dict(),
             **engine.place(place),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from aiostream_data import Dataset, FixedLen, Loader, TFRecordWriter, encode_example
-from aiostream_data.errors import RankError
+from aiostream_data.errors import RankError, StateMismatchError
 from aiostream_data.ranks import Sharing
 
 SEED = 11
@@ -294,6 +294,17 @@ def test_a_rank_goes_on_after_any_batch(batches: int, tail: Any) -> None:
         assert [str(batch) for batch in rest] == [str(batch) for batch in whole[batches:]]
 
 
+def test_a_state_of_one_rank_is_refused_by_another_where_rows_come_as_they_are_ready() -> None:
+    dataset = Dataset.range(40).map(doubled, ordered=False).batch(2)
+    with open_rank(dataset, 1, 4) as loader:
+        next(iter(loader))
+        state = json_state(loader)
+    read(dataset, 1, 4, state)
+    for rank, world in [(0, 4), (1, 2), (0, 1)]:
+        with pytest.raises(StateMismatchError, match=r"saved by share 1 of 4 by row.*map has ordered=False"):
+            open_rank(dataset, rank, world, state)
+
+
 # -- by file
 
 ROWS_PER_FILE = [3, 5, 4, 2, 7]
@@ -331,6 +342,25 @@ def test_by_file_names_are_shared_where_files_are_opened_by_a_function(files: st
 def test_by_file_more_ranks_than_files_are_an_error_at_open(files: str) -> None:
     with pytest.raises(RankError, match="5 files cannot be shared by 6 ranks"):
         open_rank(lines(files), 0, 6, sharing=BY_FILE)
+
+
+def test_by_file_a_state_fits_the_rank_that_saved_it_alone(files: str) -> None:
+    with open_rank(lines(files), 1, 2, sharing=BY_FILE) as loader:
+        next(iter(loader))
+        state = json_state(loader)
+    assert len(read(lines(files), 1, 2, state, BY_FILE)) == 5 + 2 - 1
+    for rank, world, sharing in [(0, 2, BY_FILE), (1, 3, BY_FILE), (0, 1, BY_FILE), (1, 2, Sharing())]:
+        with pytest.raises(StateMismatchError, match="saved by share 1 of 2 by file"):
+            open_rank(lines(files), rank, world, state, sharing)
+
+
+def test_by_file_a_single_process_has_the_same_order_as_by_row(files: str) -> None:
+    with open_rank(lines(files), 0, 1, sharing=BY_FILE) as loader:
+        next(iter(loader))
+        state = json_state(loader)
+    assert sum(map(len, read_all(lines(files), 2, state))) == sum(ROWS_PER_FILE) - 1
+    with pytest.raises(StateMismatchError, match="0 of 1 by row, and is opened as share 0 of 2 by file"):
+        open_rank(lines(files), 0, 2, state, BY_FILE)
 
 
 COUNTS = [3 + 4 + 7, 5 + 2]

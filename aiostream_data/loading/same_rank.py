@@ -1,0 +1,44 @@
+"""Refuse a state of another rank where ranks have an order of their own."""
+
+from __future__ import annotations
+
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.loading.saved import Saved
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.ranks import Policy, Ranks
+
+
+def check_same_rank(saved: Saved, plan: Node, ranks: Ranks, policy: Policy) -> None:
+    """Refuse a state that says where another rank was, and not where all of them were.
+
+    By row all ranks have one order, and a state of any is one of all. By file, or where a stage gives rows as they are
+    ready, the state holds what only that rank knows.
+
+    Raises:
+        StateMismatchError: It does, and this is another rank, or one of another number.
+    """
+    stream = saved.stream
+    if stream is None:
+        return
+    was = (stream["share"], stream["shares"], _shared_by(stream.get("policy", "row"), stream["shares"]))
+    now = (ranks.share, ranks.shares, _shared_by(policy, ranks.shares))
+    if was == now:
+        return
+    difference = f"it was saved by share {_named(*was)}, and is opened as share {_named(*now)}"
+    if "file" in (was[2], now[2]):
+        raise StateMismatchError([difference], _BY_FILE)
+    for node in walk(plan):
+        if not getattr(node, "ordered", True):
+            raise StateMismatchError([f"{difference}, while {node.label} has ordered=False"], _UNORDERED)
+
+
+_BY_FILE = "by file every rank has an order of its own: open it as the rank that saved it; by row any number can go on"
+_UNORDERED = "open it as the rank that saved it; with ordered stages alone, any number of ranks can go on"
+
+
+def _shared_by(policy: str, shares: int) -> str:
+    return policy if shares > 1 else "row"
+
+
+def _named(share: int, shares: int, policy: str) -> str:
+    return f"{share} of {shares} by {policy}"
