@@ -9,6 +9,7 @@ from typing import Any
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.difference import check_matches
 from aiostream_data.plan.fingerprint import Fingerprint, describe_plan
+from aiostream_data.plan.global_batch import keeps_global_batch
 from aiostream_data.plan.shard_list import summarise_shards
 from aiostream_data.plan.stored import stored
 from aiostream_data.records import ShardRef
@@ -54,6 +55,8 @@ class Identity:
             new = self._fingerprint()
         if given_seed is not None:
             new = {**new, "seed": given_seed}
+        if keeps_global_batch(saved, new):
+            allow = {*allow, "batch.batch_size"}
         urls = {name: [shard.url for shard in shards] for name, shards in self._shards.items()}
         check_matches(saved, new, force=force, allow=allow, urls=urls)
 
