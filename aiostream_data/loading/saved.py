@@ -1,7 +1,13 @@
-"""A loader's state as it is saved: what is in it, and reading it back."""
+"""A loader's state as it is saved: what is in it, and reading it back.
+
+A state ends with a checksum of all that it says. So whoever reads it further need not ask of every number
+in it whether a damaged file, or a hand that edited it, has put it there.
+"""
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, cast
@@ -10,6 +16,7 @@ from aiostream_data.errors import StateMismatchError
 from aiostream_data.metrics.stream_hash import combine_hashes
 
 VERSION = 1
+CHECK = "check"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +47,15 @@ class Saved:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as a new dict of plain data."""
-        return {part.name: getattr(self, part.name) for part in fields(self)}
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {**values, CHECK: _checksum(values)}
 
     @classmethod
     def of(cls, state: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> Self | None:
         """Return what a dict holds that :meth:`as_dict` made, or those of all ranks; None for None.
 
         Raises:
-            StateMismatchError: It is something else, or the ranks stand at different places.
+            StateMismatchError: It is something else or damaged, or the ranks stand at different places.
         """
         if state is None:
             return None
@@ -76,14 +84,20 @@ class Saved:
         if not isinstance(state, Mapping) or state.get("version") != VERSION:
             found = state.get("version") if isinstance(state, Mapping) else type(state).__name__
             raise StateMismatchError([f"a state of version {VERSION} is needed, got {found!r}"])
-        try:
-            saved = cls(**state)
-        except TypeError as error:
-            raise StateMismatchError([f"it is not a state of a loader: {error}"]) from None
-        for name in ("elements", "epoch", "seed"):
-            if not isinstance(getattr(saved, name), int):
-                raise StateMismatchError([f"{name} must be an integer, got {getattr(saved, name)!r}"])
-        return saved
+        values = {name: value for name, value in state.items() if name != CHECK}
+        known, right = {part.name for part in fields(cls)}, _checksum(values)
+        if values.keys() != known or right is None or state.get(CHECK) != right:
+            raise StateMismatchError(["the state is damaged: it is not what state_dict() returned"])
+        return cls(**values)
+
+
+def _checksum(values: Mapping[str, Any]) -> str | None:
+    """Return 8 hex digits over plain data, the same before and after JSON; None where there is anything else."""
+    try:
+        text = json.dumps(values, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def joined_streams(streams: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:

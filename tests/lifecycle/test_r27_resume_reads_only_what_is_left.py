@@ -14,6 +14,7 @@ import pytest
 from made_shards import MadeShards, places
 
 from aiostream_data import Dataset
+from aiostream_data.loading.saved import Saved
 
 BATCH = 32
 CYCLE = 8
@@ -53,13 +54,15 @@ def state_after(dataset: Dataset[Any], batches: int) -> dict[str, Any]:
 
 def moved(state: dict[str, Any], shards: int, rows: int, record_nbytes: int) -> dict[str, Any]:
     """Return a state of shards in their own order, moved on by whole shards and by rows in each open one."""
-    files = state["position"]
+    saved = Saved.of(state)
+    assert saved is not None
+    files = saved.position
     files["next"] += shards
     files["order"]["given"] = [given + rows for given in files["order"]["given"]]
     files["streams"] = [
         [number + shards, ordinal + rows, offset + rows * record_nbytes] for number, ordinal, offset in files["streams"]
     ]
-    return state
+    return saved.as_dict()
 
 
 def first_batch(dataset: Dataset[Any], state: Any = None) -> Any:
