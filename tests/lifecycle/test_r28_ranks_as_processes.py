@@ -13,8 +13,9 @@ import pytest
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
 FILES, LINES = 6, 200
+GLOBAL_BATCH = 32
 BATCHES = 9
-"""Taken by each of 8 ranks, of 4 rows each."""
+"""Taken by each of 8 ranks before the state is saved."""
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +49,23 @@ def in_global_order(answers: list[dict[str, Any]]) -> list[str]:
     return [row for group in zip(*ranks, strict=True) for row in group]
 
 
-def request_for(pattern: str, batch_size: int, batches: int | None = None, state: Any = None) -> dict[str, Any]:
-    return {"pattern": pattern, "batch_size": batch_size, "batches": batches, "state": state}
+def request_for(pattern: str, world: int, batches: int | None = None, state: Any = None) -> dict[str, Any]:
+    batch_size = GLOBAL_BATCH // world
+    allow = [] if batch_size * world == GLOBAL_BATCH else ["batch.batch_size"]
+    return {"pattern": pattern, "batch_size": batch_size, "batches": batches, "state": state, "allow": allow}
 
 
 @pytest.fixture(scope="module")
 def whole(pattern: str) -> list[str]:
     """All rows as a single process reads them."""
-    return in_global_order(run_ranks(1, request_for(pattern, 32)))
+    return in_global_order(run_ranks(1, request_for(pattern, 1)))
 
 
 @pytest.fixture(scope="module")
 def saved(pattern: str, whole: list[str]) -> dict[str, Any]:
     """The state of 8 ranks that have taken some batches."""
-    answers = run_ranks(8, request_for(pattern, 4, BATCHES))
-    assert in_global_order(answers) == whole[: 8 * 4 * BATCHES]
+    answers = run_ranks(8, request_for(pattern, 8, BATCHES))
+    assert in_global_order(answers) == whole[: GLOBAL_BATCH * BATCHES]
     for place in ("position", "rows"):
         assert all(answer["state"][place] == answers[0]["state"][place] for answer in answers)
     state: dict[str, Any] = answers[0]["state"]
@@ -73,7 +76,7 @@ def saved(pattern: str, whole: list[str]) -> dict[str, Any]:
 def test_r28_any_number_of_processes_goes_on_where_eight_were(
     world: int, pattern: str, whole: list[str], saved: dict[str, Any]
 ) -> None:
-    rest = in_global_order(run_ranks(world, request_for(pattern, max(1, 32 // world), state=saved)))
+    rest = in_global_order(run_ranks(world, request_for(pattern, world, state=saved)))
     epoch = len(whole) // 2
-    first, second = whole[8 * 4 * BATCHES : epoch], whole[epoch:]
+    first, second = whole[GLOBAL_BATCH * BATCHES : epoch], whole[epoch:]
     assert rest == first[: len(first) // world * world] + second[: len(second) // world * world]
