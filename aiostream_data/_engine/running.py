@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
-from aiostream_data._engine.channel import Receiver, ReceiverClosed, open_channel
+from aiostream_data._engine.channel import Receiver, ReceiverClosed, StreamAborted, open_channel
 from aiostream_data._engine.compile import STEPS, build, reads_inlets, steps_after
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
@@ -58,7 +58,7 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
                         task.cancel()
     except BaseExceptionGroup as failures:
         root = root_error(failures)
-        if root is None:
+        if root is None or isinstance(root, StreamAborted):  # cut by the cancellation above, which some see late
             raise ReceiverClosed from failures
         raise root from root.__cause__
 
