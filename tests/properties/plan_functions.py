@@ -90,12 +90,12 @@ def never(*element: Any) -> bool:
 
 def few(*element: Any) -> list[int]:
     first = number(*element)
-    return list(range(10 * first, 10 * first + first % 4))
+    return list(range(10 * first, 10 * first + first % 5))
 
 
 def few_of_a_range(*element: Any) -> Dataset[int]:
     first = number(*element)
-    return Dataset.range(10 * first, 10 * first + first % 4)
+    return Dataset.range(10 * first, 10 * first + first % 6)
 
 
 def few_shuffled(*element: Any) -> Dataset[tuple[int, int]]:

@@ -11,6 +11,7 @@ from drawn import SEEDS, Draw, Drawn, Kind, written
 from hypothesis import strategies as st
 
 from aiostream_data import Dataset
+from aiostream_data.plan.base import walk
 
 MOST = 150
 """Elements of a drawn plan, at most."""
@@ -175,10 +176,47 @@ def _concatenate(draw: Draw, plan: Drawn) -> Drawn:
     )
 
 
+def weights_of(row: int) -> list[int]:
+    return [1 + row % 3, 2]
+
+
+WEIGHTS: Sequence[Any] = (None, [4, 1], [(0, [1, 2]), (5, [3, 1])], weights_of)
+
+MOST_NODES = 8
+"""Nodes of a plan that is mixed with itself, at most, as every node has its part of a state."""
+
+
+def _sample_all(draw: Draw, plan: Drawn) -> Drawn:
+    options: dict[str, Any] = {"weights": draw(st.sampled_from(WEIGHTS)), "stop": "all", "schedule_every": 4}
+    if draw(st.booleans()):
+        options |= {"random": True, "seed": draw(SEEDS)}
+    mixed = Dataset.sample_from([plan.dataset, plan.dataset.filter(fn.is_kept)], **options)
+    call = written("apply(lambda d: sample_from([d, d.filter(is_kept)]", options)
+    return plan.then(f"{call})", mixed, most=2 * plan.most)
+
+
+def _sample_first(draw: Draw, plan: Drawn) -> Drawn:
+    weights, count = draw(st.sampled_from(WEIGHTS)), draw(st.integers(0, 40))
+    repeated = plan.dataset.filter(fn.is_kept).repeat(3)
+    mixed = Dataset.sample_from([plan.dataset, repeated], weights, schedule_every=4).take(count)
+    call = f"apply(lambda d: sample_from([d, d.filter(is_kept).repeat(3)], {weights}, schedule_every=4)).take({count})"
+    return plan.then(call, mixed, most=count)
+
+
+def _choose_from(draw: Draw, plan: Drawn) -> Drawn:
+    count, stop = draw(st.integers(0, 20)), draw(st.sampled_from(["first", "all"]))
+    choices = Dataset.range(2).repeat(count).shuffle(3, seed=1)
+    chosen = Dataset.choose_from([plan.dataset, plan.dataset.filter(fn.is_kept)], choices, stop=stop)
+    call = f"choose_from([d, d.filter(is_kept)], range(2).repeat({count}).shuffle(3, seed=1), stop={stop!r})"
+    return plan.then(f"apply(lambda d: {call})", chosen, most=2 * count)
+
+
 ANYWHERE: Sequence[Operator] = (_map, _map, _filter, _shuffle, _shuffle, _repeat, _cache, _prefetch)
 """Give the same elements whatever the order of their input."""
 
-IN_ORDER: Sequence[Operator] = (_take, _skip, _shard, _enumerate, _zip, _repeat_for_ever, _batch, _batch)
+MIXTURES: Sequence[Operator] = (_sample_first, _choose_from)
+
+IN_ORDER: Sequence[Operator] = (_take, _skip, _shard, _enumerate, _zip, _repeat_for_ever, _batch, _batch, *MIXTURES)
 """Give elements that depend on the order of their input."""
 
 
@@ -196,6 +234,10 @@ def applicable(plan: Drawn) -> list[Operator]:
         found += [_unbatch]
     if plan.ordered:
         found += [operator for operator in IN_ORDER if stackable or operator is not _batch]
+    if sum(1 for _ in walk(plan.dataset.plan)) > MOST_NODES:
+        found = [operator for operator in found if operator not in MIXTURES]
+    elif 2 * plan.most <= MOST:
+        found += [_sample_all]
     if stackable:
         found += [_batch_unbatch]
     if 3 * plan.most > MOST:

@@ -21,13 +21,16 @@ _SIZES_OF: Mapping[str, str] = {
     "CHUNK_ROWS": "rows",
     "HOP_ROWS": "rows",
     "FIRST_ROWS": "rows",
-    "SMALL_ROWS": "rows",
+    "SMALL_ROWS": "small",
     "BLOCK_ROWS": "rows",
     "CALLS_PER_HOP": "rows",
     "FIRST_NBYTES": "nbytes",
     "NEXT_NBYTES": "nbytes",
 }
-"""Constants that say how the engine cuts its work, and whether in rows or in bytes."""
+"""Constants that say how the engine cuts its work, and whether in rows or in bytes, or what counts as small."""
+
+SMALL_ROWS = 3
+"""Decides how an inner data set is run, and so how its place is told: the same whenever it is opened."""
 
 
 Cut = Callable[[int, int], None]
@@ -40,7 +43,7 @@ def small_chunks() -> Iterator[Cut]:
     with pytest.MonkeyPatch.context() as patch:
 
         def cut(rows: int, nbytes: int) -> None:
-            sizes = {"rows": rows, "nbytes": nbytes}
+            sizes = {"rows": rows, "nbytes": nbytes, "small": SMALL_ROWS}
             for module, constant in _constants():
                 patch.setattr(module, constant, sizes[_SIZES_OF[constant]])
             patch.setattr(ranges.plan_ranges, "__defaults__", (nbytes, nbytes, 0))

@@ -16,7 +16,9 @@ from plans import plans
 from small_chunks import Recut, small_chunks
 
 from aiostream_data import Dataset
+from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.stages import map as map_stage
 from aiostream_data._engine.stages.batch import BatchStep
 from aiostream_data._engine.stages.shuffle import ShuffleStep
 from aiostream_data.errors import CardinalityError
@@ -28,7 +30,7 @@ SIZES = st.tuples(st.integers(1, 12), st.integers(5, 300))
 ONE_FOR_ONE = {"map", "enumerate", "parse_example", "prefetch"}
 LEAVING_OUT = {"filter", "skip", "shard"}
 GIVING_ALL = {"shuffle"}
-CUTTING_SHORT = ("take(", "zip(", "few_batched")
+CUTTING_SHORT = ("take(", "zip(", "choose_from(", "few_batched")
 
 
 def adds_up(stage: StageCounters) -> bool:
@@ -100,3 +102,36 @@ def test_a_row_that_a_step_does_not_take_in_is_found_out(step: Any, monkeypatch:
     monkeypatch.setattr(step, "push", losing_once(step.push, 1))
     with pytest.raises(CardinalityError, match="received 100 rows but accounts for 99"):
         list(NUMBERS.shuffle(10).batch(3) if step is ShuffleStep else NUMBERS.batch(3))
+
+
+@pytest.mark.parametrize(("work", "name"), [("map_rows", "map"), ("map_batched", "batched map")])
+def test_a_row_that_the_work_of_map_loses_is_found_out(work: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_stage, work, losing_once(getattr(map_stage, work), 1))
+    with pytest.raises(CardinalityError, match="stage map received 100 rows but accounts for 99"):
+        list(HANDED_ON[name])
+
+
+BETWEEN: dict[str, Dataset[Any]] = {
+    "map": NUMBERS.map(fn.number),
+    "interleave": NUMBERS.interleave(fn.few, cycle_length=3),
+    "concatenate": NUMBERS.concatenate(NUMBERS),
+    "zip": NUMBERS.zip(NUMBERS),
+    "repeat": NUMBERS.shuffle(5).repeat(2),
+    "cache": NUMBERS.map(fn.number).cache(),
+    "files": Dataset.from_tfrecord(pattern(".tfrecord"), cycle_length=2),
+    "the consumer": NUMBERS,
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_a_chunk_that_is_lost_between_two_stages_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    take, lost = Receiver.take, list[Any]()
+
+    def take_or_lose(receiver: Receiver[Any]) -> Any:
+        if not lost:
+            lost.append(take(receiver))
+        return take(receiver)
+
+    monkeypatch.setattr(Receiver, "take", take_or_lose)
+    with pytest.raises(CardinalityError):
+        list(BETWEEN[name])
