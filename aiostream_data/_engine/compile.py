@@ -6,7 +6,7 @@ from typing import Final
 
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.stages.batch import BatchStep, UnbatchStep
+from aiostream_data._engine.stages.batch import BatchStep
 from aiostream_data._engine.stages.block import BlockStage
 from aiostream_data._engine.stages.buckets import BucketStep
 from aiostream_data._engine.stages.cache import CacheStage
@@ -26,6 +26,7 @@ from aiostream_data._engine.stages.ranks import MarkPaddingStep, RankShardStep
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
 from aiostream_data._engine.stages.shuffle import ShuffleStep
+from aiostream_data._engine.stages.unbatch import UnbatchStep
 from aiostream_data._engine.stages.windows import PaddedBatchStep, RebatchStep, WindowStep
 from aiostream_data._engine.stages.zip import ZipStage
 from aiostream_data._engine.tail import Step

@@ -114,6 +114,8 @@ class Services:
     """Weights of mixtures that were changed while running."""
     offsets: dict[tuple[int, Node], ShardOffsets] = field(default_factory=dict)
     """Where records begin, by the place of their source."""
+    cached_epochs: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The repetition in which the rows of a cache were read first, by the cache's place: all later ones give them."""
     once: OneShotRows = field(default_factory=OneShotRows)
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
     passes: dict[Any, CachePass] = field(default_factory=dict)

@@ -29,11 +29,11 @@ from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_book import read_book
-from aiostream_data._engine.state_writer import BookWriter, Spaces
+from aiostream_data._engine.state_writer import ROWS, BookWriter, Spaces
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
-from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
+from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, StateMismatchError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.mixing import mixture_meant
@@ -72,6 +72,7 @@ class EngineOptions:
         state: Where the plan goes on; None at the beginning.
         book: Rows that the state mentions.
         weights: Weights of mixtures that were changed before the state was taken.
+        caches: In which repetition the rows of caches were read first.
         written: The plan as the user wrote it, if it is not the one to be run.
         world_size: Number of ranks that share the rows.
         held_against: What a state says of the plan that it was taken of.
@@ -86,6 +87,7 @@ class EngineOptions:
     state: State = None
     book: Any = None
     weights: Any = None
+    caches: Any = None
     written: Node | None = None
     world_size: int = 1
     held_against: Mapping[str, Any] | None = None
@@ -117,6 +119,7 @@ class Engine:
         self._weights = WeightChanges(options.weights)
         self._identity = Identity(options.written or plan, options.world_size)
         self._spaces = Spaces(self.origins)
+        self._cached_epochs = _cached_epochs(options.caches)
         self._position: Position | None = None
         self.pid = os.getpid()
         self.stores: dict[str, StoreSet] = {}
@@ -145,10 +148,14 @@ class Engine:
     def place(self, elements: int) -> dict[str, Any]:
         """Return where the plan goes on after this run's first ``elements`` elements, as plain data."""
         if elements == 0 or self._position is None:
-            return {"position": self._first_state, "rows": self.options.book, "weights": self._weights.state()}
+            return {"position": self._first_state, "rows": self.options.book, **self._besides()}
         book = BookWriter(self._spaces)
         position = self._position.at(elements, book)
-        return {"position": position, "rows": book.contents(), "weights": self._weights.state()}
+        return {"position": position, "rows": book.contents(), **self._besides()}
+
+    def _besides(self) -> dict[str, Any]:
+        caches = [[key, epoch] for (path, key), epoch in self._cached_epochs.copy().items() if path == 0]
+        return {"weights": self._weights.state(), "caches": caches or None}
 
     def origins_of(self, own: Ids, made_of: MadeOf | None) -> list[Origin]:
         """Return where the rows of an element came from."""
@@ -293,7 +300,7 @@ class Engine:
             await self._check_state(context)
             self._announce(self._ready)
             if self.options.fetch:
-                fetched = await recall(context, self.plan, self._book.rows(0))
+                fetched = await recall(context, self.plan, self._book.rows({ROWS: 0}))
                 await self.bridge.put(await _parcel(fetched, pool))
                 return
             known = pool.submit(self._identity.stored)  # so that it is there when a state is first taken
@@ -334,6 +341,7 @@ class Engine:
             recall=recall,
             book=self._book,
             weights=self._weights,
+            cached_epochs=self._cached_epochs,
             devices=self.devices,
         )
         return RunContext(
@@ -386,6 +394,13 @@ class Engine:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+
+
+def _cached_epochs(saved: Any) -> dict[tuple[int, int], int]:
+    try:
+        return {(0, int(key)): int(epoch) for key, epoch in saved or ()}
+    except (TypeError, ValueError) as error:
+        raise StateMismatchError([f"what it says of caches is damaged: {error}"]) from None
 
 
 def _waiting_elements(plan: Node) -> int:

@@ -58,7 +58,6 @@ class Merge:
     _loaded: dict[int, int] = field(default_factory=dict)
     _picked: PickedRows = field(default_factory=PickedRows)
     _rows_at_once: int = 1
-    _leave_out: int = 0
     _chosen: int = 0
     _opened: int = 0
 
@@ -68,8 +67,6 @@ class Merge:
         slots = [slot for slot, given in enumerate(state["order"]["given"]) if given is not None]
         for slot, place in zip(slots, state["streams"], strict=True):
             self._sits_in(slot, await self.streams.again(place, state["order"]["given"][slot]))
-        self._leave_out = state["drop"]
-        self._chosen = -self._leave_out
 
     async def run(self, outlet: Outlet) -> None:
         """Send everything.
@@ -78,6 +75,7 @@ class Merge:
             StreamAborted: A stream was cut short.
         """
         order = self.order
+        self.log.begin(order)
         while True:
             if not order.deterministic:
                 self._load_what_is_there()
@@ -86,8 +84,7 @@ class Merge:
                 run = unbroken_run(step.which, step.rows, self._current)
                 if run is not None and len(run) >= self._rows_at_once // SHORT_RUN:
                     await self._send_picked(outlet)
-                    left_out = self._left_out_of(len(run))
-                    await outlet.send(run.slice(left_out, len(run)) if left_out else run)
+                    await outlet.send(run)
                 else:
                     self._picked.add(step, self._current)
             slot, need = step.waiting.slot, step.waiting.need
@@ -108,8 +105,7 @@ class Merge:
         mark = self.order.mark()
         step = self.order.advance(max(1, self._rows_at_once - len(self._picked)))
         if len(step):
-            which = None if self.order.deterministic else step.which
-            self.log.add(self._chosen, Entry(mark, dict(self._places), self._opened, which))
+            self.log.add(self._chosen, Entry(mark, dict(self._places), self._opened))
             self._chosen += len(step)
         return step
 
@@ -141,17 +137,7 @@ class Merge:
 
     async def _send_picked(self, outlet: Outlet) -> None:
         if len(self._picked):
-            rows = len(self._picked)
-            left_out = self._left_out_of(rows)
-            chosen = self._picked.taken()
-            if left_out < rows:
-                await outlet.send_work(gathered, chosen, left_out)
-
-    def _left_out_of(self, rows: int) -> int:
-        """Return how many of the next rows were given before the state was taken."""
-        left_out = min(self._leave_out, rows)
-        self._leave_out -= left_out
-        return left_out
+            await outlet.send_work(gathered, self._picked.taken())
 
     def _goes_on_at_once(self, need: Need, slot: int) -> bool:
         """Whether the next rows can be chosen without waiting, so that those already chosen may wait for them."""

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data._engine.position import Log, State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.transforms.interleave import InterleaveOrder, Mark
@@ -31,13 +28,11 @@ class Entry:
     Attributes:
         places: Of the streams that sat in slots.
         opened: Streams given out until then.
-        which: Slots of the step's rows where the order does not repeat; else None.
     """
 
     mark: Mark
     places: Mapping[int, StreamPlace]
     opened: int
-    which: NDArray[np.int32] | None
 
 
 class MergeLog:
@@ -45,6 +40,11 @@ class MergeLog:
 
     def __init__(self) -> None:
         self._log: Log[Entry] = Log()
+        self._order: InterleaveOrder | None = None
+
+    def begin(self, order: InterleaveOrder) -> None:
+        """Hear which order decides the steps."""
+        self._order = order
 
     def add(self, row: int, entry: Entry) -> None:
         """Note a step that begins with row ``row``."""
@@ -53,33 +53,22 @@ class MergeLog:
     def at(self, rows: int, book: BookWriter) -> tuple[dict[str, Any], int] | None:
         """Return the merge's own state, and how many streams had been given out; None before the first step."""
         found = self._log.find(rows)
-        if found is None:
+        if found is None or self._order is None:
             return None
         start, entry = found
-        given, drop = _given(entry, rows - start)
-        order = InterleaveOrder.state_at(entry.mark._replace(given=given))
-        streams = [entry.places[slot].at(int(given[slot]), book) for slot in _occupied(given)]
-        return {"order": order, "streams": streams, "drop": drop}, entry.opened
+        order = self._order.after(entry.mark, rows - start).state()
+        occupied = [(slot, given) for slot, given in enumerate(order["given"]) if given is not None]
+        streams = [entry.places[slot].at(given, book) for slot, given in occupied]
+        return {"order": order, "streams": streams}, entry.opened
 
     def forget(self, rows: int) -> int | None:
         """Hear that nobody will ask for less than ``rows`` rows; return how many streams had been given out."""
         found = self._log.find(rows)
-        if found is None:
+        if found is None or self._order is None:
             return None
         _, entry = found
-        for slot in _occupied(entry.mark.given):
-            entry.places[slot].forget(int(entry.mark.given[slot]))
+        for slot, given in enumerate(self._order.after(entry.mark, 0).state()["given"]):
+            if given is not None:
+                entry.places[slot].forget(given)
         self._log.forget(rows)
         return entry.opened
-
-
-def _occupied(given: NDArray[np.int64]) -> list[int]:
-    return np.flatnonzero(given >= 0).tolist()
-
-
-def _given(entry: Entry, rows: int) -> tuple[NDArray[np.int64], int]:
-    """Return the rows given of each stream ``rows`` rows after the mark, and how many rows come once more."""
-    if entry.which is None:
-        return entry.mark.given, rows
-    taken = np.bincount(entry.which[:rows], minlength=len(entry.mark.given))
-    return np.where(entry.mark.given >= 0, entry.mark.given + taken, entry.mark.given), 0

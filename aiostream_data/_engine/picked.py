@@ -54,9 +54,9 @@ class PickedRows:
         return choice
 
 
-def gathered(choice: Choice, leave_out: int = 0) -> Chunk:
-    """Copy the chosen rows, but the first few, into one chunk; one unbroken run of one chunk needs no copy."""
-    chunks, which, rows = choice[0], np.concatenate(choice[1])[leave_out:], np.concatenate(choice[2])[leave_out:]
+def gathered(choice: Choice) -> Chunk:
+    """Copy the chosen rows into one chunk; one unbroken run of one chunk needs no copy."""
+    chunks, which, rows = choice[0], np.concatenate(choice[1]), np.concatenate(choice[2])
     run = unbroken_run(which, rows, chunks)
     return gather(chunks, which, rows) if run is None else run
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.origins import SPLIT_MASK, Hint, Namespace, Origins
-from aiostream_data._engine.state_writer import FIRST, IDS, KINDS, NONE, PAD
+from aiostream_data._engine.state_writer import FIRST, IDS, KINDS, NONE, PAD, ROWS, BookWriter
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.records import NO_PAIR, Beside, Ids, Lineage, MadeOf
 from aiostream_data.transforms.packed_ids import unpack
@@ -40,14 +40,25 @@ class Book:
         self._spaces = dict(_opened(space, origins) for space in spaces)
         self._read: dict[int, Lineage] = {}
 
-    def rows(self, number: Any) -> Lineage:
-        """Return rows by the number that ``BookWriter.rows`` gave.
+    def rows(self, reference: Any) -> Lineage:
+        """Return rows by what ``BookWriter.rows`` gave.
 
         Raises:
             ValueError: There are none of that number, or they are damaged.
         """
-        if number is None:
+        if reference is None:
             return Lineage(np.empty((0, 2), np.int64))
+        return self._numbered(reference.get(ROWS) if isinstance(reference, dict) else reference)
+
+    def carried_over(self, state: Any, book: BookWriter) -> Any:
+        """Return part of the state that this book belongs to as part of another, whose rows ``book`` collects."""
+        if isinstance(state, dict):
+            if state.keys() == {ROWS}:
+                return book.rows(self.rows(state))
+            return {key: self.carried_over(value, book) for key, value in state.items()}
+        return [self.carried_over(value, book) for value in state] if isinstance(state, list) else state
+
+    def _numbered(self, number: Any) -> Lineage:
         if not isinstance(number, int) or not 0 <= number < len(self._rows):
             raise ValueError(f"the state has no rows of number {number!r}")
         if number not in self._read:
@@ -59,7 +70,7 @@ class Book:
         found = [np.empty(0, np.int64)]
         bases = [space.base for space in self._spaces.values() if space.number == source]
         for number in range(len(self._rows)):
-            _collect(self.rows(number), bases, found)
+            _collect(self._numbered(number), bases, found)
         return np.unique(np.concatenate(found))
 
     def _lineage(self, value: Any, kind: type[Lineage], depth: int) -> Lineage:

@@ -10,7 +10,7 @@ at the start of its shard.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,12 @@ KINDS: Final[dict[type[Lineage], str]] = {CutFrom: "c", Beside: "b", Lineage: "m
 IDS: Final = "i"
 NONE: Final = "-"
 """Letters for what an element was made of."""
+
+
+ROWS: Final = "rows"
+"""The one key of what a state refers to rows by, so that all of them can be found in it."""
+
+Reference: TypeAlias = dict[str, int]
 
 
 class Encoded(NamedTuple):
@@ -126,16 +132,16 @@ class BookWriter:
         self._hints: dict[int, dict[Hint, None]] = {}
         self._rows: list[Any] = []
 
-    def rows(self, lineage: Lineage) -> int | None:
-        """Note rows, and return the number under which the state finds them; None for no rows."""
+    def rows(self, lineage: Lineage) -> Reference | None:
+        """Note rows, and return what the state refers to them by; None for no rows."""
         return self.add(self.spaces.encode(lineage)) if len(lineage) else None
 
-    def add(self, encoded: Encoded) -> int:
+    def add(self, encoded: Encoded) -> Reference:
         """Note rows that were encoded before."""
         for code, hints in encoded.hints.items():
             self._hints.setdefault(code, {}).update(dict.fromkeys(hints))
         self._rows.append(encoded.value)
-        return len(self._rows) - 1
+        return {ROWS: len(self._rows) - 1}
 
     def contents(self) -> dict[str, Any]:
         """Return everything noted, as plain data."""

@@ -66,6 +66,7 @@ class Opening:
             state=None if saved is None else saved.position,
             book=None if saved is None else saved.rows,
             weights=self.weights or (saved.weights if saved is not None else None),
+            caches=None if saved is None else saved.caches,
             written=self.plan,
             world_size=self.ranks.shares,
             held_against=None if saved is None else {**saved.pipeline, "seed": saved.seed},

@@ -29,6 +29,7 @@ class Saved:
         position: Where every operator goes on; see ``_engine/position.py``.
         rows: Rows that operators held back, by their ids.
         weights: Weights of mixtures that were changed while running; see ``_engine/weight_changes.py``.
+        caches: In which repetition the rows of caches were read first.
         pipeline: Fingerprint of plan and shard list.
         stream: Hash of the rows received; see ``metrics/stream_hash.py``.
         steering: What was left out.
@@ -40,6 +41,7 @@ class Saved:
     position: Any
     rows: Any
     weights: Any = None
+    caches: Any = None
     pipeline: Mapping[str, Any] = field(default_factory=dict)
     stream: Mapping[str, Any] | None = None
     steering: Mapping[str, Any] | None = None

@@ -99,6 +99,11 @@ def keys_of(plan: Node) -> dict[Node, int]:
     return keys
 
 
+def gives_one_order(node: Node) -> bool:
+    """Tell whether the rows of a plan come in the same order whenever it runs."""
+    return all(getattr(lower, "ordered", True) for lower in walk(node))
+
+
 def at_least(name: str, value: Any, minimum: int) -> int:
     """Return ``value`` when it is an integer of at least ``minimum``.
 

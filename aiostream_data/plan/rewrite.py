@@ -13,7 +13,6 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Batch, Interleave, Map, ParseExample, Prefetch, Repeat, Shuffle, ToDevice
 from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
-from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 
 

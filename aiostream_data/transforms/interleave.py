@@ -74,15 +74,13 @@ class Step:
 
 
 class Mark(NamedTuple):
-    """A position of an order.
-
-    Attributes:
-        position: int64: the slot whose turn it is, and how many rows were taken from it in this turn.
-        given: int64 per slot: rows given of the stream that sits there; -1 where none does.
-    """
+    """A position of an order, as the arrays that it works on."""
 
     position: NDArray[np.int64]
-    given: NDArray[np.int64]
+    status: NDArray[np.uint8]
+    next_row: NDArray[np.int64]
+    stop_row: NDArray[np.int64]
+    given_before: NDArray[np.int64]
     more_streams: bool
 
 
@@ -166,27 +164,38 @@ class InterleaveOrder:
         return Step(which, rows, Waiting(Need(need), slot))
 
     def mark(self) -> Mark:
-        """Return the position in a form that costs next to nothing; see :meth:`state_at`."""
-        given = self._given_before + self._next_row
-        given[self._status == EMPTY] = -1
-        return Mark(self._position.copy(), given, self._more_streams)
+        """Return the position in a form that costs next to nothing, and from which later ones can be found."""
+        return Mark(
+            self._position.copy(),
+            self._status.copy(),
+            self._next_row.copy(),
+            self._stop_row.copy(),
+            self._given_before.copy(),
+            self._more_streams,
+        )
+
+    def after(self, mark: Mark, rows: int) -> InterleaveOrder:
+        """Return an order that stands ``rows`` rows behind a mark of this one, all of which were given in one step."""
+        later = InterleaveOrder(self.cycle_length, self.block_length, self.deterministic)
+        later._position, later._status = mark.position.copy(), mark.status.copy()
+        later._next_row, later._stop_row = mark.next_row.copy(), mark.stop_row.copy()
+        later._given_before, later._more_streams = mark.given_before, mark.more_streams
+        if rows:
+            later.advance(rows)
+        return later
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data; see :meth:`state_at`."""
-        return self.state_at(self.mark())
-
-    @staticmethod
-    def state_at(mark: Mark) -> dict[str, Any]:
-        """Return a position as plain data.
+        """Return the position as plain data.
 
         ``given`` counts, per slot, the rows given of the stream that sits in it, and is None for an
         empty slot: a resumed stream is to be loaded from that row on.
         """
+        given = (self._given_before + self._next_row).tolist()
         return {
-            "slot": int(mark.position[0]),
-            "taken": int(mark.position[1]),
-            "given": [None if rows < 0 else rows for rows in mark.given.tolist()],
-            "more_streams": mark.more_streams,
+            "slot": int(self._position[0]),
+            "taken": int(self._position[1]),
+            "given": [None if self._status[slot] == EMPTY else given[slot] for slot in range(self.cycle_length)],
+            "more_streams": self._more_streams,
         }
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from aiostream_data._engine.merge_log import MergeLog
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.picked import PickedRows, gathered
 from aiostream_data._engine.position import State
-from aiostream_data._engine.state_book import BookWriter
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk, Columns, run_of_ids

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aiostream_data._engine.position import Log, State, taken_up
+from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.plan.operators import Batch
@@ -21,12 +19,9 @@ from aiostream_data.records import (
     Lineage,
     MadeOf,
     concat_lineages,
-    last_ordinals,
     of_one_width,
-    without_last_pair,
 )
 from aiostream_data.transforms import batching
-from aiostream_data.transforms.unbatch import split_rows
 
 
 @dataclass
@@ -104,76 +99,5 @@ class BatchStep(Step):
         return Items([batch.element for batch in batches], first, None, [batch.rows for batch in batches])
 
 
-@dataclass
-class UnbatchStep(Step):
-    """Running form of ``Unbatch``."""
-
-    def __post_init__(self) -> None:
-        self._log: Log[tuple[int, list[int]]] = Log()
-        self._skip = 0
-
-    def push(self, chunk: Chunk) -> Chunk | None:
-        rows, sizes = split_rows(chunk, self.context.services.origins.describe)
-        cut = min(self._skip, len(rows))
-        self._log.add(self.rows_out - self._skip, (self.rows_in - len(chunk), sizes))
-        self._skip -= cut
-        return rows.slice(cut, len(rows)) if cut else rows
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        elements, skip = self._place(rows)
-        return {"op": "unbatch", "skip": skip, "input": self.source.at(elements, book)}
-
-    def forget(self, rows: int) -> None:
-        self._log.forget(rows)
-        self.source.forget(self._place(rows)[0])
-
-    def resume(self, state: State) -> State:
-        state = taken_up(state, "unbatch")
-        self._skip = self._skipped = state["skip"]
-        return state["input"]
-
-    _skipped: int = 0
-
-    def _place(self, rows: int) -> tuple[int, int]:
-        """Return how many elements were used up with ``rows`` rows, and how many rows of the next one."""
-        found = self._log.find(rows)
-        if found is None:
-            return 0, self._skipped
-        start, (first, sizes) = found
-        stops = np.cumsum(np.array([0, *sizes]))
-        element = int(np.searchsorted(stops, rows - start, side="right")) - 1
-        return first + element, rows - start - int(stops[element])
-
-    async def recall(self, lineage: Lineage) -> Chunk:
-        """Return rows, cut again out of the elements they were cut from."""
-        index = last_ordinals(lineage.ids)
-        elements, numbers = _elements_of(lineage)
-        whole = await self.context.recall(self.node.input, elements)
-        rows, sizes = split_rows(whole, self.context.services.origins.describe)
-        firsts = np.cumsum(np.array([0, *sizes]))
-        return rows.take(firsts[numbers] + index)
-
-    def rows_accounted(self) -> int | None:
-        return None
-
-
 def _is_batch(entry: MadeOf | None) -> bool:
     return entry is not None and not isinstance(entry, (CutFrom, Beside))
-
-
-def _elements_of(lineage: Lineage) -> tuple[Lineage, NDArray[np.int64]]:
-    """Return the elements that rows were cut from, each once, and for every row which of them."""
-    known: dict[Any, int] = {}
-    elements: list[Lineage] = []
-    numbers = np.empty(len(lineage), np.int64)
-    plain = without_last_pair(lineage.ids)
-    for row in range(len(lineage)):
-        entry = lineage.of(row)
-        key = id(entry) if isinstance(entry, CutFrom) else plain[row].tobytes()
-        if key not in known:
-            known[key] = len(elements)
-            elements.append(
-                Lineage(entry.ids, entry.made_of) if isinstance(entry, CutFrom) else Lineage(plain[row : row + 1])
-            )
-        numbers[row] = known[key]
-    return concat_lineages(elements), numbers

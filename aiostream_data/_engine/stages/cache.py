@@ -54,12 +54,18 @@ class CacheStage(Stage):
         self._state: State = None
         self._given = 0
         self._skip = 0
-        self._read_epoch = self.context.epoch
+        self._read_epoch = self.context.services.cached_epochs.get(self._key, self.context.epoch)
         self._position: Position | None = None
+
+    @property
+    def _key(self) -> tuple[int, int]:
+        """Name of the cache's place in the plan."""
+        return self.context.path, self.context.keys[self.node]
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Cache = self.node
         passes = self.context.services.passes
+        self.context.services.cached_epochs.setdefault(self._key, self._read_epoch)
         if self._state is not None and self._state["input"] is not None and node.token not in _complete:
             await self._read_rest(node, outlet)
             return
@@ -91,7 +97,7 @@ class CacheStage(Stage):
             first.sent()
 
     async def _replay(self, kept: _Kept, outlet: Outlet) -> None:
-        self._read_epoch = kept.epoch
+        self._read_epoch = self.context.services.cached_epochs[self._key] = kept.epoch
         moved: dict[int, int] = {}
         for chunk in kept.chunks:
             if kept.origins is not self.context.services.origins or kept.epoch != self.context.epoch:
@@ -132,7 +138,7 @@ class CacheStage(Stage):
     def at(self, rows: int, book: BookWriter) -> State:
         place = None if self._position is None else self._position.at(rows, book)
         if self._position is None and rows == 0 and self._state is not None:
-            place = self._state["input"]
+            place = self.context.services.book.carried_over(self._state["input"], book)
         return {"op": "cache", "given": self._given + rows, "epoch": self._read_epoch, "input": place}
 
     def forget(self, rows: int) -> None:
@@ -142,7 +148,7 @@ class CacheStage(Stage):
     def resume(self, state: State) -> Sequence[State]:
         self._state = taken_up(state, "cache")
         self._given = self._skip = self._state["given"]
-        self._read_epoch = self._state["epoch"]
+        self._read_epoch = self.context.services.cached_epochs[self._key] = self._state["epoch"]
         return ()
 
     async def recall(self, lineage: Lineage) -> Chunk:

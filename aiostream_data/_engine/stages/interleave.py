@@ -22,6 +22,7 @@ from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.recall import in_groups, in_order
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_code import UserFunction, summary
 from aiostream_data.errors import PlanError
@@ -94,7 +95,7 @@ class InterleaveStage(Stage):
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._log.at(rows, book)
         if found is None:
-            return self._state if self._state is not None else self._at_outer(None, 0, book)
+            return self._at_outer(self.context.services.book.carried_over(self._state, book), 0, book)
         state, opened = found
         return self._at_outer(state, opened, book)
 
@@ -192,7 +193,7 @@ class _InnerStreams:
         context = self.stage.context_of(inner, outer)
         sender, receiver = open_channel(2, context.services.budget.channel_nbytes)
         receiver.counters = self.stage.counters
-        place = _InnerPlace(outer, given, state)
+        place = _InnerPlace(outer, given, state, context.services.book)
         if _is_small(inner):
             namespace = context.namespace(inner, lambda _: inner.label)
             _fill(sender, inner, namespace, outer, given)
@@ -209,16 +210,21 @@ class _InnerPlace:
         outer: The row for which it was made.
         first: Rows that it had given before it was opened again.
         state: Where it went on then.
+        book: Rows that the state mentions.
         position: Of its run; None for one in memory, whose place is a row number.
     """
 
     outer: Lineage
     first: int
     state: State
+    book: Book
     position: Position | None = None
 
     def at(self, given: int, book: BookWriter) -> State:
-        inner = self.state if self.position is None else self.position.at(given - self.first, book)
+        if self.position is None:
+            inner = self.book.carried_over(self.state, book)
+        else:
+            inner = self.position.at(given - self.first, book)
         return {"outer": book.rows(self.outer), "inner": inner}
 
     def forget(self, given: int) -> None:

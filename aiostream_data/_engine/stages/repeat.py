@@ -41,7 +41,9 @@ class Turn:
 
     def at(self, rows: int, book: BookWriter) -> State:
         """Return its place after ``rows`` rows of this run."""
-        return self.state if self.position is None else self.position.at(rows, book)
+        if self.position is None:
+            return self.context.services.book.carried_over(self.state, book)
+        return self.position.at(rows, book)
 
 
 @dataclass
@@ -100,7 +102,7 @@ class InTurns(Stage):
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._log.find(rows)
         if found is None:
-            return self._state
+            return self.context.services.book.carried_over(self._state, book)
         start, turn = found
         place = turn.at(rows - start, book)
         given = turn.rows_before + rows - start

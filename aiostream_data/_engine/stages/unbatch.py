@@ -1,0 +1,136 @@
+"""Take batches, and other elements with a first axis, apart into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.position import Log, State, taken_up
+from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.tail import Step
+from aiostream_data.plan.base import gives_one_order
+from aiostream_data.records import (
+    Chunk,
+    CutFrom,
+    Lineage,
+    concat,
+    concat_lineages,
+    last_ordinals,
+    lineage_of,
+    without_last_pair,
+)
+from aiostream_data.transforms.unbatch import split_rows
+
+
+class _Cut(NamedTuple):
+    """What one push gave: elements from number ``first`` on gave so many rows each; which, where that is needed."""
+
+    first: int
+    sizes: list[int]
+    rows: Lineage | None
+
+
+@dataclass
+class UnbatchStep(Step):
+    """Running form of ``Unbatch``.
+
+    Its place is an element and how many of its rows were given. Behind a stage that gives rows as they are ready the
+    element need not come again at its place, so there the rest of its rows is held, by their ids.
+    """
+
+    def __post_init__(self) -> None:
+        self._log: Log[_Cut] = Log()
+        self._names_rows = not gives_one_order(self.node.input)
+        self._skip = self._skipped = 0
+        self._rest = Lineage(np.empty((0, 2), np.int64))
+        self._refilled: Chunk | None = None
+        self._given = 0
+
+    def push(self, chunk: Chunk) -> Chunk | None:
+        rows, sizes = split_rows(chunk, self.context.services.origins.describe)
+        self._given += len(self._rest) if self._refilled is not None else 0
+        names = lineage_of(rows) if self._names_rows else None
+        self._log.add(self._given - self._skip, _Cut(self.rows_in - len(chunk), sizes, names))
+        cut = min(self._skip, len(rows))
+        self._skip -= cut
+        rows = rows.slice(cut, len(rows)) if cut else rows
+        self._given += len(rows)
+        refilled, self._refilled = self._refilled, None
+        return rows if refilled is None else concat([refilled, rows])
+
+    def finish(self) -> Iterator[Chunk]:
+        if self._refilled is not None:
+            yield self._refilled
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        if rows < len(self._rest):
+            held = book.rows(self._rest.slice(rows, len(self._rest)))
+            return {"op": "unbatch", "skip": 0, "rest": held, "input": self.source.at(0, book)}
+        elements, skip, rest = self._place(rows)
+        if rest is None:
+            return {"op": "unbatch", "skip": skip, "rest": None, "input": self.source.at(elements, book)}
+        return {"op": "unbatch", "skip": 0, "rest": book.rows(rest), "input": self.source.at(elements + 1, book)}
+
+    def forget(self, rows: int) -> None:
+        if rows >= len(self._rest):
+            self._log.forget(rows)
+            self.source.forget(self._place(rows)[0])
+
+    def resume(self, state: State) -> State:
+        state = taken_up(state, "unbatch")
+        self._skip = self._skipped = state["skip"]
+        self._rest = self.context.services.book.rows(state["rest"])
+        return state["input"]
+
+    async def refill(self) -> None:
+        if len(self._rest):
+            self._refilled = await self.recall(self._rest)
+
+    def _place(self, rows: int) -> tuple[int, int, Lineage | None]:
+        """Return how many elements were used up with ``rows`` rows, how many rows of the next one, and the others.
+
+        The others only where they have to be named.
+        """
+        found = self._log.find(rows)
+        if found is None:
+            return 0, self._skipped, None
+        start, (first, sizes, names) = found
+        stops = np.cumsum(np.array([0, *sizes]))
+        element = int(np.searchsorted(stops, rows - start, side="right")) - 1
+        skip = rows - start - int(stops[element])
+        rest = names.slice(rows - start, int(stops[element + 1])) if names is not None and skip else None
+        return first + element, skip, rest
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Return rows, cut again out of the elements they were cut from."""
+        index = last_ordinals(lineage.ids)
+        elements, numbers = _elements_of(lineage)
+        whole = await self.context.recall(self.node.input, elements)
+        rows, sizes = split_rows(whole, self.context.services.origins.describe)
+        firsts = np.cumsum(np.array([0, *sizes]))
+        return rows.take(firsts[numbers] + index)
+
+    def rows_accounted(self) -> int | None:
+        return None
+
+
+def _elements_of(lineage: Lineage) -> tuple[Lineage, NDArray[np.int64]]:
+    """Return the elements that rows were cut from, each once, and for every row which of them."""
+    known: dict[Any, int] = {}
+    elements: list[Lineage] = []
+    numbers = np.empty(len(lineage), np.int64)
+    plain = without_last_pair(lineage.ids)
+    for row in range(len(lineage)):
+        entry = lineage.of(row)
+        key = id(entry) if isinstance(entry, CutFrom) else plain[row].tobytes()
+        if key not in known:
+            known[key] = len(elements)
+            elements.append(
+                Lineage(entry.ids, entry.made_of) if isinstance(entry, CutFrom) else Lineage(plain[row : row + 1])
+            )
+        numbers[row] = known[key]
+    return concat_lineages(elements), numbers
