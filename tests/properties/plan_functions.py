@@ -130,3 +130,13 @@ async def counted_async(first: int, rows: int) -> AsyncIterator[int]:
 def generated_rows(first: int, rows: int) -> Iterator[dict[str, Any]]:
     for value in range(first, first + rows):
         yield {"n": value, "x": np.arange(value, value + 3)}
+
+
+def sequence(*element: Any) -> np.ndarray[Any, Any]:
+    first = number(*element)
+    return np.arange(first, first + first % 6)
+
+
+def sequences(*element: Any) -> dict[str, np.ndarray[Any, Any]]:
+    tokens = sequence(*element)
+    return {"tokens": tokens, "weights": tokens.astype(np.float32) / 2}

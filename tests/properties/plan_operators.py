@@ -9,12 +9,17 @@ from typing import Any
 import plan_functions as fn
 from drawn import SEEDS, Draw, Drawn, Kind, written
 from hypothesis import strategies as st
+from plan_mixtures import choose_from, sample_all, sample_first
+from plan_windows import pack, padded_batch, rebatch, window
 
-from aiostream_data import Dataset
+from aiostream_data import AUTO, Dataset
 from aiostream_data.plan.base import walk
 
 MOST = 150
 """Elements of a drawn plan, at most."""
+
+MOST_NODES = 8
+"""Nodes of a plan that is mixed with itself, at most, as every node has its part of a state."""
 
 Operator = Callable[[Draw, Drawn], Drawn]
 
@@ -86,7 +91,8 @@ def _interleave(draw: Draw, plan: Drawn) -> Drawn:
 
 
 def _shuffle(draw: Draw, plan: Drawn) -> Drawn:
-    size, seed, again = draw(st.integers(1, 12)), draw(SEEDS), draw(st.booleans())
+    size = AUTO if draw(st.integers(0, 5)) == 5 else draw(st.integers(1, 12))
+    seed, again = draw(SEEDS), draw(st.booleans())
     call = f"shuffle({size}, seed={seed}, reshuffle_each_iteration={again})"
     return plan.then(call, plan.dataset.shuffle(size, seed=seed, reshuffle_each_iteration=again))
 
@@ -176,48 +182,18 @@ def _concatenate(draw: Draw, plan: Drawn) -> Drawn:
     )
 
 
-def weights_of(row: int) -> list[int]:
-    return [1 + row % 3, 2]
-
-
-WEIGHTS: Sequence[Any] = (None, [4, 1], [(0, [1, 2]), (5, [3, 1])], weights_of)
-
-MOST_NODES = 8
-"""Nodes of a plan that is mixed with itself, at most, as every node has its part of a state."""
-
-
-def _sample_all(draw: Draw, plan: Drawn) -> Drawn:
-    options: dict[str, Any] = {"weights": draw(st.sampled_from(WEIGHTS)), "stop": "all", "schedule_every": 4}
-    if draw(st.booleans()):
-        options |= {"random": True, "seed": draw(SEEDS)}
-    mixed = Dataset.sample_from([plan.dataset, plan.dataset.filter(fn.is_kept)], **options)
-    call = written("apply(lambda d: sample_from([d, d.filter(is_kept)]", options)
-    return plan.then(f"{call})", mixed, most=2 * plan.most)
-
-
-def _sample_first(draw: Draw, plan: Drawn) -> Drawn:
-    weights, count = draw(st.sampled_from(WEIGHTS)), draw(st.integers(0, 40))
-    repeated = plan.dataset.filter(fn.is_kept).repeat(3)
-    mixed = Dataset.sample_from([plan.dataset, repeated], weights, schedule_every=4).take(count)
-    call = f"apply(lambda d: sample_from([d, d.filter(is_kept).repeat(3)], {weights}, schedule_every=4)).take({count})"
-    return plan.then(call, mixed, most=count)
-
-
-def _choose_from(draw: Draw, plan: Drawn) -> Drawn:
-    count, stop = draw(st.integers(0, 20)), draw(st.sampled_from(["first", "all"]))
-    choices = Dataset.range(2).repeat(count).shuffle(3, seed=1)
-    chosen = Dataset.choose_from([plan.dataset, plan.dataset.filter(fn.is_kept)], choices, stop=stop)
-    call = f"choose_from([d, d.filter(is_kept)], range(2).repeat({count}).shuffle(3, seed=1), stop={stop!r})"
-    return plan.then(f"apply(lambda d: {call})", chosen, most=2 * count)
-
-
 ANYWHERE: Sequence[Operator] = (_map, _map, _filter, _shuffle, _shuffle, _repeat, _cache, _prefetch)
 """Give the same elements whatever the order of their input."""
 
-MIXTURES: Sequence[Operator] = (_sample_first, _choose_from)
+MIXTURES: Sequence[Operator] = (sample_first, choose_from)
+WINDOWS: Sequence[Operator] = (rebatch, window, padded_batch, pack)
 
-IN_ORDER: Sequence[Operator] = (_take, _skip, _shard, _enumerate, _zip, _repeat_for_ever, _batch, _batch, *MIXTURES)
+SELECTING: Sequence[Operator] = (_take, _skip, _shard, _enumerate, _zip, _repeat_for_ever)
+IN_ORDER: Sequence[Operator] = (*SELECTING, _batch, _batch, *WINDOWS, *MIXTURES)
 """Give elements that depend on the order of their input."""
+
+STACKING: Sequence[Operator] = (_batch, rebatch, window)
+"""Need elements that can be stacked."""
 
 
 def applicable(plan: Drawn) -> list[Operator]:
@@ -233,11 +209,11 @@ def applicable(plan: Drawn) -> list[Operator]:
     if plan.kind == "batch":
         found += [_unbatch]
     if plan.ordered:
-        found += [operator for operator in IN_ORDER if stackable or operator is not _batch]
+        found += [operator for operator in IN_ORDER if stackable or operator not in STACKING]
     if sum(1 for _ in walk(plan.dataset.plan)) > MOST_NODES:
         found = [operator for operator in found if operator not in MIXTURES]
     elif 2 * plan.most <= MOST:
-        found += [_sample_all]
+        found += [sample_all]
     if stackable:
         found += [_batch_unbatch]
     if 3 * plan.most > MOST:
