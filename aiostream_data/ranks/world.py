@@ -12,11 +12,11 @@ Tail: TypeAlias = Literal["drop", "pad", "repeat"]
 """What becomes of the last rows where they do not suffice for one per rank: left out, filled up with rows
 marked as padding, or filled up with rows given twice."""
 
-Policy: TypeAlias = Literal["row", "file"]
+Policy: TypeAlias = Literal["row", "split", "file"]
 """What is shared out: the rows of the global order one by one, or whole files."""
 
 TAILS: Final[tuple[Tail, ...]] = ("drop", "pad", "repeat")
-POLICIES: Final[tuple[Policy, ...]] = ("row", "file")
+POLICIES: Final[tuple[Policy, ...]] = ("row", "split", "file")
 
 SHARED_SEED: Final = 0
 """Root seed of ranks that were given none: a random one would give every rank another order."""
@@ -74,7 +74,8 @@ class Sharing:
 
     Attributes:
         policy: "row" deals out the rows of the one order that a single process would read, so that it is the same
-            for any number of ranks; "file" has every rank read files of its own, and rows in an order of its own.
+            for any number of ranks; "file" has every rank read files of its own, and rows in an order of its own;
+            "split" is meant to do so with parts of files, and does it with whole ones as long as a file is one split.
         tail: What makes the ranks' numbers of batches equal; None is "drop" by row, and nothing by file.
         counts: By file: rows of every share, where they are known; as many as there are shares.
         consensus: By file: called with whether this rank has another batch, once per batch and in a thread of the
@@ -91,6 +92,8 @@ class Sharing:
 
     def __post_init__(self) -> None:
         _one_of("policy", self.policy, POLICIES)
+        if self.policy == "split":  # a file is one split, as files are read today
+            object.__setattr__(self, "policy", "file")
         if self.tail is not None:
             _one_of("tail", self.tail, TAILS)
         if self.policy == "row":
