@@ -280,7 +280,7 @@ def test_fewer_files_than_ranks_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"policy": "split"}, "policy must be one of 'row', 'file', got 'split'"),
+        ({"policy": "shard"}, "policy must be one of 'row', 'split', 'file', got 'shard'"),
         ({"tail": "cut"}, "tail must be one of 'drop', 'pad', 'repeat', got 'cut'"),
         ({"policy": "file", "tail": "drop"}, "needs counts= or consensus="),
         ({"counts": [1]}, "are for policy='file'"),
