@@ -59,9 +59,8 @@ class ShuffleStep(Step):
         pushed, drained = self._place(rows)
         held = self._history.written(pushed, drained, book)
         before = self.source.at(pushed - self._pushed, book)
-        place = {"op": "shuffle", "pushed": pushed, "drained": drained, **held, "input": before}
-        order = self._buffer.order
-        return {**place, "size": order.buffer_size} if order.growing else place
+        order = {"size": self._buffer.order.buffer_size, "key": int(self._buffer.order.key)}
+        return {"op": "shuffle", "pushed": pushed, "drained": drained, **order, **held, "input": before}
 
     def forget(self, rows: int) -> None:
         pushed, _ = self._place(rows)
@@ -71,7 +70,8 @@ class ShuffleStep(Step):
     def resume(self, state: State) -> State:
         self._state = taken_up(state, "shuffle")
         self._pushed = self._state["pushed"]
-        self._buffer.order.buffer_size = self._state.get("size", self._buffer.order.buffer_size)
+        order = self._buffer.order  # of the state: what was changed since holds from the next repetition on
+        order.buffer_size, order.key = self._state["size"], np.uint64(self._state["key"])
         self._history.resume(self._state, self.context.services.book)
         self._rows_held = self._history.held(self._pushed, self._state["drained"])
         self._given = self._pushed - len(self._rows_held)
@@ -81,8 +81,7 @@ class ShuffleStep(Step):
         if self._state is None:
             return
         held = await self.context.recall(self.node.input, self._rows_held)
-        position = {**self._state, "key": int(self._buffer.order.key)}
-        await hop(self.counters, self.context.services.pool.submit(self._buffer.restore, position, [held]))
+        await hop(self.counters, self.context.services.pool.submit(self._buffer.restore, self._state, [held]))
         self._held.resize(self._buffer.nbytes)
         self.rows_in += len(held)
 
