@@ -16,7 +16,7 @@ from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.failures import as_raisable
-from aiostream_data._engine.origins import Locate, Namespace, Origins
+from aiostream_data._engine.origins import Locate, Namespace, Origins, source_of
 from aiostream_data._engine.position import State
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.state_book import Book
@@ -168,8 +168,7 @@ class RunContext:
     def namespace(self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None) -> Namespace:
         """Open the row ids of one run of a source."""
         number = self.keys[node]
-        source = int(key_of(self.path, number)) >> 1
-        return self.services.origins.open(source, number, self.epoch, url_of, locate=locate)
+        return self.services.origins.open(source_of(self.path, number), number, self.epoch, url_of, locate=locate)
 
     def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
         """Return the random key of a node: a function of seed, place in the plan, and names."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.records import NO_PAIR, Ids, Lineage, MadeOf
+from aiostream_data.transforms.randomness import key_of
 
 SPLIT_BITS: Final = 40
 SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
@@ -56,7 +57,19 @@ class Hint(NamedTuple):
     offset: int
 
 
+Rename: TypeAlias = "Callable[[Namespace], tuple[int, int, int]]"
+
 _FORGOTTEN: Final = Namespace(-1, -1, 0, lambda _: "<forgotten source>", 0)
+
+
+def source_of(path: int, number: int) -> int:
+    """Return the name of a source that is the same in every run.
+
+    Args:
+        path: Of its plan.
+        number: Of the source in that plan.
+    """
+    return int(key_of(path, number)) >> 1
 
 
 def local(ids: Ids) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -93,12 +106,12 @@ class Origins:
         """Return the namespace that the upper bits of a split number name."""
         return self._known.get(number, _FORGOTTEN)
 
-    def adopt(self, ids: Ids, other: Origins, moved: dict[int, int], epoch: int) -> Ids:
+    def adopt(self, ids: Ids, other: Origins, moved: dict[int, int], name: Rename) -> Ids:
         """Return ids that name the same rows as these, which ``other`` handed out. Call from the loop.
 
         Args:
             moved: Which of the other's namespaces became which of these; kept between calls.
-            epoch: The repetition that the rows are given in now.
+            name: Gives the source, its number and the epoch that the rows are given under now.
         """
         adopted = ids.copy()
         for column in range(0, ids.shape[1], 2):
@@ -106,22 +119,22 @@ class Origins:
             for number in np.unique(numbers[numbers > 0]).tolist():
                 if number not in moved:
                     known = other.namespace(number)
-                    moved[number] = self._reopened(known, epoch).base
+                    moved[number] = self._reopened(known, *name(known)).base
                 rows = numbers == number
                 adopted[rows, column] = moved[number] | (ids[rows, column] & SPLIT_MASK)
         return adopted
 
-    def _reopened(self, known: Namespace, epoch: int) -> Namespace:
-        return self.open(known.source, known.number, epoch, known.url_of, known.read_epoch, known.locate)
+    def _reopened(self, known: Namespace, source: int, number: int, epoch: int) -> Namespace:
+        return self.open(source, number, epoch, known.url_of, known.read_epoch, known.locate)
 
-    def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], epoch: int) -> MadeOf | None:
+    def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], name: Rename) -> MadeOf | None:
         """Like :meth:`adopt`, for what an element was made of."""
         if not isinstance(entry, Lineage):
-            return None if entry is None else self.adopt(entry, other, moved, epoch)
+            return None if entry is None else self.adopt(entry, other, moved, name)
         made_of = entry.made_of
         if made_of is not None:
-            made_of = [self.adopt_made_of(part, other, moved, epoch) for part in made_of]
-        return type(entry)(self.adopt(entry.ids, other, moved, epoch), made_of)
+            made_of = [self.adopt_made_of(part, other, moved, name) for part in made_of]
+        return type(entry)(self.adopt(entry.ids, other, moved, name), made_of)
 
     def url_and_index(self, split: int, ordinal: int) -> tuple[str, int]:
         """Return the URL (or source name) and the record index of a row."""

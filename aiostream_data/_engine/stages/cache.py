@@ -15,7 +15,7 @@ from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.epochs import epoch_of
-from aiostream_data._engine.origins import Origins
+from aiostream_data._engine.origins import Namespace, Origins, Rename, source_of
 from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.sizes import chunk_nbytes
@@ -35,6 +35,7 @@ class _Kept:
     chunks: list[Chunk]
     origins: Origins
     epoch: int
+    place: int
 
 
 _complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
@@ -80,7 +81,7 @@ class CacheStage(Stage):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send(first, outlet))
                 await self._read(node, first)
-                _complete[node.token] = _Kept(first.kept, self.context.services.origins, self._read_epoch)
+                _complete[node.token] = self._kept(first)
                 del passes[node.token]
                 first.end()
         finally:
@@ -96,17 +97,33 @@ class CacheStage(Stage):
             await self._send_rest(chunk, outlet)
             first.sent()
 
+    def _kept(self, first: CachePass) -> _Kept:
+        return _Kept(first.kept, self.context.services.origins, self._read_epoch, self.context.keys[self.node])
+
     async def _replay(self, kept: _Kept, outlet: Outlet) -> None:
         self._read_epoch = self.context.services.cached_epochs[self._key] = kept.epoch
         moved: dict[int, int] = {}
+        named_here = (self.context.services.origins, self.context.epoch, self.context.keys[self.node])
         for chunk in kept.chunks:
-            if kept.origins is not self.context.services.origins or kept.epoch != self.context.epoch:
-                chunk = self._renamed(chunk, kept.origins, moved)
+            if named_here != (kept.origins, kept.epoch, kept.place):
+                chunk = self._renamed(chunk, kept.origins, moved, kept.place)
             await self._send_rest(chunk, outlet)
 
-    def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int]) -> Chunk:
-        """Return the chunk with ids of this repetition."""
-        return _with_origins(chunk, self.context.services.origins, then, moved, self.context.epoch)
+    def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int], place: int | None = None) -> Chunk:
+        """Return the chunk with ids of this repetition, and of this place in the plan.
+
+        Args:
+            place: Of the node that had kept the rows, where it is another one with the same token.
+        """
+        context = self.context
+        shift = 0 if place is None else context.keys[self.node] - place
+
+        def name(known: Namespace) -> tuple[int, int, int]:
+            if shift == 0:
+                return known.source, known.number, context.epoch
+            return source_of(context.path, known.number + shift), known.number + shift, context.epoch
+
+        return _with_origins(chunk, context.services.origins, then, moved, name)
 
     async def _send_rest(self, chunk: Chunk, outlet: Outlet) -> None:
         """Send what was not given before the state was taken."""
@@ -188,10 +205,10 @@ class CacheStage(Stage):
             receiver.check(rows)
 
 
-def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int], epoch: int) -> Chunk:
+def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int], name: Rename) -> Chunk:
     if chunk.made_of is not None:
-        chunk = chunk.with_made_of([origins.adopt_made_of(entry, then, moved, epoch) for entry in chunk.made_of])
-    return chunk.with_ids(origins.adopt(chunk.ids, then, moved, epoch))
+        chunk = chunk.with_made_of([origins.adopt_made_of(entry, then, moved, name) for entry in chunk.made_of])
+    return chunk.with_ids(origins.adopt(chunk.ids, then, moved, name))
 
 
 def _copied(chunk: Items) -> Chunk:
