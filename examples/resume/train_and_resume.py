@@ -68,9 +68,7 @@ def main() -> None:
         unbroken = start(folder, "unbroken.json").stdout
         for step in (20, 50):
             assert start(folder, "killed.json", killed_after=step).returncode == -signal.SIGKILL
-            print(
-                f"killed in step {step}; saved: {(folder / 'killed.json').stat().st_size:,} bytes of model and position"
-            )
+            print(f"killed in step {step}, saved: {(folder / 'killed.json').stat().st_size:,} bytes of model and data")
         resumed = start(folder, "killed.json").stdout
     print(f"never killed:  {unbroken}killed twice:  {resumed}", end="")
     assert json.loads(unbroken)["step"] == EPOCHS * FILES * ROWS // 2 // BATCH + 1

@@ -190,4 +190,4 @@ def test_a_run_that_is_killed_at_any_moment_goes_on_like_one_that_never_was(
         found = sum(pool.map(Lane.kill, lanes, shares), Counter[str]())
     print(f"{KILLS} kills: {dict(found)}")  # noqa: T201 - for whoever asks pytest for it, with -s
     assert sum(found.values()) - found["runs"] == KILLS
-    assert found["between steps"] + found["while a step was being saved"] > KILLS / 4, found
+    assert found["between steps"] + found["while a step was being saved"] >= KILLS // 8, found
