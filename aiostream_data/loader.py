@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from dataclasses import asdict, replace
 from time import perf_counter
@@ -247,7 +248,7 @@ class Loader(Generic[T]):
         old = self._engine
         self._start(self._opening.again(replace(saved, steering=steering.as_dict()), steering=steering))
         old.stop_soon()
-        self._left = iter(())
+        self._give_up_left()
 
     def set_weights(self, weights: Weights, *, from_row: int | None = None) -> int:
         """Change the weights of a mixture from a row on, and return the row.
@@ -297,6 +298,11 @@ class Loader(Generic[T]):
     def _leave(self) -> None:
         self._closed = True
         self._received.freeze(self._left)
+        self._give_up_left()
+
+    def _give_up_left(self) -> None:
+        """Use up the iterator that a running ``for`` takes elements from, so that it gives none of them any more."""
+        deque(self._left, maxlen=0)
         self._left = iter(())
 
     def wait_ready(self) -> None:
