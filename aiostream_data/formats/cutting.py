@@ -126,7 +126,9 @@ class CuttingFramer(ABC):
         """Return what the end of the stream completes. See :class:`~.base.Framer`."""
         if self._failure is not None:
             raise self._failure
-        column, _, problem = self._end(self._tail.view())
+        tail = self._tail.view()
+        column, _, problem = self._end(tail)
+        self._shift = self._offset - self._prefix_nbytes if column.values is tail else None
         if problem is not None:
             self._failure = CorruptRecordError(self._url, self._offset, problem)
             raise self._failure
