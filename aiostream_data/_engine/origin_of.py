@@ -36,7 +36,7 @@ def origins_of(own: Ids, made_of: MadeOf | None, origins: Origins, seed: int) ->
 
 
 def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
-    split, index = (int(number) for number in row.ids[0, :2])
+    split, index = _telling(row.ids, origins)
     space = origins.namespace(split >> SPLIT_BITS)
     book = BookWriter(Spaces(origins))
     book.rows(row)
@@ -48,6 +48,13 @@ def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
         seed=seed,
         row={**book.contents(), "batches": depth},
     )
+
+
+def _telling(ids: Ids, origins: Origins) -> tuple[int, int]:
+    """Return the pair of a row's ids that says most: of what was read from a store, or else the first."""
+    pairs: list[tuple[int, int]] = [(split, index) for split, index in ids[0].reshape(-1, 2).tolist()]
+    read = (pair for pair in pairs if origins.namespace(pair[0] >> SPLIT_BITS).locate is not None)
+    return next(read, pairs[0])
 
 
 def _offset(locate: Any, split: int, index: int) -> int | None:

@@ -195,7 +195,8 @@ class _InnerStreams:
         receiver.counters = self.stage.counters
         place = _InnerPlace(outer, given, state, context.services.book)
         if _is_small(inner):
-            namespace = context.namespace(inner, lambda _: inner.label)
+            name = f"{inner.label}()" if isinstance(inner, PythonIterable) else str(inner.label)
+            namespace = context.namespace(inner, lambda _: name)
             _fill(sender, inner, namespace, outer, given)
         else:
             self.group.create_task(_forward(context, inner, sender, place), name=f"inner {inner.label}")
