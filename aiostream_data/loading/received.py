@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from aiostream_data._engine.bridge import Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.names import salts_of
@@ -15,7 +17,7 @@ from aiostream_data.loading.saved import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
 from aiostream_data.provenance import Origin
 from aiostream_data.ranks.padding import padding_rows
-from aiostream_data.records import Ids, MadeOf, source_ids
+from aiostream_data.records import Ids, MadeOf, of_one_width, source_ids
 
 PARCELS_REMEMBERED = 64
 """After so many parcels the engine hears which places nobody will ask for any more."""
@@ -157,12 +159,19 @@ class Received:
             return
         self._counted = given
         if isinstance(parcel.ids, list):
-            for number in numbers:
-                self._delivered.add(_without_padding(self._ids_of(parcel, number)))
+            self._delivered.add(_without_padding(self._ids_of_all(parcel, numbers)))
         elif isinstance(numbers, range):
             self._delivered.add(_without_padding(parcel.own_ids[numbers.start : numbers.stop]))
         else:
             self._delivered.add(_without_padding(parcel.own_ids[list(numbers)]))
+
+    def _ids_of_all(self, parcel: Parcel, numbers: Sequence[int]) -> Ids:
+        """Return the ids of the rows of several elements, one after another."""
+        entries = parcel.ids[numbers.start : numbers.stop] if isinstance(numbers, range) else [None]
+        plain = [entry for entry in entries if type(entry) is np.ndarray]
+        if len(plain) == len(numbers) and len({entry.shape[1] for entry in plain}) == 1:  # by far the most frequent
+            return np.concatenate(plain)
+        return np.concatenate(of_one_width([self._ids_of(parcel, number) for number in numbers]))
 
     def _ids_of(self, parcel: Parcel, number: int) -> Ids:
         entry, own = self._entry(parcel, number)

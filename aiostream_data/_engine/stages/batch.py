@@ -15,6 +15,7 @@ from aiostream_data.records import (
     Beside,
     Chunk,
     CutFrom,
+    Ids,
     Items,
     Lineage,
     MadeOf,
@@ -95,8 +96,15 @@ class BatchStep(Step):
         if not batches:
             return None
         self._batched += sum(map(len, batches))
-        first = np.concatenate(of_one_width([batch.ids[:1] for batch in batches]))
+        first = _first_ids([batch.ids for batch in batches])
         return Items([batch.element for batch in batches], first, None, [batch.rows for batch in batches])
+
+
+def _first_ids(parts: list[Ids]) -> Ids:
+    """Return the ids of the first row of every batch."""
+    if len({ids.shape[1] for ids in parts}) == 1:
+        return np.array([ids[0] for ids in parts], np.int64)
+    return np.concatenate(of_one_width([ids[:1] for ids in parts]))
 
 
 def _is_batch(entry: MadeOf | None) -> bool:
