@@ -1,0 +1,1 @@
+"""Measurements of whole pipelines of ours, each in this process."""
