@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data.device.device_slots import DeviceBatch
 from aiostream_data.errors import LoaderClosedError, PlanError
+from aiostream_data.lineage import Ids
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import Received
 from aiostream_data.loading.steering import Steering
@@ -21,7 +22,6 @@ from aiostream_data.metrics.counters import ConsumerCounters
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot
 from aiostream_data.plan.base import at_least
 from aiostream_data.provenance import Origin
-from aiostream_data.records import Ids
 
 if TYPE_CHECKING:
     from aiostream_data.weights import Weights

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from aiostream_data.records import Ids, MadeOf
+from aiostream_data.lineage import Ids, MadeOf
 
 
 @dataclass(frozen=True, slots=True)

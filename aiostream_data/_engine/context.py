@@ -24,9 +24,10 @@ from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
-from aiostream_data.records import Chunk, Lineage, ShardRef
+from aiostream_data.records import Chunk, ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.transforms.randomness import key_of
 

@@ -8,7 +8,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.records import Lineage, concat_lineages
+from aiostream_data.lineage import Lineage, concat_lineages
 
 NO_ROWS = Lineage(np.empty((0, 2), np.int64))
 

@@ -35,13 +35,14 @@ from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, StateMismatchError
 from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.lineage import Ids, MadeOf
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.mixing import mixture_meant
 from aiostream_data.plan.operators import Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.unshare import unshared
 from aiostream_data.provenance import Origin
-from aiostream_data.records import Chunk, Ids, Items, MadeOf
+from aiostream_data.records import Chunk, Items
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.weights import Weights, vector_of
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.position import Log
-from aiostream_data.records import Lineage, concat_lineages
+from aiostream_data.lineage import Lineage, concat_lineages
 
 MARK_ROWS = 256
 """Rows between two copies: few enough that running over them takes a fraction of a millisecond."""

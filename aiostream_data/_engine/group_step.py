@@ -15,7 +15,8 @@ from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
-from aiostream_data.records import Beside, Chunk, CutFrom, Lineage, concat_lineages, lineage_of
+from aiostream_data.lineage import Beside, CutFrom, Lineage, concat_lineages
+from aiostream_data.records import Chunk, lineage_of
 from aiostream_data.transforms.held_rows import HeldRows
 
 Numbers = NDArray[np.int64]

@@ -17,7 +17,8 @@ import numpy as np
 from aiostream_data._engine.position import Log
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import BookWriter, Encoded
-from aiostream_data.records import Columns, Lineage, concat_lineages
+from aiostream_data.lineage import Lineage, concat_lineages
+from aiostream_data.records import Columns
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 

@@ -11,9 +11,10 @@ from aiostream_data import _native
 from aiostream_data._engine.origins import Namespace
 from aiostream_data._engine.pacing import CHUNK_NBYTES, HOP_ROWS
 from aiostream_data.errors import StateMismatchError
+from aiostream_data.lineage import run_of_ids
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
-from aiostream_data.records import Chunk, Columns, Items, run_of_ids
+from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.structure import LEAF
 
 FIRST_ROWS = 256

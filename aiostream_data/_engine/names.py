@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Origins
-from aiostream_data.records import NO_PAIR, Ids
+from aiostream_data.lineage import NO_PAIR, Ids
 
 _SPLIT = np.uint64(0x9E3779B97F4A7C15)
 _PAIR = np.uint64(0xD6E8FEB86659FD93)

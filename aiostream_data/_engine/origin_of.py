@@ -8,10 +8,10 @@ import numpy as np
 
 from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Origins
 from aiostream_data._engine.state_writer import BookWriter, Spaces
+from aiostream_data.lineage import Beside, CutFrom, Ids, Lineage, MadeOf
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.windows import PUTS_TOGETHER
 from aiostream_data.provenance import Origin
-from aiostream_data.records import Beside, CutFrom, Ids, Lineage, MadeOf
 from aiostream_data.transforms.pieces import without_pieces
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.records import NO_PAIR, Ids, Lineage, MadeOf
+from aiostream_data.lineage import NO_PAIR, Ids, Lineage, MadeOf
 from aiostream_data.transforms.randomness import key_of
 
 SPLIT_BITS: Final = 40

@@ -14,7 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from aiostream_data._engine.origins import SPLIT_BITS, Namespace, Origins
-from aiostream_data.records import Chunk, Lineage, concat, gather, last_pairs
+from aiostream_data.lineage import Lineage, last_pairs
+from aiostream_data.records import Chunk, concat, gather
 
 K = TypeVar("K", bound=Hashable)
 

@@ -28,9 +28,10 @@ from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.tail import Step, Tail
 from aiostream_data.errors import CardinalityError
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Prefetch
-from aiostream_data.records import Chunk, Items, Lineage
+from aiostream_data.records import Chunk, Items
 
 CHANNEL_ITEMS = 2
 """Chunks between two stages: one being taken, one ready."""

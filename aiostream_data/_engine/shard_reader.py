@@ -20,10 +20,11 @@ from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data.formats.stream import RecordStream
+from aiostream_data.lineage import run_of_ids
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk, run_of_ids
+from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk
 from aiostream_data.storage.ranges import AMONG_MANY_NBYTES, FIRST_NBYTES, following_nbytes, plan_ranges
 from aiostream_data.storage.stores import StoreSet
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from aiostream_data._engine.origins import SPLIT_MASK, Hint, Namespace, Origins
 from aiostream_data._engine.state_writer import FIRST, IDS, KINDS, NONE, PAD, ROWS, BookWriter
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.records import NO_PAIR, Beside, Ids, Lineage, MadeOf
+from aiostream_data.lineage import NO_PAIR, Beside, Ids, Lineage, MadeOf
 from aiostream_data.transforms.packed_ids import unpack
 
 _CLASSES = {letter: kind for kind, letter in KINDS.items()}

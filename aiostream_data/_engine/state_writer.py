@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Hint, Namespace, Origins
-from aiostream_data.records import Beside, CutFrom, Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.lineage import Beside, CutFrom, Ids, Lineage, MadeOf, of_one_width
 from aiostream_data.transforms.packed_ids import pack
 
 PAD: Final = 0

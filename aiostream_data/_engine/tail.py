@@ -20,8 +20,9 @@ from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import CardinalityError
+from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk, Lineage
+from aiostream_data.records import Chunk
 
 
 @dataclass

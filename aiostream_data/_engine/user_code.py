@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data._engine.origins import Origins
 from aiostream_data.errors import PlanError
+from aiostream_data.lineage import NO_PAIR, Ids
 from aiostream_data.plan.operators import function_name
-from aiostream_data.records import NO_PAIR, Chunk, Columns, Ids, Items, concat
+from aiostream_data.records import Chunk, Columns, Items, concat
 from aiostream_data.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import collate, stack

@@ -32,7 +32,8 @@ from aiostream_data.formats.features import (
     feature_kind,
     values_per_row,
 )
-from aiostream_data.records import Column, Columns, VarColumn, records_chunk, run_of_ids
+from aiostream_data.lineage import run_of_ids
+from aiostream_data.records import Column, Columns, VarColumn, records_chunk
 from aiostream_data.structure import LEAF, Structure
 
 Describe: TypeAlias = Callable[[int], tuple[str, int]]

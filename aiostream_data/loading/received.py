@@ -12,12 +12,12 @@ import numpy as np
 from aiostream_data._engine.bridge import Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.names import salts_of
+from aiostream_data.lineage import Ids, MadeOf, of_one_width, source_ids
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.saved import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
 from aiostream_data.provenance import Origin
 from aiostream_data.ranks.padding import padding_rows
-from aiostream_data.records import Ids, MadeOf, of_one_width, source_ids
 
 PARCELS_REMEMBERED = 64
 """After so many parcels the engine hears which places nobody will ask for any more."""

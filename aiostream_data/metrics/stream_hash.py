@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.records import of_one_width
+from aiostream_data.lineage import of_one_width
 
 Salts: TypeAlias = NDArray[np.uint64]
 SaltsOf: TypeAlias = Callable[[NDArray[np.int64]], Salts]

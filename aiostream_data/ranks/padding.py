@@ -13,19 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import RankError
-from aiostream_data.records import (
-    NO_PAIR,
-    PADDING,
-    Chunk,
-    Columns,
-    Ids,
-    Items,
-    Lineage,
-    MadeOf,
-    last_pairs,
-    of_one_width,
-    with_pair,
-)
+from aiostream_data.lineage import NO_PAIR, PADDING, Ids, Lineage, MadeOf, last_pairs, of_one_width, with_pair
+from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.structure import LEAF, Structure
 
 VALID: Final = "valid"

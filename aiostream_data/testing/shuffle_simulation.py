@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from aiostream_data import _native
-from aiostream_data.records import Ids, run_of_ids
+from aiostream_data.lineage import Ids, run_of_ids
 from aiostream_data.transforms.interleave import InterleaveOrder, Need
 from aiostream_data.transforms.shuffle import ShuffleOrder
 

@@ -10,23 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
+from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
 from aiostream_data.parts import Parts
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import (
-    Chunk,
-    Column,
-    Columns,
-    Ids,
-    Items,
-    Lineage,
-    MadeOf,
-    VarColumn,
-    concat,
-    concat_column,
-    gather,
-    of_one_width,
-    same_layout,
-)
+from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat, concat_column, gather, same_layout
 from aiostream_data.transforms.collate import object_array, stack
 
 Describe = Callable[[Ids, int], str]

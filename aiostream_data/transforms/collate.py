@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.records import Column, Columns, Ids, Items, VarColumn
+from aiostream_data.lineage import Ids
+from aiostream_data.records import Column, Columns, Items, VarColumn
 from aiostream_data.structure import StructureError, structure_of
 
 DescribeRow = Callable[[int], str]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.records import Chunk, Columns, Ids, Items, Lineage, MadeOf, of_one_width
+from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.transforms.batching import SHARED_NBYTES, Describe, batch_leaf
 from aiostream_data.transforms.collate import DescribeRow, stack
 from aiostream_data.transforms.held_rows import HeldRows

@@ -6,16 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aiostream_data.records import (
-    NO_PAIR,
-    PIECE,
-    Ids,
-    Lineage,
-    last_pairs,
-    of_one_width,
-    with_pair,
-    without_last_pair,
-)
+from aiostream_data.lineage import NO_PAIR, PIECE, Ids, Lineage, last_pairs, of_one_width, with_pair, without_last_pair
 from aiostream_data.transforms.packing import Piece
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.records import Chunk, Columns, Lineage, concat
+from aiostream_data.lineage import Lineage
+from aiostream_data.records import Chunk, Columns, concat
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.slots import ColumnSlots, ListSlots
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.records import Ids
+from aiostream_data.lineage import Ids
 
 PART: Final = 0.05
 """Share of the rows that the first and the last part have."""

@@ -14,20 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.records import (
-    Chunk,
-    Column,
-    Columns,
-    Ids,
-    Items,
-    Lineage,
-    MadeOf,
-    VarColumn,
-    column_elements,
-    gather,
-    of_one_width,
-    same_layout,
-)
+from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, column_elements, gather, same_layout
 from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
 
 Slots = NDArray[np.int64]

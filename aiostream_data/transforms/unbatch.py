@@ -9,22 +9,9 @@ from typing import Any
 import numpy as np
 
 from aiostream_data.errors import BatchShapeError
+from aiostream_data.lineage import CUT, CutFrom, Ids, MadeOf, of_one_width, source_ids, with_pair
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import (
-    CUT,
-    Chunk,
-    Column,
-    Columns,
-    CutFrom,
-    Ids,
-    Items,
-    MadeOf,
-    VarColumn,
-    concat,
-    of_one_width,
-    source_ids,
-    with_pair,
-)
+from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat
 from aiostream_data.structure import flatten
 from aiostream_data.transforms.collate import column_of, object_array
 
@@ -36,7 +23,8 @@ def unbatch(chunk: Chunk, describe: Describe) -> Chunk:
     """Split axis 0 of every leaf of every element into rows, as tf.data's ``unbatch``.
 
     The rows carry the id of the element they were split from, or of the very row where the element is a
-    batch of rows, and to its right their index in the element. They come as Columns where all have one layout; those of a lone element may share its memory. A RaggedArray splits into arrays of differing
+    batch of rows, and to its right their index in the element. They come as Columns where all have one
+    layout; those of a lone element may share its memory. A RaggedArray splits into arrays of differing
     length; a list counts as an array, as in tf.data.
 
     Raises:

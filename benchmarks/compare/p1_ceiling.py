@@ -10,7 +10,8 @@ import numpy as np
 import aiostream_data as asd
 from aiostream_data._native import frame_tfrecords
 from aiostream_data.formats.example import ExampleParser
-from aiostream_data.records import VarColumn, records_chunk, run_of_ids
+from aiostream_data.lineage import run_of_ids
+from aiostream_data.records import VarColumn, records_chunk
 from benchmarks.workload import FEATURES, Workload
 
 _ROWS = 8_192

@@ -17,7 +17,8 @@ import aiostream_data as asd
 from aiostream_data._native import example_py, framing, framing_py, gather, gather_py
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.tfrecord_writer import frame
-from aiostream_data.records import VarColumn, records_chunk, run_of_ids
+from aiostream_data.lineage import run_of_ids
+from aiostream_data.records import VarColumn, records_chunk
 from aiostream_data.transforms.randomness import draws_below
 from benchmarks.workload import FEATURES, SHUFFLE_BUFFER, example_columns
 

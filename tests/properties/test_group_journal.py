@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiostream_data._engine import group_journal
 from aiostream_data._engine.group_journal import GroupJournal
-from aiostream_data.records import Lineage, run_of_ids
+from aiostream_data.lineage import Lineage, run_of_ids
 from aiostream_data.transforms.bucketing import BucketOrder
 from aiostream_data.transforms.packing import PackOrder
 

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data.records import Chunk, Columns, Items, VarColumn, run_of_ids
+from aiostream_data.lineage import run_of_ids
+from aiostream_data.records import Chunk, Columns, Items, VarColumn
 from aiostream_data.structure import structure_of
 from aiostream_data.transforms.held_rows import HeldRows
 

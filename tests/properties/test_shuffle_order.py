@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiostream_data.records import Chunk, Columns, VarColumn, run_of_ids
+from aiostream_data.lineage import run_of_ids
+from aiostream_data.records import Chunk, Columns, VarColumn
 from aiostream_data.structure import structure_of
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.shuffle import GROW_EVERY, GROW_FROM, ShuffleBuffer, ShuffleOrder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import weakref
 from typing import Any
 
@@ -11,8 +10,9 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.lineage import Ids, run_of_ids
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Columns, Ids, Items, VarColumn, run_of_ids
+from aiostream_data.records import Chunk, Columns, Items, VarColumn
 from aiostream_data.structure import LEAF, structure_of
 from aiostream_data.transforms.batching import SHARED_NBYTES, Batch, Batcher, BatchOrder, Cut
 

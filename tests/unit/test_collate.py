@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError
+from aiostream_data.lineage import run_of_ids
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Columns, Items, VarColumn, run_of_ids
+from aiostream_data.records import Columns, Items, VarColumn
 from aiostream_data.transforms.collate import collate, stack
 
 Box = namedtuple("Box", ["x", "y"])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.records import CUT, NUMBERED, Columns, Items, Lineage, VarColumn, run_of_ids, with_pair
+from aiostream_data.lineage import CUT, NUMBERED, Lineage, run_of_ids, with_pair
+from aiostream_data.records import Columns, Items, VarColumn
 from aiostream_data.structure import structure_of
 from aiostream_data.transforms.filling import fill_rows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.records import Columns, Items, VarColumn, run_of_ids
+from aiostream_data.lineage import run_of_ids
+from aiostream_data.records import Columns, Items, VarColumn
 from aiostream_data.structure import LEAF, structure_of
 from aiostream_data.transforms.padding import PaddingRule, pad_rows
 

@@ -17,8 +17,9 @@ from aiostream_data._engine.picked import PickedRows, gathered
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.lineage import run_of_ids
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk, Columns, run_of_ids
+from aiostream_data.records import Chunk, Columns
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.interleave import NOTHING, InterleaveOrder, Step
 

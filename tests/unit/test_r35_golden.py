@@ -15,7 +15,8 @@ from aiostream_data.formats.features import Feature, FixedLen, FixedLenSequence,
 from aiostream_data.formats.sequence_example import RaggedSteps, SequenceExampleParser
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.formats.tfrecord import TFRecordFormat
-from aiostream_data.records import Columns, concat, records_chunk, run_of_ids
+from aiostream_data.lineage import run_of_ids
+from aiostream_data.records import Columns, concat, records_chunk
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())

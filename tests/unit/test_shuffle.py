@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import PlanError
-from aiostream_data.records import Chunk, Columns, Items, VarColumn, records_chunk, run_of_ids
+from aiostream_data.lineage import run_of_ids
+from aiostream_data.records import Chunk, Columns, Items, VarColumn, records_chunk
 from aiostream_data.structure import LEAF, structure_of
 from aiostream_data.transforms.randomness import key_of
 from aiostream_data.transforms.shuffle import GROW_EVERY, ShuffleBuffer, ShuffleOrder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import PlanError
-from aiostream_data.records import Ids
+from aiostream_data.lineage import Ids
 from aiostream_data.transforms.shuffle_quality import quality_of, quality_of_elements
 
 

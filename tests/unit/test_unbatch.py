@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError
+from aiostream_data.lineage import Ids, run_of_ids
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Columns, Ids, Items, VarColumn, run_of_ids
+from aiostream_data.records import Chunk, Columns, Items, VarColumn
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.collate import collate, object_array
 from aiostream_data.transforms.unbatch import unbatch

@@ -13,8 +13,9 @@ from aiostream_data._engine.emission_log import EmissionLog
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk, Lineage, concat_lineages
+from aiostream_data.records import Chunk
 
 
 @dataclass

@@ -10,18 +10,9 @@ import numpy as np
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
+from aiostream_data.lineage import Beside, CutFrom, Ids, Lineage, MadeOf, concat_lineages, of_one_width
 from aiostream_data.plan.operators import Batch
-from aiostream_data.records import (
-    Beside,
-    Chunk,
-    CutFrom,
-    Ids,
-    Items,
-    Lineage,
-    MadeOf,
-    concat_lineages,
-    of_one_width,
-)
+from aiostream_data.records import Chunk, Items
 from aiostream_data.transforms import batching
 
 

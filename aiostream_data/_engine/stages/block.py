@@ -14,8 +14,9 @@ from aiostream_data._engine.origins import SPLIT_BITS
 from aiostream_data._engine.position import State
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data.lineage import Ids
 from aiostream_data.plan.blocking import Block
-from aiostream_data.records import Chunk, Ids
+from aiostream_data.records import Chunk
 
 
 @dataclass

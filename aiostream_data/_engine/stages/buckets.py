@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from aiostream_data._engine.group_step import SortingStep
 from aiostream_data._engine.user_code import UserFunction, summary
 from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.windows import Bucket
 from aiostream_data.ranks.padding import as_padding, batches_without_padding
-from aiostream_data.records import Chunk, Lineage
+from aiostream_data.records import Chunk
 from aiostream_data.transforms.bucketing import Bucketful, BucketOrder
 from aiostream_data.transforms.grouping import Make, as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows

@@ -22,9 +22,10 @@ from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import MemoryBudgetError
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Columns, Items, Lineage, VarColumn
+from aiostream_data.records import Chunk, Columns, Items, VarColumn
 from aiostream_data.structure import flatten
 
 

@@ -17,9 +17,10 @@ from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import RankError
 from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
 from aiostream_data.ranks.padding import as_padding, without_padding
-from aiostream_data.records import Chunk, Items, Lineage, gather
+from aiostream_data.records import Chunk, Items, gather
 from aiostream_data.transforms.equal_rows import FillOrder, check_had, window_of
 
 FILL_ROWS = 256

@@ -23,10 +23,11 @@ from aiostream_data._engine.shard_rows import ShardRows
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import PlanError, StateMismatchError
+from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.ranks import of_this_rank
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.records import Chunk, Items, Lineage, ShardRef, concat, gather
+from aiostream_data.records import Chunk, Items, ShardRef, concat, gather
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder

@@ -26,21 +26,12 @@ from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_code import UserFunction, summary
 from aiostream_data.errors import PlanError
+from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side, last_ordinals, split_ids
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.operators import Interleave, function_name
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
-from aiostream_data.records import (
-    Beside,
-    Chunk,
-    Lineage,
-    MadeOf,
-    concat,
-    ids_side_by_side,
-    last_ordinals,
-    lineage_of,
-    split_ids,
-)
+from aiostream_data.records import Chunk, concat, lineage_of
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
 

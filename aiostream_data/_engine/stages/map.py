@@ -24,8 +24,9 @@ from aiostream_data._engine.user_code import (
 from aiostream_data.executors.base import Executor
 from aiostream_data.executors.process import ProcessExecutor
 from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import Filter, Map
-from aiostream_data.records import Chunk, Lineage
+from aiostream_data.records import Chunk
 
 
 @dataclass

@@ -18,8 +18,9 @@ from aiostream_data._engine.stages.base import MaybeUnordered
 from aiostream_data._engine.user_code import summary
 from aiostream_data._engine.window import Window
 from aiostream_data.executors.base import Outcome
+from aiostream_data.lineage import NO_PAIR, Ids, Lineage, MadeOf, of_one_width
 from aiostream_data.plan.operators import Map, function_name
-from aiostream_data.records import NO_PAIR, Chunk, Ids, Lineage, MadeOf, lineage_of, of_one_width
+from aiostream_data.records import Chunk, lineage_of
 from aiostream_data.transforms.collate import collate
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
 

@@ -12,8 +12,9 @@ from aiostream_data._engine.permuted_rows import PermutedRows
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.sources import Range, TensorSlices
-from aiostream_data.records import Chunk, Lineage
+from aiostream_data.records import Chunk
 
 
 @dataclass

@@ -21,9 +21,10 @@ from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data.errors import ChoiceError
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.mixing import Choose, Mix
-from aiostream_data.records import Chunk, Columns, Lineage
+from aiostream_data.records import Chunk, Columns
 from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
 from aiostream_data.transforms.interleave import Need
 from aiostream_data.transforms.mixing import MixOrder, MixStep

@@ -14,8 +14,9 @@ from aiostream_data._engine.user_code import summary
 from aiostream_data._engine.window import Window
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.base import Outcome
+from aiostream_data.lineage import Ids, Lineage
 from aiostream_data.plan.operators import ParseExample
-from aiostream_data.records import Chunk, Columns, Ids, Items, Lineage, VarColumn
+from aiostream_data.records import Chunk, Columns, Items, VarColumn
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.collate import collate
 

@@ -23,9 +23,10 @@ from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import StageBuildError, StateMismatchError
 from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.lineage import Lineage, run_of_ids
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import Generator, PythonIterable
-from aiostream_data.records import Chunk, Lineage, object_nbytes, run_of_ids
+from aiostream_data.records import Chunk, object_nbytes
 from aiostream_data.transforms.collate import collate
 
 PASSED_PER_HOP = 1024

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.rank_nodes import MarkPadding, RankShard
 from aiostream_data.ranks.padding import as_padding, batches_with_marks, with_marks, without_padding
-from aiostream_data.records import Chunk, Lineage, gather
+from aiostream_data.records import Chunk, gather
 from aiostream_data.transforms.ranks import RankOrder
 
 

@@ -16,9 +16,10 @@ from aiostream_data._engine.position import Log, Position, State, taken_up
 from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Concatenate, Repeat
-from aiostream_data.records import Chunk, Lineage
+from aiostream_data.records import Chunk
 
 
 @dataclass

@@ -12,8 +12,9 @@ from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import OneToOne, Stage
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data.lineage import NUMBERED, Lineage, last_ordinals, with_pair, without_last_pair
 from aiostream_data.plan.operators import Enumerate, Shard, Skip, Take
-from aiostream_data.records import NUMBERED, Chunk, Columns, Items, Lineage, last_ordinals, with_pair, without_last_pair
+from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.structure import LEAF, Structure
 from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, SkipOrder, TakeOrder
 

@@ -15,8 +15,9 @@ from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle
-from aiostream_data.records import Chunk, Lineage, lineage_of
+from aiostream_data.records import Chunk, lineage_of
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 
 

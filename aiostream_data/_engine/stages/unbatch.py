@@ -12,17 +12,9 @@ from numpy.typing import NDArray
 from aiostream_data._engine.position import Log, State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
+from aiostream_data.lineage import CutFrom, Lineage, concat_lineages, last_ordinals, without_last_pair
 from aiostream_data.plan.base import gives_one_order
-from aiostream_data.records import (
-    Chunk,
-    CutFrom,
-    Lineage,
-    concat,
-    concat_lineages,
-    last_ordinals,
-    lineage_of,
-    without_last_pair,
-)
+from aiostream_data.records import Chunk, concat, lineage_of
 from aiostream_data.transforms.unbatch import split_rows
 
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from aiostream_data._engine.group_step import GroupStep
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.windows import PaddedBatch, Rebatch, Window
-from aiostream_data.records import Chunk, Items, Lineage
+from aiostream_data.records import Chunk, Items
 from aiostream_data.transforms.collate import DescribeRow
 from aiostream_data.transforms.grouping import as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows

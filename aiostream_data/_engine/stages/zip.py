@@ -9,19 +9,10 @@ from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side, split_ids
 from aiostream_data.plan.operators import Zip
 from aiostream_data.plan.spec import graft
-from aiostream_data.records import (
-    Beside,
-    Chunk,
-    Columns,
-    Items,
-    Lineage,
-    MadeOf,
-    ids_side_by_side,
-    lineage_of,
-    split_ids,
-)
+from aiostream_data.records import Chunk, Columns, Items, lineage_of
 from aiostream_data.structure import Structure
 
 

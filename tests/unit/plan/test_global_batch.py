@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiostream_data import Dataset, StateMismatchError
 
 
-def dataset(batch_size: int) -> Dataset[object]:
+def dataset(batch_size: int) -> Dataset[Any]:
     return Dataset.range(96).shuffle(10).batch(batch_size)
 
 
