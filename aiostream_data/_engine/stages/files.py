@@ -34,7 +34,7 @@ from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import permutation
 from aiostream_data.transforms.shard_order import even_cycle, shard_order
 
-SHARDS_AT_ONCE = 8
+SHARDS_AT_ONCE = 32
 """Shards of which single records are read at once."""
 
 CHUNKS_PER_SHARD = 2
