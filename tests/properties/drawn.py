@@ -23,6 +23,8 @@ class Drawn:
         ordered: False when the order may differ between runs, but not the elements.
         rows: Upper bound of the rows of an element that is a batch.
         row_kind: What those rows are.
+        named: Rows can be told from each other by where they came from, whatever their order: random draws for them
+            do not depend on it. Not so behind ``batch``, whose elements are named by their place.
         free: No operator depends on the order of its input, so that ``deterministic=False`` changes no element.
     """
 
@@ -34,9 +36,15 @@ class Drawn:
     rows: int = 1
     row_kind: Kind = "other"
     free: bool = True
+    named: bool = True
 
     def __repr__(self) -> str:
         return self.text
+
+    @property
+    def may_draw(self) -> bool:
+        """Whether a function may draw at random for a row, and the elements still be the same in every run."""
+        return self.named or (self.ordered and not self.free)
 
     def then(self, call: str, dataset: Dataset[Any], **changes: Any) -> Drawn:
         """Return this plan with one operator more."""
