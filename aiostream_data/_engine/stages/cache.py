@@ -236,4 +236,4 @@ def _owned(chunk: Chunk) -> Chunk:
     leaves = tuple(leaf.compact() if isinstance(leaf, VarColumn) else np.array(leaf) for leaf in chunk.leaves)
     for leaf in leaves:
         (leaf.values if isinstance(leaf, VarColumn) else leaf).setflags(write=False)
-    return Columns(chunk.structure, leaves, chunk.ids)
+    return Columns(chunk.structure, leaves, chunk.ids).with_made_of(chunk.made_of)
