@@ -8,7 +8,10 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+PACKAGE = "aiostream_data._native"
 SOURCES = sorted(Path("aiostream_data/_native").glob("*.pyx"))
+# Cython's support for memoryviews and functions, larger than most kernels: one extension has it for all of them.
+SHARED = f"{PACKAGE}.cython_shared"
 
 
 class BuildWhereACompilerIs(build_ext):
@@ -21,19 +24,21 @@ class BuildWhereACompilerIs(build_ext):
             print(f"{ext.name} was not built, its Python twin will run instead: {error}", file=sys.stderr)  # noqa: T201
 
 
+def extension(name: str, file_name: str) -> Extension:
+    return Extension(
+        name,
+        [f"aiostream_data/_native/{file_name}"],
+        extra_compile_args=["-O3", "-g0"],
+        extra_link_args=["-s"] if sys.platform == "linux" else [],  # symbols would be most of the wheel
+    )
+
+
 def extensions() -> list[Extension]:
     from Cython.Build import cythonize
 
     modules: list[Extension] = cythonize(
-        [
-            Extension(
-                f"aiostream_data._native.{path.stem}",
-                [path.as_posix()],
-                extra_compile_args=["-O3", "-g0"],
-                extra_link_args=["-s"] if sys.platform == "linux" else [],  # symbols would be most of the wheel
-            )
-            for path in SOURCES
-        ],
+        [extension(SHARED, "cython_shared.c"), *(extension(f"{PACKAGE}.{path.stem}", path.name) for path in SOURCES)],
+        shared_utility_qualified_name=SHARED,
         language_level=3,
     )
     for module in modules:
