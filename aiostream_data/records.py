@@ -188,12 +188,16 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Rows as a list of Python objects."""
+    """Rows as a list of Python objects.
+
+    ``runs`` are the ids in ``made_of`` in fewer and longer arrays, where somebody has them.
+    """
 
     values: list[Any]
     ids: Ids
     lease: object = field(default=None, compare=False, repr=False)
     made_of: list[MadeOf | None] | None = field(default=None, compare=False, repr=False)
+    runs: Sequence[Ids] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -204,11 +208,11 @@ class Items:
 
     def slice(self, start: int, stop: int) -> Items:
         made_of = None if self.made_of is None else self.made_of[start:stop]
-        return replace(self, values=self.values[start:stop], ids=self.ids[start:stop], made_of=made_of)
+        return Items(self.values[start:stop], self.ids[start:stop], self.lease, made_of)
 
     def take(self, rows: NDArray[np.int64]) -> Items:
         values = [self.values[row] for row in rows.tolist()]
-        return replace(self, values=values, ids=self.ids[rows], made_of=_taken(self.made_of, rows))
+        return Items(values, self.ids[rows], self.lease, _taken(self.made_of, rows))
 
     def element(self, row: int) -> Any:
         return self.values[row]
@@ -223,7 +227,7 @@ class Items:
         return replace(self, lease=lease)
 
     def with_made_of(self, made_of: list[MadeOf | None] | None) -> Items:
-        return replace(self, made_of=made_of)
+        return replace(self, made_of=made_of, runs=None)
 
 
 Chunk: TypeAlias = Columns | Items

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -27,6 +28,7 @@ class Parcel:
         elements: In order; never empty.
         own_ids: Ids of the elements, a row each.
         ids: The same, or what each element was made of where that is several rows.
+        runs: Ids of the rows of all elements, in order and in as few arrays as there are; or None.
         nbytes: What the elements hold.
         lease: Ends the budget's charge when the parcel is dropped.
     """
@@ -36,6 +38,7 @@ class Parcel:
     ids: Ids | list[MadeOf | None]
     nbytes: int
     lease: object
+    runs: Sequence[Ids] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,12 +147,12 @@ class Engine:
     # -- called by the consumer
 
     def place(self, elements: int) -> dict[str, Any]:
-        """Return where the plan goes on after this run's first ``elements`` elements, as plain data."""
+        """Return where the plan goes on after this run's first ``elements`` elements: parts of what is saved."""
         if elements == 0 or self._position is None:
-            return {"position": self._first_state, "rows": self.options.book, **self._besides()}
+            return {"position": self._first_state, "rows": self.options.book, "row_checks": None, **self._besides()}
         book = BookWriter(self._spaces)
         position = self._position.at(elements, book)
-        return {"position": position, "rows": book.contents(), **self._besides()}
+        return {"position": position, "rows": book.contents(), "row_checks": book.checks, **self._besides()}
 
     def _besides(self) -> dict[str, Any]:
         caches = [[key, epoch] for (path, key), epoch in self._cached_epochs.copy().items() if path == 0]
@@ -414,7 +414,7 @@ def _waiting_elements(plan: Node) -> int:
 async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
     if isinstance(chunk, Items):
         nbytes = chunk.lease.nbytes if isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
-        return Parcel(chunk.values, chunk.ids, chunk.made_of or chunk.ids, nbytes, chunk.lease)
+        return Parcel(chunk.values, chunk.ids, chunk.made_of or chunk.ids, nbytes, chunk.lease, chunk.runs)
     elements = value_of(await pool.submit(chunk.elements))
     return Parcel(elements, chunk.ids, chunk.made_of or chunk.ids, chunk.nbytes, chunk.lease)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Hint, Namespace, Origins
 from aiostream_data.lineage import Beside, CutFrom, Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.state_check import checksum_of
 from aiostream_data.transforms.packed_ids import pack
 
 PAD: Final = 0
@@ -41,10 +42,12 @@ class Encoded(NamedTuple):
 
     Attributes:
         hints: For every namespace that the rows are of, by its code, where to find them.
+        check: Checksum of the value.
     """
 
     value: Any
     hints: Mapping[int, Sequence[Hint]]
+    check: int
 
 
 class Spaces:
@@ -65,7 +68,8 @@ class Spaces:
     def encode(self, lineage: Lineage) -> Encoded:
         """Return rows in the form that a state holds them in."""
         hints: dict[int, list[Hint]] = {}
-        return Encoded(self._written(lineage, hints), hints)
+        value = self._written(lineage, hints)
+        return Encoded(value, hints, checksum_of(value))
 
     def _written(self, lineage: Lineage, hints: dict[int, list[Hint]]) -> Any:
         packed = [lineage.ids.shape[1], pack(self._columns(lineage.ids, hints))]
@@ -125,12 +129,17 @@ class Spaces:
 
 
 class BookWriter:
-    """Collects the rows that a state mentions. One per state."""
+    """Collects the rows that a state mentions. One per state.
+
+    Attributes:
+        checks: Checksums of the rows, in their order.
+    """
 
     def __init__(self, spaces: Spaces) -> None:
         self.spaces = spaces
         self._hints: dict[int, dict[Hint, None]] = {}
         self._rows: list[Any] = []
+        self.checks: list[int] = []
 
     def rows(self, lineage: Lineage) -> Reference | None:
         """Note rows, and return what the state refers to them by; None for no rows."""
@@ -141,6 +150,7 @@ class BookWriter:
         for code, hints in encoded.hints.items():
             self._hints.setdefault(code, {}).update(dict.fromkeys(hints))
         self._rows.append(encoded.value)
+        self.checks.append(encoded.check)
         return {ROWS: len(self._rows) - 1}
 
     def contents(self) -> dict[str, Any]:

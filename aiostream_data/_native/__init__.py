@@ -32,10 +32,10 @@ except ImportError:
     from aiostream_data._native.gather_py import compact, compact_many, exchange_rows, take_rows, take_rows_many
 
 try:
-    from aiostream_data._native.hashing import hash_rows
+    from aiostream_data._native.hashing import hash_ids, hash_rows
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.hashing_py import hash_rows
+    from aiostream_data._native.hashing_py import hash_ids, hash_rows
 
 try:
     from aiostream_data._native.mixing import deal_rows, follow_choices
@@ -72,6 +72,7 @@ __all__ = [
     "follow_choices",
     "frame_tfrecords",
     "hardware_crc",
+    "hash_ids",
     "hash_rows",
     "interleave_rows",
     "map_scalars",

@@ -1,1 +1,2 @@
+from aiostream_data._native.hashing_py import hash_ids as hash_ids
 from aiostream_data._native.hashing_py import hash_rows as hash_rows

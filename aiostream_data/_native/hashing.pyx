@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from aiostream_data._native.hashing_py import check_run
+from aiostream_data._native.hashing_py import check_ids, check_run
 
 cdef enum:
     KEEP_GIL_ROWS = 1 << 15  # hashed in some 100 microseconds; getting the GIL back can take longer
@@ -20,6 +20,29 @@ def hash_rows(salts, ordinals, first_index, step):
     else:
         with nogil:
             add_rows(salt_of, ordinal_of, first, stride, &low, &high)
+    return low, high
+
+
+def hash_ids(ids, source, salt, of_split, first_index, step):
+    """Return the lanes' sums over rows of one source, or None when some are of another; never gives the GIL away."""
+    check_ids(ids, first_index, step)
+    cdef const int64_t[:, :] id_of = ids
+    cdef int64_t one_source = source
+    cdef uint64_t base = salt, factor = of_split, first = first_index % 2**64, stride = step % 2**64
+    cdef uint64_t low_place = first * 0xC2B2AE3D27D4EB4FULL + 0x8CB92BA72F3D8DD7ULL
+    cdef uint64_t high_place = first * 0xE7037ED1A0B428DBULL + 0xA0761D6478BD642FULL
+    cdef uint64_t low_step = stride * 0xC2B2AE3D27D4EB4FULL, high_step = stride * 0xE7037ED1A0B428DBULL
+    cdef uint64_t low = 0, high = 0, word, ordinal
+    cdef Py_ssize_t i
+    for i in range(id_of.shape[0]):
+        if (id_of[i, 0] >> 40) != one_source:
+            return None
+        word = base + (<uint64_t>id_of[i, 0] & 0xFFFFFFFFFFULL) * factor
+        ordinal = <uint64_t>id_of[i, 1]
+        low += splitmix_finish(word + ordinal * 0x9E3779B97F4A7C15ULL + low_place)
+        high += murmur_finish(word + ordinal * 0xD1B54A32D192ED03ULL + high_place)
+        low_place += low_step
+        high_place += high_step
     return low, high
 
 

@@ -28,6 +28,9 @@ from numpy.typing import NDArray
 
 _WORD = 2**64
 
+SPLIT_BITS = 40
+"""Bits of a split number that count inside its source."""
+
 LOW_CONSTANTS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x8CB92BA72F3D8DD7)
 HIGH_CONSTANTS = (0xD1B54A32D192ED03, 0xE7037ED1A0B428DB, 0xA0761D6478BD642F)
 """A, C and B of a lane. A and C are odd, and their determinant is 2 modulo 4."""
@@ -49,6 +52,36 @@ def hash_rows(salts: NDArray[np.uint64], ordinals: NDArray[np.int64], first_inde
     low = _lane(salts, ordinals, first_index, step, LOW_CONSTANTS, _splitmix_finish)
     high = _lane(salts, ordinals, first_index, step, HIGH_CONSTANTS, _murmur_finish)
     return low, high
+
+
+def hash_ids(
+    ids: NDArray[np.int64], source: int, salt: int, of_split: int, first_index: int, step: int
+) -> tuple[int, int] | None:
+    """Return what :func:`hash_rows` does, for rows of one source that are named by (split, ordinal).
+
+    Their salts are ``salt + (split modulo 2**40) * of_split``, modulo 2**64.
+
+    Args:
+        ids: (n, 2), at least one row.
+        source: What splits hold in their bits from 40 on; None is returned when a row's holds something else.
+
+    Raises:
+        ValueError: The ids are not of that shape and dtype, or a number is out of range.
+    """
+    check_ids(ids, first_index, step)
+    if (ids[:, 0] >> SPLIT_BITS != source).any():
+        return None
+    splits = (ids[:, 0] & ((1 << SPLIT_BITS) - 1)).astype(np.uint64)
+    salts = splits * np.uint64(of_split) + np.uint64(salt)
+    return hash_rows(salts, ids[:, 1], first_index, step)
+
+
+def check_ids(ids: NDArray[np.int64], first_index: int, step: int) -> None:
+    """Refuse what cannot be the ids of a run of rows; both kernels do."""
+    if ids.dtype != np.int64 or ids.ndim != 2 or ids.shape[1] != 2:
+        raise ValueError(f"ids must be int64 of shape (rows, 2), got {ids.dtype}{list(ids.shape)}")
+    if first_index < 0 or step < 1:
+        raise ValueError(f"first_index must be at least 0 and step at least 1, got {first_index} and {step}")
 
 
 def check_run(salts: NDArray[np.uint64], ordinals: NDArray[np.int64], first_index: int, step: int) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 from aiostream_data._engine.bridge import Parcel
 from aiostream_data._engine.engine import Engine
-from aiostream_data._engine.names import salts_of
-from aiostream_data.lineage import Ids, MadeOf, of_one_width, source_ids
+from aiostream_data._engine.names import RowNames
+from aiostream_data.lineage import Ids, MadeOf, source_ids
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.saved import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
@@ -41,6 +39,7 @@ class Received:
         self._elements: Sequence[Any] = ()
         self._numbers: Sequence[int] = ()  # in the parcel, of what is given of it
         self._delivered = _delivered(opening, engine)
+        self._runs: deque[Ids] = deque()  # of the parcel, not counted yet
         self._counted = 0  # elements of the parcel whose rows were counted
         self._stop = opening.only[1] if opening.only is not None else None
 
@@ -58,6 +57,7 @@ class Received:
         first = self._before + self._taken
         steering, only = self._opening.steering, self._opening.only
         self._parcel = parcel
+        self._runs = deque(parcel.runs or ())
         self._elements, self._numbers = elements, range(len(elements))
         if steering.skip or only is not None:
             start, stop = only or (0, first + len(elements))
@@ -158,20 +158,23 @@ class Received:
         if parcel is None or not numbers:
             return
         self._counted = given
-        if isinstance(parcel.ids, list):
-            self._delivered.add(_without_padding(self._ids_of_all(parcel, numbers)))
+        if self._runs and isinstance(numbers, range):
+            self._count_of_runs(sum(map(len, parcel.ids[numbers.start : numbers.stop])))
+        elif isinstance(parcel.ids, list):
+            for number in numbers:
+                self._delivered.add(_without_padding(self._ids_of(parcel, number)))
         elif isinstance(numbers, range):
             self._delivered.add(_without_padding(parcel.own_ids[numbers.start : numbers.stop]))
         else:
             self._delivered.add(_without_padding(parcel.own_ids[list(numbers)]))
 
-    def _ids_of_all(self, parcel: Parcel, numbers: Sequence[int]) -> Ids:
-        """Return the ids of the rows of several elements, one after another."""
-        entries = parcel.ids[numbers.start : numbers.stop] if isinstance(numbers, range) else [None]
-        plain = [entry for entry in entries if type(entry) is np.ndarray]
-        if len(plain) == len(numbers) and len({entry.shape[1] for entry in plain}) == 1:  # by far the most frequent
-            return np.concatenate(plain)
-        return np.concatenate(of_one_width([self._ids_of(parcel, number) for number in numbers]))
+    def _count_of_runs(self, rows: int) -> None:
+        while rows > 0:
+            run = self._runs.popleft()
+            self._delivered.add(_without_padding(run[:rows]))
+            if len(run) > rows:
+                self._runs.appendleft(run[rows:])
+            rows -= len(run)
 
     def _ids_of(self, parcel: Parcel, number: int) -> Ids:
         entry, own = self._entry(parcel, number)
@@ -185,7 +188,7 @@ class Received:
 def _delivered(opening: Opening, engine: Engine) -> Delivered:
     """Return the hash of the rows received, going on from a state's."""
     share, shares = opening.ranks.share, opening.ranks.shares
-    delivered = Delivered(partial(salts_of, engine.origins), next_index=share, step=shares)
+    delivered = Delivered(RowNames(engine.origins), next_index=share, step=shares)
     stream = None if opening.saved is None else opening.saved.stream
     if stream is None:
         return delivered

@@ -6,14 +6,13 @@ in it whether a damaged file, or a hand that edited it, has put it there.
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, cast
 
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.metrics.stream_hash import combine_hashes
+from aiostream_data.state_check import checksum_of_state
 
 VERSION = 1
 CHECK = "check"
@@ -33,6 +32,7 @@ class Saved:
         pipeline: Fingerprint of plan and shard list.
         stream: Hash of the rows received; see ``metrics/stream_hash.py``.
         steering: What was left out.
+        row_checks: Checksums of the rows, where they are known already; not saved.
     """
 
     elements: int
@@ -46,11 +46,12 @@ class Saved:
     stream: Mapping[str, Any] | None = None
     steering: Mapping[str, Any] | None = None
     version: int = VERSION
+    row_checks: Sequence[int] | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as a new dict of plain data."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {**values, CHECK: _checksum(values)}
+        values = {name: getattr(self, name) for name in _NAMES}
+        return {**values, CHECK: checksum_of_state(values, self.row_checks)}
 
     @classmethod
     def of(cls, state: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> Self | None:
@@ -87,19 +88,13 @@ class Saved:
             found = state.get("version") if isinstance(state, Mapping) else type(state).__name__
             raise StateMismatchError([f"a state of version {VERSION} is needed, got {found!r}"])
         values = {name: value for name, value in state.items() if name != CHECK}
-        known, right = {part.name for part in fields(cls)}, _checksum(values)
-        if values.keys() != known or right is None or state.get(CHECK) != right:
+        right = checksum_of_state(values)
+        if values.keys() != set(_NAMES) or right is None or state.get(CHECK) != right:
             raise StateMismatchError(["the state is damaged: it is not what state_dict() returned"])
         return cls(**values)
 
 
-def _checksum(values: Mapping[str, Any]) -> str | None:
-    """Return 8 hex digits over plain data, the same before and after JSON; None where there is anything else."""
-    try:
-        text = json.dumps(values, sort_keys=True)
-    except (TypeError, ValueError, RecursionError):
-        return None
-    return f"{zlib.crc32(text.encode()):08x}"
+_NAMES = tuple(part.name for part in fields(Saved) if part.name != "row_checks")
 
 
 def joined_streams(streams: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:

@@ -118,6 +118,8 @@ class Batcher:
         self.dropped = 0
         """Rows left out at the end."""
         self._describe = describe
+        self.runs: list[Ids] = []
+        """Ids of the rows of the batches given last, one after another in as few arrays as there are."""
         self._carry: list[Chunk] = []
         self._carry_nbytes = 0
 
@@ -139,6 +141,7 @@ class Batcher:
         Raises:
             BatchShapeError: Rows of one batch do not stack.
         """
+        self.runs = []
         batches: list[Batch] = []
         whole: list[Cut] = []
         for cut in self.order.push(len(chunk)):
@@ -158,10 +161,15 @@ class Batcher:
         if self._in_parts or not isinstance(chunk, Columns) or not cuts or chunk.made_of is not None:
             return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
         leaves = [_cut_column(leaf, cuts, own) for leaf in chunk.leaves]
-        return list(map(Batch, chunk.structure.rows(leaves), _cut_column(chunk.ids, cuts, own)))
+        first = cuts[0].start
+        ids = chunk.ids[first : cuts[-1].stop]
+        self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
+        rows = [self.runs[-1][start - first : stop - first] for start, stop, _ in cuts]
+        return list(map(Batch, chunk.structure.rows(leaves), rows))
 
     def finish(self) -> list[Batch]:
         """Return the last, smaller batch, unless there is none or it is dropped."""
+        self.runs = []
         rows, carry = len(self), self._carried_away()
         if self.order.finish():
             return [self._batch(carry)]
@@ -177,6 +185,11 @@ class Batcher:
         return carry
 
     def _batch(self, parts: Sequence[Chunk]) -> Batch:
+        batch = self._made(parts)
+        self.runs.append(batch.ids)
+        return batch
+
+    def _made(self, parts: Sequence[Chunk]) -> Batch:
         if self._in_parts and same_layout(parts):
             return _batch_in_parts([part for part in parts if isinstance(part, Columns)])
         rows = concat(parts)

@@ -11,20 +11,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from aiostream_data import _native
+from aiostream_data._native import hashing_py
 from aiostream_data.metrics.stream_hash import FLUSH_ROWS, Delivered, StreamHash, combine_hashes
 
 Ids = NDArray[np.int64]
 
-NAMES = np.array([0xA5A5_0001, 0xF00D_0002, 2**64 - 3], np.uint64)
+SALTS = [0xA5A5_0001, 0xF00D_0002, 2**64 - 3]
+OF_SPLIT = 0x1234_5678_9ABC_DEF1
 
 
 def salts_of(ids: Ids) -> NDArray[np.uint64]:
-    salts: NDArray[np.uint64] = NAMES[ids[:, 0] % 3]
+    sources = np.array(SALTS, np.uint64)[(ids[:, 0] >> 40) % 3]
+    salts: NDArray[np.uint64] = sources + (ids[:, 0] & (2**40 - 1)).astype(np.uint64) * np.uint64(OF_SPLIT)
     return salts
+
+
+class Names:
+    """Names of rows of sources 0, 1, 2, ...; counts how often it is asked for many at once."""
+
+    of_split = OF_SPLIT
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def salt_of(self, source: int) -> int:
+        return SALTS[source % 3]
+
+    def salts_of(self, ids: Ids) -> NDArray[np.uint64]:
+        self.calls += 1
+        return salts_of(ids)
 
 
 def some_ids(rows: int, columns: int = 2) -> Ids:
     return np.random.default_rng(rows).integers(0, 1000, (rows, columns))
+
+
+def of_two_sources(rows: int) -> Ids:
+    ids = some_ids(rows)
+    ids[:, 0] |= (np.arange(rows) % 2) << 40
+    return ids
 
 
 def hash_of(ids: Ids, first_index: int = 0, step: int = 1) -> StreamHash:
@@ -34,7 +60,7 @@ def hash_of(ids: Ids, first_index: int = 0, step: int = 1) -> StreamHash:
 
 
 def delivered(*parts: Ids, next_index: int = 0, step: int = 1) -> Delivered:
-    counted = Delivered(salts_of, next_index=next_index, step=step)
+    counted = Delivered(Names(), next_index=next_index, step=step)
     for part in parts:
         counted.add(part)
     return counted
@@ -43,7 +69,7 @@ def delivered(*parts: Ids, next_index: int = 0, step: int = 1) -> Delivered:
 def test_a_hash_over_no_rows_is_zero() -> None:
     assert (StreamHash().hex, StreamHash().value, StreamHash().rows) == ("0" * 32, 0, 0)
     assert combine_hashes([]) == StreamHash().hex
-    assert Delivered(salts_of).value().hex == "0" * 32
+    assert Delivered(Names()).value().hex == "0" * 32
 
 
 def test_the_digits_are_those_of_the_number() -> None:
@@ -80,7 +106,7 @@ def test_it_does_not_matter_how_rows_are_cut_or_when_they_are_hashed(
     sizes: list[int], next_index: int, step: int, random: Any
 ) -> None:
     ids = some_ids(sum(sizes))
-    counted = Delivered(salts_of, next_index=next_index, step=step)
+    counted = Delivered(Names(), next_index=next_index, step=step)
     for part in np.split(ids, np.cumsum(sizes)[:-1]):
         counted.add(part)
         if random.random() < 0.2:
@@ -89,21 +115,34 @@ def test_it_does_not_matter_how_rows_are_cut_or_when_they_are_hashed(
     assert counted.value().state() == hash_of(ids, next_index, step).state()
 
 
-def test_a_run_of_many_rows_is_hashed_in_bulk() -> None:
-    sizes: list[int] = []
-
-    def counting(ids: Ids) -> NDArray[np.uint64]:
-        sizes.append(len(ids))
-        return salts_of(ids)
-
-    counted = Delivered(counting)
-    ids = some_ids(2 * FLUSH_ROWS + 100)
+def test_rows_of_several_sources_are_hashed_in_bulk() -> None:
+    names = Names()
+    counted = Delivered(names)
+    ids = of_two_sources(2 * FLUSH_ROWS + 100)
     for first in range(0, len(ids), 256):
         counted.add(ids[first : first + 256])
-    assert sizes == [FLUSH_ROWS, FLUSH_ROWS]
+    assert names.calls == 2
     assert counted.rows == len(ids)
     assert counted.value().hex == hash_of(ids).hex
-    assert sizes == [FLUSH_ROWS, FLUSH_ROWS, 100]
+    assert names.calls == 3
+
+
+def test_rows_of_one_source_need_no_names_of_their_own() -> None:
+    names = Names()
+    counted = Delivered(names, next_index=3, step=2)
+    ids = some_ids(1000)
+    for first in range(0, len(ids), 100):
+        counted.add(ids[first : first + 100])
+    assert counted.value().hex == hash_of(ids, 3, 2).hex
+    assert counted.next_index == 3 + 2 * len(ids)
+    assert names.calls == 0
+
+
+def test_the_kernel_for_rows_of_one_source_agrees_with_its_twin() -> None:
+    ids = some_ids(333) | np.array([5 << 40, 0])
+    given = (ids, 5, SALTS[2], OF_SPLIT, 2**63, 7)
+    assert _native.hash_ids(*given) == hashing_py.hash_ids(*given)
+    assert _native.hash_ids(ids, 4, *given[2:]) is hashing_py.hash_ids(ids, 4, *given[2:]) is None
 
 
 def test_ids_may_have_more_columns_which_only_salts_look_at() -> None:
@@ -145,7 +184,7 @@ def test_a_stream_continues_on_another_number_of_ranks(before: int, after: int, 
     parts = [delivered(ids[rank:done:before], next_index=rank, step=before).value() for rank in range(before)]
     resumed = []
     for rank in range(after):
-        counted = Delivered(salts_of, step=after)
+        counted = Delivered(Names(), step=after)
         shared = combine_hashes(parts) if rank == 0 else "0" * 32
         counted.restore({"hash": shared, "rows": done if rank == 0 else 0, "next_index": done + rank})
         counted.add(ids[done + rank :: after])
@@ -193,13 +232,14 @@ def test_an_edited_state_is_refused_and_changes_nothing(state: Any, message: str
 def test_rows_whose_salts_cannot_be_told_are_kept_for_another_try() -> None:
     known = False
 
-    def failing(ids: Ids) -> NDArray[np.uint64]:
-        if not known:
-            raise LookupError("no name for split 7")
-        return salts_of(ids)
+    class Failing(Names):
+        def salts_of(self, ids: Ids) -> NDArray[np.uint64]:
+            if not known:
+                raise LookupError("no name for split 7")
+            return salts_of(ids)
 
-    ids = some_ids(5)
-    counted = Delivered(failing)
+    ids = of_two_sources(5)
+    counted = Delivered(Failing())
     counted.add(ids)
     with pytest.raises(LookupError):
         counted.value()
@@ -215,6 +255,6 @@ def test_arrays_that_are_no_ids_are_refused(ids: Any) -> None:
 
 def test_positions_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="next_index"):
-        Delivered(salts_of, next_index=-1)
+        Delivered(Names(), next_index=-1)
     with pytest.raises(ValueError, match="step"):
-        Delivered(salts_of, step=0)
+        Delivered(Names(), step=0)

@@ -77,7 +77,7 @@ class BatchStep(Step):
             first += len(part)
         made = self._as_items(batches)
         assert made is not None
-        return made
+        return made.with_made_of(made.made_of)  # its runs are of the last batch alone
 
     def rows_accounted(self) -> int | None:
         return self._batched
@@ -88,7 +88,9 @@ class BatchStep(Step):
             return None
         self._batched += sum(map(len, batches))
         first = _first_ids([batch.ids for batch in batches])
-        return Items([batch.element for batch in batches], first, None, [batch.rows for batch in batches])
+        rows: list[MadeOf | None] = [batch.rows for batch in batches]
+        runs = self._batcher.runs if all(type(entry) is np.ndarray for entry in rows) else None
+        return Items([batch.element for batch in batches], first, None, rows, runs)
 
 
 def _first_ids(parts: list[Ids]) -> Ids:
