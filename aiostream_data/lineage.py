@@ -27,6 +27,8 @@ JOINED: Final = 3
 """First number of a pair that says how many columns to its left zip() or interleave() joined to those before."""
 PADDING: Final = 4
 """First number of a pair that says that the row only fills up, and repeats the row that the other pairs name."""
+CACHED: Final = 6
+"""First number of a pair that says which of the places where a cache is read gave the row."""
 PIECE: Final = 5
 """First number of a pair that says: piece so and so of the row, as pack() split it."""
 

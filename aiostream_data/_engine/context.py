@@ -27,6 +27,7 @@ from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import CacheToken
 from aiostream_data.records import Chunk, ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.transforms.randomness import key_of
@@ -115,6 +116,8 @@ class Services:
     """Weights of mixtures that were changed while running."""
     offsets: dict[tuple[int, Node], ShardOffsets] = field(default_factory=dict)
     """Where records begin, by the place of their source."""
+    shared_caches: frozenset[CacheToken] = frozenset()
+    """Caches that several places of the plan read."""
     cached_epochs: dict[tuple[int, int], int] = field(default_factory=dict)
     """The repetition in which the rows of a cache were read first, by the cache's place: all later ones give them."""
     once: OneShotRows = field(default_factory=OneShotRows)

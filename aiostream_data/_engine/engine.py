@@ -10,6 +10,7 @@ import secrets
 import threading
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Ids, MadeOf
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.mixing import mixture_meant
-from aiostream_data.plan.operators import Prefetch, ToDevice
+from aiostream_data.plan.operators import Cache, CacheToken, Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.unshare import unshared
 from aiostream_data.provenance import Origin
@@ -342,6 +343,7 @@ class Engine:
             recall=recall,
             book=self._book,
             weights=self._weights,
+            shared_caches=_shared_caches(self.plan),
             cached_epochs=self._cached_epochs,
             devices=self.devices,
         )
@@ -395,6 +397,12 @@ class Engine:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+
+
+def _shared_caches(plan: Node) -> frozenset[CacheToken]:
+    places = {node for node in walk(plan) if isinstance(node, Cache)}
+    counts = Counter(node.token for node in places)
+    return frozenset(token for token, count in counts.items() if count > 1)
 
 
 def _cached_epochs(saved: Any) -> dict[tuple[int, int], int]:

@@ -9,8 +9,8 @@ from aiostream_data.plan.operators import Cache, Repeat
 
 
 def sources_of(node: Node, keys: Mapping[Node, int]) -> set[int]:
-    """Return the numbers of the sources that ``node`` reads."""
-    return {keys[source] for source in walk(node) if _is_source(source)}
+    """Return the numbers of the sources and caches that ``node`` reads."""
+    return {keys[source] for source in walk(node) if _is_source(source) or isinstance(source, Cache)}
 
 
 def _is_source(node: Node) -> bool:

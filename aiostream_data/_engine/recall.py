@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from aiostream_data._engine.origins import SPLIT_BITS, Namespace, Origins
-from aiostream_data.lineage import Lineage, last_pairs
+from aiostream_data.lineage import CACHED, Lineage, last_pairs
 from aiostream_data.records import Chunk, concat, gather
 
 K = TypeVar("K", bound=Hashable)
@@ -33,6 +33,16 @@ def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
         pairs = pairs - marks
     found = {number: origins.namespace(number) for number in np.unique(numbers).tolist()}
     return [found[number] for number in numbers.tolist()]
+
+
+def read_at(lineage: Lineage, origins: Origins) -> list[int]:
+    """Return, for every row, the number of the source that the plan itself reads, or of the shared cache."""
+    numbers = [space.number for space in outermost(lineage, origins)]
+    ids = lineage.ids
+    for column in range(2, ids.shape[1], 2):
+        for row in np.flatnonzero(ids[:, column] == CACHED).tolist():
+            numbers[row] = int(ids[row, column + 1])  # the last one counts: what is farther right is farther out
+    return numbers
 
 
 async def in_groups(lineage: Lineage, keys: Sequence[K], recall: Callable[[K, Lineage], Awaitable[Chunk]]) -> Chunk:

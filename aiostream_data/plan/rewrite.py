@@ -17,8 +17,15 @@ from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 
 
 def rewrite(node: Node) -> Node:
-    """Return an equivalent plan, rewritten from the sources up."""
-    return _rewrite_one(with_inputs(node, rewrite))
+    """Return an equivalent plan, rewritten from the sources up. What was one node in two places stays one."""
+    done: dict[Node, Node] = {}
+
+    def visit(node: Node) -> Node:
+        if node not in done:
+            done[node] = _rewrite_one(with_inputs(node, visit))
+        return done[node]
+
+    return visit(node)
 
 
 def unordered(node: Node) -> Node:
@@ -27,8 +34,6 @@ def unordered(node: Node) -> Node:
     What ranks share keeps its order, which decides who gets what.
     """
     if isinstance(node, RankShard):
-        return node
-    if isinstance(node, RankShard):  # below, all ranks must go by the same order
         return node
     node = with_inputs(node, unordered)
     return replace(node, ordered=False) if isinstance(node, (Map, Interleave, ReadFiles)) else node

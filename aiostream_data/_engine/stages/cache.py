@@ -15,14 +15,14 @@ from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.epochs import epoch_of
-from aiostream_data._engine.origins import Namespace, Origins, Rename, source_of
+from aiostream_data._engine.origins import Origins, Rename
 from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import MemoryBudgetError
-from aiostream_data.lineage import Lineage
+from aiostream_data.lineage import CACHED, Lineage, with_pair, without_last_pair
 from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
@@ -36,7 +36,6 @@ class _Kept:
     chunks: list[Chunk]
     origins: Origins
     epoch: int
-    place: int
 
 
 _complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
@@ -61,8 +60,8 @@ class CacheStage(Stage):
 
     @property
     def _key(self) -> tuple[int, int]:
-        """Name of the cache's place in the plan."""
-        return self.context.path, self.context.keys[self.node]
+        """Name of what the cache reads, the same wherever it is read."""
+        return self.context.path, self.context.keys[self.node.input]
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Cache = self.node
@@ -99,38 +98,39 @@ class CacheStage(Stage):
             first.sent()
 
     def _kept(self, first: CachePass) -> _Kept:
-        return _Kept(first.kept, self.context.services.origins, self._read_epoch, self.context.keys[self.node])
+        return _Kept(first.kept, self.context.services.origins, self._read_epoch)
 
     async def _replay(self, kept: _Kept, outlet: Outlet) -> None:
         self._read_epoch = self.context.services.cached_epochs[self._key] = kept.epoch
         moved: dict[int, int] = {}
-        named_here = (self.context.services.origins, self.context.epoch, self.context.keys[self.node])
         for chunk in kept.chunks:
-            if named_here != (kept.origins, kept.epoch, kept.place):
-                chunk = self._renamed(chunk, kept.origins, moved, kept.place)
+            if (kept.origins, kept.epoch) != (self.context.services.origins, self.context.epoch):
+                chunk = self._renamed(chunk, kept.origins, moved)
             await self._send_rest(chunk, outlet)
 
-    def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int], place: int | None = None) -> Chunk:
-        """Return the chunk with ids of this repetition, and of this place in the plan.
+    def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int]) -> Chunk:
+        """Return the chunk with ids of this repetition."""
+        epoch = self.context.epoch
+        return _with_origins(
+            chunk, self.context.services.origins, then, moved, lambda known: (known.source, known.number, epoch)
+        )
 
-        Args:
-            place: Of the node that had kept the rows, where it is another one with the same token.
-        """
-        context = self.context
-        shift = 0 if place is None else context.keys[self.node] - place
+    def _marked(self, chunk: Chunk) -> Chunk:
+        """Say in the ids which place gave the rows, where several places of the plan read the same cache."""
+        if not self._is_shared:
+            return chunk
+        return chunk.with_ids(with_pair(chunk.ids, CACHED, self.context.keys[self.node]))
 
-        def name(known: Namespace) -> tuple[int, int, int]:
-            if shift == 0:
-                return known.source, known.number, context.epoch
-            return source_of(context.path, known.number + shift), known.number + shift, context.epoch
-
-        return _with_origins(chunk, context.services.origins, then, moved, name)
+    @property
+    def _is_shared(self) -> bool:
+        return self.context.path == 0 and self.node.token in self.context.services.shared_caches
 
     async def _send_rest(self, chunk: Chunk, outlet: Outlet) -> None:
         """Send what was not given before the state was taken."""
         cut = min(self._skip, len(chunk))
         self._skip -= cut
-        await outlet.send(await self._copy(chunk.slice(cut, len(chunk)) if cut else chunk))
+        rest = chunk.slice(cut, len(chunk)) if cut else chunk
+        await outlet.send(self._marked(await self._copy(rest)))
 
     async def _read_rest(self, node: Cache, outlet: Outlet) -> None:
         """Go on with a pass that another process began; it cannot be completed, so the next pass fills the cache."""
@@ -142,7 +142,7 @@ class CacheStage(Stage):
                 rows += len(chunk)
                 if self._read_epoch != self.context.epoch:
                     chunk = self._renamed(chunk, self.context.services.origins, moved)
-                await outlet.send(chunk)
+                await outlet.send(self._marked(chunk))
             receiver.check(rows)
 
     def _reading(self) -> RunContext:
@@ -172,6 +172,8 @@ class CacheStage(Stage):
     async def recall(self, lineage: Lineage) -> Chunk:
         """Return rows, read again under the repetition that had filled the cache."""
         node: Cache = self.node
+        if self._is_shared:
+            lineage = Lineage(without_last_pair(lineage.ids), lineage.made_of)
         read = outermost(lineage, self.context.services.origins)
         epochs = [epoch_of(node.input, self.context.keys, space.number, space.read_epoch) for space in read]
 
@@ -179,7 +181,7 @@ class CacheStage(Stage):
             return await self.context.for_epoch(epoch).recall(node.input, rows)
 
         chunk = await in_groups(lineage, epochs, of_epoch)
-        return self._renamed(chunk, self.context.services.origins, {})
+        return self._marked(self._renamed(chunk, self.context.services.origins, {}))
 
     async def _copy(self, chunk: Chunk) -> Chunk:
         # Columns are protected by being read-only; the arrays in a list are the consumer's to change.

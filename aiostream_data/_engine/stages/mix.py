@@ -15,7 +15,7 @@ from aiostream_data._engine.epochs import sources_of
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
 from aiostream_data._engine.position import Log, State, taken_up
-from aiostream_data._engine.recall import in_groups, outermost
+from aiostream_data._engine.recall import in_groups, read_at
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
@@ -141,8 +141,8 @@ class TakesTurns(Stage):
     async def recall(self, lineage: Lineage) -> Chunk:
         nodes: Sequence[Node] = self.node.nodes
         sources = [sources_of(node, self.context.keys) for node in nodes]
-        read = outermost(lineage, self.context.services.origins)
-        branches = [next(k for k, known in enumerate(sources) if space.number in known) for space in read]
+        read = read_at(lineage, self.context.services.origins)
+        branches = [next(k for k, known in enumerate(sources) if number in known) for number in read]
 
         async def of_branch(branch: int, rows: Lineage) -> Chunk:
             return await self.context.recall(nodes[branch], rows)

@@ -13,7 +13,7 @@ from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.epochs import epoch_of, sources_of
 from aiostream_data._engine.position import Log, Position, State, taken_up
-from aiostream_data._engine.recall import in_groups, outermost
+from aiostream_data._engine.recall import in_groups, outermost, read_at
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.lineage import Lineage
@@ -166,8 +166,8 @@ class ConcatenateStage(InTurns):
     async def recall(self, lineage: Lineage) -> Chunk:
         node: Concatenate = self.node
         sources = [sources_of(child, self.context.keys) for child in node.nodes]
-        read = outermost(lineage, self.context.services.origins)
-        branches = [next(k for k, known in enumerate(sources) if space.number in known) for space in read]
+        read = read_at(lineage, self.context.services.origins)
+        branches = [next(k for k, known in enumerate(sources) if number in known) for number in read]
 
         async def of_branch(branch: int, rows: Lineage) -> Chunk:
             return await self.context.recall(node.nodes[branch], rows)
