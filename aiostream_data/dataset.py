@@ -33,7 +33,6 @@ from aiostream_data.plan.base import (
     seed_of,
 )
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.explain import explain
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.validate import (
     check_executor,
@@ -42,14 +41,14 @@ from aiostream_data.plan.validate import (
     check_repeat,
     check_rereadable,
 )
-from aiostream_data.provenance import Origin
-from aiostream_data.ranks import Policy, Sharing, Tail
 from aiostream_data.structure import flatten
-from aiostream_data.transforms.shuffle_quality import ShuffleQuality, quality_of_elements
 from aiostream_data.windows import WindowOperators
 
 if TYPE_CHECKING:
     from aiostream_data.loader import Loader
+    from aiostream_data.provenance import Origin
+    from aiostream_data.ranks import Policy, Tail
+    from aiostream_data.transforms.shuffle_quality import ShuffleQuality
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -412,6 +411,8 @@ class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
 
     def explain(self, *, memory_limit: int | str | None = None) -> str:
         """Return the plan as it will run, what it reads, and its worst-case memory; does no I/O."""
+        from aiostream_data.plan.explain import explain
+
         return explain(self.plan, default_limit() if memory_limit is None else parse_nbytes(memory_limit))
 
     def shuffle_quality(self, *, max_rows: int | None = 100_000, **open_options: Any) -> ShuffleQuality:
@@ -422,6 +423,8 @@ class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
                 well the end of an epoch is shuffled shows only when all rows are looked at.
             open_options: For :meth:`open`, such as ``seed``.
         """
+        from aiostream_data.transforms.shuffle_quality import quality_of_elements
+
         with self.open(**open_options) as loader:
             return quality_of_elements((loader.last_ids for _ in loader), max_rows)
 
@@ -482,6 +485,7 @@ class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
         from aiostream_data.loading.opening import Opening, ranks_of
         from aiostream_data.loading.saved import Saved
         from aiostream_data.loading.steering import Steering
+        from aiostream_data.ranks import Sharing
 
         warn_without_native_core()
         saved = Saved.of(state)
@@ -517,6 +521,7 @@ class Dataset(WindowOperators, DatasetMixtures, Generic[T]):
             StateMismatchError: The plan has no such row.
         """
         from aiostream_data.loading.fetching import fetch_row
+        from aiostream_data.provenance import Origin
 
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
         return fetch_row(self.plan, Origin.from_dict(origin) if isinstance(origin, Mapping) else origin, limit)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least, seed_of
-from aiostream_data.plan.mixing import Choose, Mix, check_alike, check_shared
 from aiostream_data.plan.spec import spec_of
 from aiostream_data.plan.validate import check_extends
 from aiostream_data.sources import DatasetSources
 from aiostream_data.structure import LEAF
-from aiostream_data.weights import STOPS, Stop, WeightPlan, schedule_of
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
+    from aiostream_data.weights import Stop, WeightPlan
+
+# What only mixtures need is imported where it is used: most programs have none, and importing it takes its time.
 
 E = TypeVar("E")
 Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
@@ -59,6 +60,9 @@ class DatasetMixtures(DatasetSources):
         Raises:
             PlanError: The weights are no weights, or the elements are known to differ.
         """
+        from aiostream_data.plan.mixing import Mix
+        from aiostream_data.weights import schedule_of
+
         nodes, names = _inputs_of(datasets, "sample_from")
         every = at_least("schedule_every", schedule_every, 1)
         schedule = schedule_of(weights, names, every)
@@ -81,6 +85,8 @@ class DatasetMixtures(DatasetSources):
             PlanError: The choices are known to be no integers, or the elements to differ.
             ChoiceError (when iterated): A choice is no data set's number.
         """
+        from aiostream_data.plan.mixing import Choose, check_shared
+
         nodes, names = _inputs_of(datasets, "choose_from")
         chooser = _plan_of(choices, "choose_from")
         _check_choices(chooser)
@@ -89,6 +95,8 @@ class DatasetMixtures(DatasetSources):
 
 
 def _inputs_of(datasets: Any, operation: str) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+    from aiostream_data.plan.mixing import check_alike, check_shared
+
     if isinstance(datasets, Mapping):
         names, several = tuple(map(str, datasets)), list(datasets.values())
     elif isinstance(datasets, (tuple, list)):
@@ -119,6 +127,8 @@ def _check_choices(node: Node) -> None:
 
 
 def _checked_stop(stop: Any) -> Stop:
+    from aiostream_data.weights import STOPS
+
     if stop not in STOPS:
         raise PlanError(f"stop must be one of {', '.join(STOPS)}, got {stop!r}")
     checked: Stop = stop

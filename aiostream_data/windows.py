@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aiostream_data.errors import PlanError
-from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, at_least
 from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.structure import Structure
-from aiostream_data.transforms.bucketing import BucketOrder
-from aiostream_data.transforms.lengths import leaf_numbers
-from aiostream_data.transforms.packing import TOO_LONG
-from aiostream_data.transforms.padding import LeafPadding, PaddingRule, fill_value
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
+    from aiostream_data.plan import windows as win
+    from aiostream_data.transforms.padding import LeafPadding
 
 OPEN_BINS = 16
 """Rows that ``pack`` fills at once, unless told otherwise."""
+
+
+# What only these operators need is imported where it is used: importing it takes its time.
 
 
 class WindowOperators:
@@ -64,6 +64,8 @@ class WindowOperators:
             BatchShapeError: A row is longer than its padded shape, or rows differ in dtype or number of
                 axes; names the record.
         """
+        from aiostream_data.plan import windows as win
+
         _check_padding(self.plan, padded_shapes, padding_values)
         return self._then(
             win.PaddedBatch,
@@ -81,6 +83,8 @@ class WindowOperators:
             batch_size: A size, or several that come round and round.
             drop_remainder: Leave out a last batch that is not full.
         """
+        from aiostream_data.plan import windows as win
+
         sizes = tuple(batch_size) if isinstance(batch_size, (tuple, list, np.ndarray)) else (batch_size,)
         if not sizes:
             raise PlanError("rebatch() needs at least one batch size")
@@ -103,6 +107,8 @@ class WindowOperators:
         Raises (when iterated):
             BatchShapeError: Shapes or structures in a window differ; names both and both records.
         """
+        from aiostream_data.plan import windows as win
+
         length = at_least("size", size, 1)
         return self._then(
             win.Window,
@@ -148,6 +154,9 @@ class WindowOperators:
         Raises (when iterated):
             BatchShapeError: As for :meth:`padded_batch`, or an element reaches the last boundary.
         """
+        from aiostream_data.plan import windows as win
+        from aiostream_data.transforms.bucketing import BucketOrder
+
         boundaries = tuple(at_least("bucket_boundaries", boundary, 0) for boundary in bucket_boundaries)
         sizes = tuple(at_least("bucket_batch_sizes", size, 1) for size in bucket_batch_sizes)
         BucketOrder(boundaries, sizes)
@@ -206,6 +215,9 @@ class WindowOperators:
             BatchShapeError: A leaf is no array, leaves of an element differ in length, or one is too
                 long; names the record.
         """
+        from aiostream_data.plan import windows as win
+        from aiostream_data.transforms.packing import TOO_LONG
+
         names = (fields,) if isinstance(fields, str) else None if fields is None else tuple(fields)
         if too_long not in TOO_LONG:
             raise PlanError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}")
@@ -224,6 +236,9 @@ class WindowOperators:
 
 def _check_padding(node: Node, shapes: Any, values: Any) -> None:
     """Hold shapes and values against what is known of the elements."""
+    from aiostream_data.plan import windows as win
+    from aiostream_data.transforms.padding import PaddingRule
+
     if shapes is None and values is None:
         return
     spec = spec_of(node)
@@ -240,6 +255,8 @@ def _check_padding(node: Node, shapes: Any, values: Any) -> None:
 
 
 def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:
+    from aiostream_data.transforms.padding import fill_value
+
     if known.dtype is not None and known.shape != ():
         fill_value(leaf, np.empty(0, known.dtype))
 
@@ -270,6 +287,9 @@ def _check_length_of(node: Node, element_length: Any) -> None:
 
 def _known_leaves(node: Node, names: Sequence[str]) -> tuple[Structure, Sequence[ArraySpec]] | None:
     """Return the structure and, for these names, the leaves, where they are known."""
+    from aiostream_data.plan import windows as win
+    from aiostream_data.transforms.lengths import leaf_numbers
+
     spec = spec_of(node)
     if win.is_unknown(spec):
         return None
@@ -278,6 +298,9 @@ def _known_leaves(node: Node, names: Sequence[str]) -> tuple[Structure, Sequence
 
 
 def _check_packing(node: Node, fields: tuple[str, ...] | None, values: Any) -> None:
+    from aiostream_data.plan import windows as win
+    from aiostream_data.transforms.padding import LeafPadding
+
     if fields is not None and (not fields or len(set(fields)) < len(fields)):
         raise PlanError(f"fields must name at least one leaf, and each once, got {list(fields)}")
     spec = spec_of(node)

@@ -182,14 +182,14 @@ def test_whoever_resumes_with_other_weights_gets_those() -> None:
 
 
 def test_what_was_received_is_replayed_with_the_weights_it_was_taken_by() -> None:
-    with LONG_BATCHES.take(600).open() as loader:
+    with LONG_BATCHES.take(2400).open() as loader:
         rows = several_thousand(loader)
-        loader.set_weights([1, 1], from_row=100_000)
+        loader.set_weights([1, 1], from_row=400_000)
         rows += [row for batch in islice(loader, 300) for row in batch.tolist()]
-        loader.set_weights([0, 1], from_row=250_000)
+        loader.set_weights([0, 1], from_row=1_000_000)  # far beyond what can have been decided by now
         rows += [row for batch in loader for row in batch.tolist()]
-        with loader.replay(150, 590) as again:
-            assert [row for batch in again for row in batch.tolist()] == rows[75_000:295_000]
+        with loader.replay(700, 2390) as again:
+            assert [row for batch in again for row in batch.tolist()] == rows[350_000:1_195_000]
 
 
 def test_new_weights_stay_when_elements_are_skipped() -> None:
