@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,6 +37,32 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def cpu_s() -> float:
+    """Return CPU seconds of this process, its threads, and all its children: those it waited for, and those alive."""
+    usage = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(part.ru_utime + part.ru_stime for part in usage) + sum(map(_cpu_s_of, _living_children(os.getpid())))
+
+
+def _living_children(parent: int) -> Iterator[int]:
+    for listed in Path(f"/proc/{parent}/task").glob("*/children"):
+        for child in map(int, _read(listed).split()):
+            yield child
+            yield from _living_children(child)
+
+
+def _cpu_s_of(process: int) -> float:
+    """Return CPU seconds of a process and of the children it waited for; 0 when it is gone."""
+    fields = _read(Path(f"/proc/{process}/stat")).rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # the process has ended meanwhile, and its parent has its seconds
+        return ""
 
 
 def _git(*arguments: str) -> str:

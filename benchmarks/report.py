@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.scenarios import OURS
+from benchmarks.scenario import OURS
 
 RESULTS = Path(__file__).parent / "results"
 HEADER = ("who", "{unit} (median)", "min to max", "ours is", "CPU s per million", "peak RSS MiB", "how")

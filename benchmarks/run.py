@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks.dataset import default_root
 from benchmarks.machine import circumstances
 from benchmarks.report import RESULTS, table
-from benchmarks.scenarios import SCENARIOS, Contender, Scenario
-from benchmarks.worker import workload_of
+from benchmarks.scenario import Contender, Scenario
+from benchmarks.scenarios import SCENARIOS
 
 TIMEOUT_S = 600.0
 
@@ -24,7 +24,7 @@ TIMEOUT_S = 600.0
 def run_scenario(scenario: Scenario, contenders: list[Contender], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the raw result of one scenario: A B C, A B C, ...; the first round only warms up."""
     rows = arguments.rows or scenario.rows
-    workload_of(scenario, rows, arguments.data)
+    scenario.work(rows, arguments.data)  # writes the files
     result: dict[str, Any] = {
         "scenario": scenario.key,
         "title": scenario.title,

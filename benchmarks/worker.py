@@ -18,13 +18,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchmarks.dataset import default_root, example_files
-from benchmarks.machine import versions_of
-from benchmarks.scenarios import SCENARIOS, Contender, Scenario
-from benchmarks.workload import Workload, expected_batches
-
-WARM_UP_FILES = 2
-WARM_UP_ROWS = 20_000
+from benchmarks.dataset import default_root
+from benchmarks.machine import cpu_s, versions_of
+from benchmarks.scenario import Contender, Scenario
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.workload import Workload
 
 
 def measure(scenario: Scenario, contender: Contender, workload: Workload) -> dict[str, Any]:
@@ -40,17 +38,17 @@ def measure(scenario: Scenario, contender: Contender, workload: Workload) -> dic
         made: Iterator[Any] = module.batches(part, contender.variant)
         return made
 
-    small = workload.part(WARM_UP_FILES, WARM_UP_ROWS)
-    for tally in (scenario.check, scenario.tally):
-        _require(tally(batches(small)), tally(expected_batches(small, scenario.key)), contender)
-    expected = scenario.tally(expected_batches(workload, scenario.key))
-    cpu, wall = _cpu_s(), perf_counter()
+    small = workload.part(scenario.warm_up_rows)
+    for tally in (scenario.check, scenario.tally) if contender.same_values else (scenario.tally,):
+        _require(tally(batches(small)), tally(scenario.expected(small)), contender)
+    expected = scenario.tally(scenario.expected(workload))
+    cpu, wall = cpu_s(), perf_counter()
     seen = scenario.tally(batches(workload))
-    wall_s, cpu_s = perf_counter() - wall, _cpu_s() - cpu
+    wall_s, used_s = perf_counter() - wall, cpu_s() - cpu
     _require(seen, expected, contender)
     return {
         "wall_s": round(wall_s, 5),
-        "cpu_s": round(cpu_s, 5),
+        "cpu_s": round(used_s, 5),
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "versions": versions_of(contender.packages),
     }
@@ -59,12 +57,6 @@ def measure(scenario: Scenario, contender: Contender, workload: Workload) -> dic
 def _require(seen: object, expected: object, contender: Contender) -> None:
     if seen != expected:
         sys.exit(f"{contender.name} gave {seen}, expected {expected}")
-
-
-def _cpu_s() -> float:
-    """Return CPU seconds of this process and of the children it has waited for."""
-    usage = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    return sum(part.ru_utime + part.ru_stime for part in usage)
 
 
 def main() -> None:
@@ -79,15 +71,10 @@ def main() -> None:
     contender = next(each for each in scenario.contenders if each.name == arguments.contender)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        result = measure(scenario, contender, workload_of(scenario, arguments.rows, arguments.data))
+        result = measure(scenario, contender, scenario.work(arguments.rows, arguments.data))
     except ImportError as error:
         result = {"error": f"not installed: {error}"}
     print(json.dumps(result), flush=True)
-
-
-def workload_of(scenario: Scenario, rows: int, data: Path) -> Workload:
-    """Return the scenario's work, its files written if need be."""
-    return example_files(data, rows) if scenario.key == "p1" else Workload(rows=rows)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from aiostream_data.storage.registry import register_store
 from aiostream_data.testing.latency_store import LatencyStore
 from benchmarks.dataset import default_root, example_files
 from benchmarks.machine import circumstances, versions_of
-from benchmarks.scenarios import NATIVE
+from benchmarks.scenario import NATIVE
 from benchmarks.workload import FEATURES, SHUFFLE_BUFFER, Workload
 
 SCHEME = "measured"
