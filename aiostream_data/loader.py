@@ -237,7 +237,7 @@ class Loader(Generic[T]):
         if not begun <= first < stop:
             raise PlanError(f"elements {first} to {stop} cannot be given again from a loader opened at {begun}")
         steering = Steering(blocked=self._opening.steering.blocked)
-        weights = self._engine.weights_so_far()
+        weights = self._engine.state.weights_so_far()
         return Loader(replace(self._opening, steering=steering, only=(first, stop), weights=weights))
 
     def _steer(self, more: Steering) -> None:
@@ -265,17 +265,19 @@ class Loader(Generic[T]):
             PlanError: They are no weights of a mixture of the plan, or ``from_row`` is decided already.
         """
         self._check_open()
-        return self._engine.set_weights(weights, from_row)
+        return self._engine.state.set_weights(weights, from_row)
 
     def stats(self) -> LoaderStats:
         """Return counters of every stage, of the consumer and of memory, as of now."""
-        engine = self._engine
-        budget = MemoryStats(engine.budget.limit, engine.budget.used, engine.budget.peak, engine.budget.wait_s)
-        storage = [asdict(stores.counters) for stores in engine.stores.values()]
+        resources = self._engine.resources
+        budget = resources.budget
+        memory = MemoryStats(budget.limit, budget.used, budget.peak, budget.wait_s)
+        storage = [asdict(stores.counters) for stores in resources.stores.values()]
         given = self._received.given(self._left)
         consumer = replace(self._consumer, elements=self._consumer.elements + given)
         found = self._received.hash(self._left)
-        return snapshot(engine.board, consumer, storage, budget, engine.bridge.waiting, found.hex, found.rows)
+        waiting = self._engine.bridge.waiting
+        return snapshot(resources.board, consumer, storage, memory, waiting, found.hex, found.rows)
 
     def report(self) -> Report:
         """Return a table of the stages and one sentence naming the one that limits; print it with ``str``."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aiostream_data._engine.bridge import Ending
-from aiostream_data._engine.engine import Engine, EngineOptions
+from aiostream_data._engine.engine import Engine
+from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.origin_of import node_of_rows
 from aiostream_data.plan.base import Node
 from aiostream_data.provenance import Origin

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aiostream_data._engine.engine import Engine, EngineOptions
+from aiostream_data._engine.engine import Engine
+from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data.loading.same_rank import check_same_rank
 from aiostream_data.loading.saved import Saved
 from aiostream_data.loading.steering import Steering

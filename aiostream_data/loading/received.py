@@ -77,7 +77,7 @@ class Received:
         self._drop_parcel()
         self._parcels += 1
         if self._parcels % PARCELS_REMEMBERED == 0:
-            self._engine.forget(self._taken)
+            self._engine.state.forget(self._taken)
         return given, parcel.nbytes
 
     def given(self, left: Iterator[Any]) -> int:
@@ -96,8 +96,8 @@ class Received:
         return Saved(
             elements=self._before + place,
             epoch=engine.options.epoch,
-            seed=engine.root_seed,
-            pipeline=engine.identity(),
+            seed=engine.state.root_seed,
+            pipeline=engine.state.identity.stored(),
             stream={
                 **stream.state(),
                 "next_index": self._delivered.next_index,
@@ -106,7 +106,7 @@ class Received:
                 "policy": self._opening.sharing.policy,
             },
             steering=self._opening.steering.as_dict(),
-            **engine.place(place),
+            **engine.state.place(place),
         )
 
     def hash(self, left: Iterator[Any]) -> StreamHash:
@@ -133,7 +133,7 @@ class Received:
                 raise ValueError("this is none of the elements received last; ask before the next one is received")
             number = found[0]
         entry, own = self._entry(self._parcel, self._numbers[number])
-        return self._engine.origins_of(own, entry)
+        return self._engine.state.origins_of(own, entry)
 
     def freeze(self, left: Iterator[Any]) -> None:
         """Keep only what was given of the current parcel, since the rest never will be."""
@@ -188,7 +188,7 @@ class Received:
 def _delivered(opening: Opening, engine: Engine) -> Delivered:
     """Return the hash of the rows received, going on from a state's."""
     share, shares = opening.ranks.share, opening.ranks.shares
-    delivered = Delivered(RowNames(engine.origins), next_index=share, step=shares)
+    delivered = Delivered(RowNames(engine.state.origins), next_index=share, step=shares)
     stream = None if opening.saved is None else opening.saved.stream
     if stream is None:
         return delivered

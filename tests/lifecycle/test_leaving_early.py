@@ -15,7 +15,7 @@ import pytest
 from pipelines import ROWS, STAGES, same
 
 from aiostream_data import Dataset, Loader
-from aiostream_data._engine.engine import Engine
+from aiostream_data._engine.resources import Resources
 from aiostream_data.errors import LoaderClosedError
 from aiostream_data.testing.leaks import leaves_nothing
 
@@ -153,13 +153,14 @@ def test_leaving_a_map_in_processes_ends_the_processes(leave: Leave) -> None:
 def test_a_stop_that_comes_while_the_finished_run_closes_its_stores_leaves_no_file_open(
     shards: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close_services = Engine._close_services
+    close = Resources.aclose
 
-    async def stopped_meanwhile(engine: Engine) -> None:
-        asyncio.get_running_loop().call_soon(engine._cancel_main)
-        await close_services(engine)
+    async def stopped_meanwhile(resources: Resources) -> None:
+        loader._engine.stop_soon()
+        await asyncio.sleep(0)  # the loop hears of it now
+        await close(resources)
 
-    monkeypatch.setattr(Engine, "_close_services", stopped_meanwhile)
+    monkeypatch.setattr(Resources, "aclose", stopped_meanwhile)
     with leaves_nothing(), Dataset.from_tfrecord(shards).open() as loader:
         assert len(list(loader)) == 8_000
 

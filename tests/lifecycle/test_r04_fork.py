@@ -100,7 +100,7 @@ def test_r04_dropping_the_parents_loader_in_a_child_does_not_hang_whatever_the_p
 
 def test_r04_a_budget_whose_lock_is_held_at_the_fork_does_not_hang_the_child() -> None:
     with leaves_nothing(), Dataset.range(100).open() as loader:
-        budget = loader._engine.budget
+        budget = loader._engine.resources.budget
         held, release = threading.Event(), threading.Event()
 
         def hold_the_lock() -> None:

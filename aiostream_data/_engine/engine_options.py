@@ -1,0 +1,46 @@
+"""How an engine runs a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiostream_data._engine.position import State
+from aiostream_data.plan.base import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How a plan is run.
+
+    Attributes:
+        memory_limit: Bytes of the budget.
+        epoch: Number of the first epoch, for seeds.
+        root_seed: Seed of everything that was given none; drawn at random when None.
+        state: Where the plan goes on; None at the beginning.
+        book: Rows that the state mentions.
+        weights: Weights of mixtures that were changed before the state was taken.
+        caches: In which repetition the rows of caches were read first.
+        written: The plan as the user wrote it, if it is not the one to be run.
+        world_size: Number of ranks that share the rows.
+        held_against: What a state says of the plan that it was taken of.
+        given_seed: The seed asked for besides that of a state.
+        force, allow: Which differences between the two do not matter.
+        fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
+    """
+
+    memory_limit: int
+    epoch: int = 0
+    root_seed: int | None = None
+    state: State = None
+    book: Any = None
+    weights: Any = None
+    caches: Any = None
+    written: Node | None = None
+    world_size: int = 1
+    held_against: Mapping[str, Any] | None = None
+    given_seed: int | None = None
+    force: bool = False
+    allow: Collection[str] = ()
+    fetch: bool = False

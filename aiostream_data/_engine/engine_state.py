@@ -1,0 +1,95 @@
+"""What one engine knows of places: where rows came from, and where the plan goes on behind any element."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data._engine.identity import Identity
+from aiostream_data._engine.origin_of import origins_of
+from aiostream_data._engine.origins import Origins
+from aiostream_data._engine.position import Position
+from aiostream_data._engine.state_book import read_book
+from aiostream_data._engine.state_writer import BookWriter, Spaces
+from aiostream_data._engine.weight_changes import WeightChanges
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.plan.base import Node, keys_of
+from aiostream_data.plan.mixing import mixture_meant
+from aiostream_data.provenance import Origin
+from aiostream_data.weights import Weights, vector_of
+
+
+class EngineState:
+    """Answers the consumer's questions about places, on the consumer's thread, while stages go on.
+
+    Attributes:
+        root_seed: Seed of everything that was given none.
+        origins: Where the rows of every run came from.
+        book: The rows that the first state mentions.
+        weights: Weights of mixtures that were changed.
+        cached_epochs: In which repetition the rows of caches were read first.
+        identity: What tells whether a state is opened with the same data set.
+        position: Place of the run; None until it has begun.
+    """
+
+    def __init__(self, plan: Node, options: EngineOptions) -> None:
+        """Begin where ``options`` say.
+
+        Args:
+            plan: As it is run.
+            options: With ``written`` set.
+
+        Raises:
+            StateMismatchError: The state that they hold is damaged.
+        """
+        assert options.written is not None, "the identity is that of the plan as it was written"
+        self.root_seed = options.root_seed if options.root_seed is not None else secrets.randbits(62)
+        self.origins = Origins()
+        self.book = read_book(options.book, self.origins)
+        self.weights = WeightChanges(options.weights)
+        self.cached_epochs = _cached_epochs(options.caches)
+        self.identity = Identity(options.written, options.world_size)
+        self.position: Position | None = None
+        self._plan = plan
+        self._options = options
+        self._spaces = Spaces(self.origins)
+
+    def place(self, elements: int) -> dict[str, Any]:
+        """Return where the plan goes on after this run's first ``elements`` elements: parts of what is saved."""
+        if elements == 0 or self.position is None:
+            return {"position": self._options.state, "rows": self._options.book, "row_checks": None, **self._besides()}
+        book = BookWriter(self._spaces)
+        position = self.position.at(elements, book)
+        return {"position": position, "rows": book.contents(), "row_checks": book.checks, **self._besides()}
+
+    def _besides(self) -> dict[str, Any]:
+        caches = [[key, epoch] for (path, key), epoch in self.cached_epochs.copy().items() if path == 0]
+        return {"weights": self.weights.state(), "caches": caches or None}
+
+    def forget(self, elements: int) -> None:
+        """Hear that nobody will ask for a place before ``elements`` elements any more."""
+        if elements and self.position is not None:
+            self.position.forget(elements)
+
+    def origins_of(self, own: Ids, made_of: MadeOf | None) -> list[Origin]:
+        """Return where the rows of an element came from."""
+        return origins_of(own, made_of, self.origins, self.root_seed)
+
+    def set_weights(self, weights: Weights, from_row: int | None) -> int:
+        """Change the weights of the mixture that is meant; see :meth:`aiostream_data.Loader.set_weights`."""
+        mixture = mixture_meant(self._plan, weights)
+        vector = vector_of(weights, mixture.schedule.names)
+        return self.weights.set(keys_of(self._plan)[mixture], mixture.schedule, vector, from_row)
+
+    def weights_so_far(self) -> Any:
+        """Return every change of weights since the engine began, for whoever reads the same rows again."""
+        return self.weights.state(from_the_beginning=True)
+
+
+def _cached_epochs(saved: Any) -> dict[tuple[int, int], int]:
+    try:
+        return {(0, int(key)): int(epoch) for key, epoch in saved or ()}
+    except (TypeError, ValueError) as error:
+        raise StateMismatchError([f"what it says of caches is damaged: {error}"]) from None

@@ -1,0 +1,42 @@
+"""The event loop of an engine: made, and closed whatever still runs on it."""
+
+from __future__ import annotations
+
+import asyncio
+
+CLOSE_S = 2.0
+"""Seconds within which a closed loader has stopped everything it can stop."""
+
+LEFTOVERS_S = 0.5
+"""Seconds for tasks that nobody awaits, such as those of a client library, to end after their cancellation."""
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop: uvloop's where that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what still runs on ``loop``, wait for it a bounded time, and close it. On the loop's own thread."""
+    leftovers = asyncio.all_tasks(loop)
+    for task in leftovers:
+        task.cancel()
+
+    async def finish() -> None:
+        if leftovers:
+            await asyncio.wait(leftovers, timeout=LEFTOVERS_S)
+        await loop.shutdown_asyncgens()
+        await asyncio.wait_for(loop.shutdown_default_executor(), CLOSE_S)
+
+    try:
+        loop.run_until_complete(finish())
+    except TimeoutError:
+        pass  # a name look-up of a store that hangs; its thread ends with the look-up
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -1,0 +1,119 @@
+"""What one engine owns and has to close: executors, stores, devices, blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.buffers import BlockPool
+from aiostream_data._engine.context import Board, Drained, RunContext, Services, value_of
+from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data._engine.engine_state import EngineState
+from aiostream_data._engine.pacing import cpu_count
+from aiostream_data._engine.running import open_plan, recall
+from aiostream_data._engine.workers import Workers
+from aiostream_data.device.stage import DeviceStage
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.plan.base import Node, keys_of, walk
+from aiostream_data.plan.operators import Cache, CacheToken
+from aiostream_data.storage.stores import StoreSet
+
+READER_THREADS = 4
+"""Threads for blocking reads of local files and of stores without an asynchronous client."""
+
+IDLE_NBYTES = 32 << 20
+"""Most bytes of blocks that were read into and wait to be read into again; at most 1/32 of the limit."""
+
+
+class Resources:
+    """Made before the engine's thread starts; used and closed on that thread.
+
+    Attributes:
+        budget, board: Bytes, and the counters of stages.
+        pool: Threads for the engine's own work and the user's functions.
+        stores: Those that were used, by their options.
+        devices: Where batches are copied to, by the node that says so.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        self.budget = Budget(options.memory_limit)
+        self.board = Board()
+        self.pool = ThreadExecutor(cpu_count(), "asd-pool")
+        self.stores: dict[str, StoreSet] = {}
+        self.devices: dict[Node, DeviceStage] = {}
+        self._epoch = options.epoch
+        self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 32))
+        self._workers = Workers(self.pool)
+        # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
+        self._readers = self._workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
+
+    def context(self, plan: Node, state: EngineState) -> RunContext:
+        """Return what the stages of ``plan`` are given. On the engine's loop."""
+        services = Services(
+            pool=self.pool,
+            budget=self.budget,
+            blocks=self._blocks,
+            origins=state.origins,
+            board=self.board,
+            root_seed=state.root_seed,
+            cpus=cpu_count(),
+            stores=self._stores,
+            workers=self._workers,
+            open_plan=open_plan,
+            recall=recall,
+            book=state.book,
+            weights=state.weights,
+            shared_caches=_shared_caches(plan),
+            cached_epochs=state.cached_epochs,
+            devices=self.devices,
+        )
+        return RunContext(
+            services=services,
+            epoch=self._epoch,
+            path=0,
+            numbers={node: number for number, node in enumerate(walk(plan))},
+            keys=keys_of(plan),
+            drained=Drained(),
+        )
+
+    def _stores(self, options: Mapping[str, Any]) -> StoreSet:
+        key = json.dumps(options, sort_keys=True, default=id)
+        if key not in self.stores:
+
+            async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
+                return value_of(await self._readers.submit(function, *args))
+
+            self.stores[key] = StoreSet(options, run_blocking)
+        return self.stores[key]
+
+    async def aclose(self) -> None:
+        """Close devices and stores, while the loop runs.
+
+        Raises:
+            ExceptionGroup: Stores could not be closed.
+        """
+        for device in self.devices.values():
+            device.close()
+        closing = (stores.aclose() for stores in self.stores.values())
+        results = await asyncio.gather(*closing, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, Exception)]
+        if failures:
+            raise ExceptionGroup("closing the stores failed", failures)
+
+    def close_executors(self, timeout_s: float) -> bool:
+        """Close what runs functions, before the loop is closed; False when some are still in one after ``timeout_s``."""
+        return self._workers.close(timeout_s)
+
+    def drop_blocks(self) -> None:
+        """Give up the blocks that wait to be read into again."""
+        self._blocks.close()
+
+
+def _shared_caches(plan: Node) -> frozenset[CacheToken]:
+    places = {node for node in walk(plan) if isinstance(node, Cache)}
+    counts = Counter(node.token for node in places)
+    return frozenset(token for token, count in counts.items() if count > 1)
