@@ -117,6 +117,25 @@ class BatchShapeError(DataError, ValueError):
     """Elements of different shapes, dtypes or structures were to be stacked into one batch."""
 
 
+class BatchCostError(DataError, ValueError):
+    """An element alone costs more than a batch may, and nothing says what becomes of it.
+
+    Attributes:
+        record: Which one.
+        cost: What it costs.
+        max_cost: What a batch may cost.
+    """
+
+    def __init__(self, record: str, cost: int, max_cost: int) -> None:
+        super().__init__(
+            f"{record} costs {cost}, and a batch may cost {max_cost}: make the record smaller before, raise max_cost, "
+            "or say what becomes of it with on_too_large="
+        )
+        self.record = record
+        self.cost = cost
+        self.max_cost = max_cost
+
+
 class SignatureError(DataError, TypeError):
     """An item of a generator does not fit the signature it was declared with."""
 
@@ -167,6 +186,31 @@ class RecordError(AiostreamError):
 
 class WorkerDiedError(AiostreamError):
     """A worker process ended while it worked on a record."""
+
+
+class ErrorBudgetError(AiostreamError):
+    """More records failed than the stage's error policy lets be skipped or replaced.
+
+    Raised from the error of the record that was one too many.
+
+    Attributes:
+        stage: The stage's label.
+        failures: Records that failed, this one included.
+        rows: Records that the stage had taken up to this one.
+    """
+
+    def __init__(self, stage: str, failures: int, rows: int, allowed: str, last: str) -> None:
+        super().__init__(
+            f"{failures} of {rows} records failed in {stage}, and its error policy allows {allowed}; the last one "
+            f"with {last}"
+        )
+        self.stage = stage
+        self.failures = failures
+        self.rows = rows
+
+
+class DeadLetterError(AiostreamError, ValueError):
+    """A dead-letter log cannot be read, written, or run again with this data set."""
 
 
 # -- whoever runs the store or holds its keys --------------------------------------------------

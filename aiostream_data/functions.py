@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import PlanError, StageBuildError
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import (
     AUTO,
@@ -19,12 +20,16 @@ from aiostream_data.plan.base import (
     seed_of,
 )
 from aiostream_data.plan.validate import check_executor, check_reaches_processes
+from aiostream_data.policies import OnError, policy_of
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+STATE: Final = "state"
+"""A parameter of this name receives what ``init`` returned on the worker that runs the function."""
 
 RNG: Final = "rng"
 """A parameter of this name of a map function receives a NumPy Generator keyed by (seed, epoch, record)."""
@@ -44,88 +49,119 @@ class FunctionOperators(Generic[T]):
         self,
         function: Callable[..., Awaitable[U]],
         *,
-        executor: ExecutorName = ...,
+        executor: ExecutorName | Auto = ...,
         concurrency: Concurrency = ...,
         ordered: bool = ...,
         batched: bool = ...,
         seed: int | None = ...,
+        init: Callable[[], Any] | None = ...,
+        timeout: float | None = ...,
+        on_error: OnError = ...,
     ) -> Dataset[U]: ...
     @overload
     def map(
         self,
         function: Callable[..., U],
         *,
-        executor: ExecutorName = ...,
+        executor: ExecutorName | Auto = ...,
         concurrency: Concurrency = ...,
         ordered: bool = ...,
         batched: bool = ...,
         seed: int | None = ...,
+        init: Callable[[], Any] | None = ...,
+        timeout: float | None = ...,
+        on_error: OnError = ...,
     ) -> Dataset[U]: ...
     def map(
         self,
         function: Callable[..., Any],
         *,
-        executor: ExecutorName = "auto",
+        executor: ExecutorName | Auto = "thread",
         concurrency: Concurrency = AUTO,
         ordered: bool = True,
         batched: bool = False,
         seed: int | None = None,
+        init: Callable[[], Any] | None = None,
+        timeout: float | None = None,
+        on_error: OnError = None,
     ) -> Dataset[Any]:
         """Return ``function`` of every element (tf.data ``map``).
 
         A plain tuple is unpacked into arguments, a dict is not. A coroutine function is awaited on the
         engine's loop. A parameter named ``rng`` receives a NumPy Generator keyed by seed, epoch and
-        record: the same numbers whatever the executor and the number of workers.
+        record: the same numbers whatever the executor and the number of workers. What it returns is the
+        element, None too. A generator function belongs into :meth:`flat_map`.
 
         Args:
-            executor: "thread" (what "auto" means), "process" (the function must be importable by name)
-                or "inline" (one thread).
+            executor: "thread"; "process"; "inline" (one thread); "interpreter" (Python 3.14); or AUTO, which
+                begins with threads and goes over to processes where the function turns out to hold the GIL.
+                Consecutive maps and filters with the same executor and concurrency run in one hop.
             concurrency: Calls at once; AUTO chooses from what a call costs.
             ordered: False gives results as they finish.
             batched: The function gets a run of rows as arrays (rows first, any number) and returns as many.
             seed: For ``rng``; without one, the loader's.
+            init: Called once on every worker, before its first call; what it returns is given to the function
+                as ``state``. A worker's state is its own: nothing else touches it meanwhile.
+            timeout: Seconds that one call may take; the stage fails with :class:`.errors.RecordTimeoutError`
+                after that, as with any other error. A call in a process is ended then, one on a thread is
+                left to itself.
+            on_error: "raise", "skip", :class:`Retry`, :class:`Skip`, :class:`Replace` or :class:`Quarantine`;
+                None leaves it to ``open(on_error=...)``.
 
         Raises:
-            StageBuildError: The function cannot be sent to a process.
+            StageBuildError: The function cannot be sent to a process, or is a generator function.
             PlanError: An argument makes no sense.
         """
-        check_executor(executor)
-        if not callable(function):
-            raise PlanError(f"map() needs a function, got {type(function).__name__}")
+        _check_callable("map", function)
+        if inspect.isgeneratorfunction(function):
+            raise StageBuildError("map() gives one element per element, got a generator function; use flat_map()")
         is_coroutine = _is_coroutine_function(function)
-        wants_rng = _takes_rng(function)
+        wants_rng = takes(RNG, function)
         if wants_rng and batched:
             raise PlanError("a function with a parameter rng draws per record; it cannot have batched=True")
-        if executor == "process":
-            if is_coroutine:
-                raise PlanError("a coroutine function is awaited on the loop; it cannot have executor='process'")
-            check_reaches_processes(function)
+        if is_coroutine and executor not in ("auto", AUTO, "thread"):
+            raise PlanError(f"a coroutine function is awaited on the loop; it cannot have executor={executor!r}")
         return self._then(
             op.Map,
             "map",
             function=function,
-            executor=executor,
-            concurrency=auto_or_at_least_one("concurrency", concurrency),
             ordered=ordered,
             batched=batched,
             is_coroutine=is_coroutine,
             wants_rng=wants_rng,
             seed=seed_of(seed),
+            **_how(function, executor, concurrency, init, timeout, on_error),
         )
 
-    def filter(self, predicate: Callable[..., bool]) -> Dataset[T]:
-        """Return the elements for which ``predicate`` is true, in order (tf.data ``filter``)."""
-        if not callable(predicate):
-            raise PlanError(f"filter() needs a function, got {type(predicate).__name__}")
-        _refuse_coroutine("filter", predicate)
-        return self._then(op.Filter, "filter", predicate=predicate)
+    def filter(
+        self,
+        predicate: Callable[..., bool],
+        *,
+        executor: ExecutorName | Auto = "thread",
+        concurrency: Concurrency = AUTO,
+        init: Callable[[], Any] | None = None,
+        timeout: float | None = None,
+        on_error: OnError = None,
+    ) -> Dataset[T]:
+        """Return the elements for which ``predicate`` is true, in order (tf.data ``filter``).
 
-    def flat_map(self, function: Callable[..., Dataset[U] | Iterable[U]]) -> Dataset[U]:
+        Args:
+            executor, concurrency, init, timeout, on_error: As in :meth:`map`.
+        """
+        _check_callable("filter", predicate)
+        _refuse_coroutine("filter", predicate)
+        how = _how(predicate, executor, concurrency, init, timeout, on_error)
+        return self._then(op.Filter, "filter", predicate=predicate, **how)
+
+    def flat_map(self, function: Callable[..., Dataset[U] | Iterable[U]], *, on_error: OnError = None) -> Dataset[U]:
         """Return all elements of the data sets that ``function`` makes, one after another (tf.data ``flat_map``).
 
-        The function may also return any iterable.
+        The function may also return any iterable, or be a generator function.
+
+        Args:
+            on_error: What becomes of an element for which the function itself raises; see :meth:`map`.
         """
-        return self._interleave(function, 1, 1, True, "flat_map")
+        return self._interleave(function, 1, 1, True, "flat_map", on_error)
 
     def interleave(
         self,
@@ -134,6 +170,7 @@ class FunctionOperators(Generic[T]):
         cycle_length: int | Auto = AUTO,
         block_length: int = 1,
         ordered: bool = True,
+        on_error: OnError = None,
     ) -> Dataset[U]:
         """Return elements of the data sets that ``function`` makes, several at a time (tf.data ``interleave``).
 
@@ -142,18 +179,27 @@ class FunctionOperators(Generic[T]):
 
         Args:
             ordered: False lets whichever has elements ready go next.
+            on_error: What becomes of an element for which the function itself raises; see :meth:`map`.
         """
         cycle = 8 if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
-        return self._interleave(function, cycle, at_least("block_length", block_length, 1), ordered, "interleave")
+        block = at_least("block_length", block_length, 1)
+        return self._interleave(function, cycle, block, ordered, "interleave", on_error)
 
     def _interleave(
-        self, function: Callable[..., Any], cycle: int, block: int, ordered: bool, name: str
+        self, function: Callable[..., Any], cycle: int, block: int, ordered: bool, name: str, on_error: OnError
     ) -> Dataset[Any]:
-        if not callable(function):
-            raise PlanError(f"{name}() needs a function, got {type(function).__name__}")
+        _check_callable(name, function)
         _refuse_coroutine(name, function)
+        policy_of(on_error)
         return self._then(
-            op.Interleave, name, function=function, cycle_length=cycle, block_length=block, ordered=ordered, name=name
+            op.Interleave,
+            name,
+            function=function,
+            cycle_length=cycle,
+            block_length=block,
+            ordered=ordered,
+            name=name,
+            on_error=on_error,
         )
 
 
@@ -168,8 +214,53 @@ def _refuse_coroutine(name: str, function: Callable[..., Any]) -> None:
         raise PlanError(f"{name}() calls a plain function, got a coroutine function; await it in a map() before")
 
 
-def _takes_rng(function: Callable[..., Any]) -> bool:
+def _check_callable(name: str, function: Any) -> None:
+    if not callable(function):
+        raise PlanError(f"{name}() needs a function, got {type(function).__name__}")
+
+
+def _how(
+    function: Callable[..., Any],
+    executor: ExecutorName | Auto,
+    concurrency: Concurrency,
+    init: Callable[[], Any] | None,
+    timeout: float | None,
+    on_error: OnError,
+) -> dict[str, Any]:
+    """Check the arguments that say how a function is called, and return them as fields of its node."""
+    where: ExecutorName = "auto" if isinstance(executor, Auto) else executor
+    check_executor(where)
+    if init is not None:
+        _check_callable("init of the function", init)
+    wants_state = takes(STATE, function)
+    if init is not None and not wants_state:
+        raise PlanError("init makes the state of a worker, but the function has no parameter named state")
+    if where in ("process", "interpreter"):
+        check_reaches_processes(function)
+        if init is not None:
+            check_reaches_processes(init)
+    policy_of(on_error)
+    return {
+        "executor": where,
+        "concurrency": auto_or_at_least_one("concurrency", concurrency),
+        "init": init,
+        "wants_state": wants_state and init is not None,
+        "timeout_s": _timeout_of(timeout),
+        "on_error": on_error,
+    }
+
+
+def _timeout_of(timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+        raise PlanError(f"timeout must be a positive number of seconds, or None, got {timeout!r}")
+    return float(timeout)
+
+
+def takes(name: str, function: Callable[..., Any]) -> bool:
+    """Tell whether a function has a parameter of this name."""
     try:
-        return RNG in inspect.signature(function).parameters
+        return name in inspect.signature(function).parameters
     except (TypeError, ValueError):  # builtins without a signature
         return False

@@ -8,6 +8,7 @@ from functools import singledispatch
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
+from aiostream_data.policies import may_drop
 
 
 @singledispatch
@@ -46,6 +47,11 @@ def _(node: src.PythonIterable) -> int:
 
 @cardinality.register(op.Map)
 @cardinality.register(op.ParseExample)
+def _(node: op.Map | op.ParseExample) -> int:
+    rows = cardinality(node.input)
+    return UNKNOWN if rows > 0 and may_drop(node.on_error) else rows
+
+
 @cardinality.register(op.Shuffle)
 @cardinality.register(op.Enumerate)
 @cardinality.register(op.Cache)

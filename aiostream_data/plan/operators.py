@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator
+from aiostream_data.policies import OnError
 from aiostream_data.structure import Structure
 
 
@@ -18,32 +19,69 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Map(Operator):
+class Call(Operator):
+    """A user's function that is called for every element, one by one, and how.
+
+    Attributes:
+        executor, concurrency: Where it runs, and how many calls at once.
+        init: Makes the state of a worker, once per worker; None for none.
+        wants_state: The function takes it as ``state``.
+        timeout_s: Seconds that one call may take; None for any time.
+        on_error: What becomes of an element on which it fails.
+    """
+
+    executor: ExecutorName = "thread"
+    concurrency: Concurrency = AUTO
+    ordered: bool = True
+    init: Callable[[], Any] | None = None
+    wants_state: bool = False
+    timeout_s: float | None = None
+    on_error: OnError = None
+
+    @property
+    def function_called(self) -> Callable[..., Any]:
+        """The function."""
+        raise NotImplementedError
+
+    def how(self) -> str:
+        """Return how it runs, for explain()."""
+        order = "" if self.ordered else ", unordered"
+        limit = "" if self.timeout_s is None else f", timeout={self.timeout_s:g} s"
+        policy = "" if self.on_error is None else f", on_error={self.on_error!r}"
+        return f"executor={self.executor}, concurrency={self.concurrency}{order}{limit}{policy}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Map(Call):
     """``function`` on every element, or on runs of rows as arrays when ``batched``."""
 
     function: Callable[..., Any]
-    executor: ExecutorName = "auto"
-    concurrency: Concurrency
-    ordered: bool = True
     batched: bool = False
     is_coroutine: bool = False
     wants_rng: bool = False
     seed: int | None = None
 
+    @property
+    def function_called(self) -> Callable[..., Any]:
+        return self.function
+
     def detail(self) -> str:
-        how = "coroutine" if self.is_coroutine else self.executor
-        order = "" if self.ordered else ", unordered"
-        return f"{function_name(self.function)}, executor={how}, concurrency={self.concurrency}{order}"
+        how = self.how().replace(f"executor={self.executor}", "executor=coroutine") if self.is_coroutine else self.how()
+        return f"{function_name(self.function)}, {how}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Filter(Operator):
+class Filter(Call):
     """The elements for which ``predicate`` is true."""
 
     predicate: Callable[..., Any]
 
+    @property
+    def function_called(self) -> Callable[..., Any]:
+        return self.predicate
+
     def detail(self) -> str:
-        return function_name(self.predicate)
+        return f"{function_name(self.predicate)}, {self.how()}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,6 +93,7 @@ class Interleave(Operator):
     block_length: int
     ordered: bool = True
     name: str = "interleave"
+    on_error: OnError = None
 
     @property
     def label(self) -> str:
@@ -71,6 +110,7 @@ class ParseExample(Operator):
     decoder: Decoder
     features: tuple[str, ...]
     name: str = "parse_example"
+    on_error: OnError = None
 
     @property
     def label(self) -> str:

@@ -5,7 +5,8 @@ row, and above everything else, since the order and the number of rows must be t
 give the place. *Steps*: where a plan ends in batches, and does nothing to them but what :data:`ON_STEPS` lists,
 the ranks share the rows that go into batches, and all that comes after them happens to every rank's own batches:
 ``batch(8).take(100)`` is 100 steps on every rank, and ``batch(8).repeat(2)`` shares the rows of every epoch. *Rows*:
-from there, or from the end of a plan without batches, the ranks part below what :data:`ON_ROWS` lists. Only buckets
+from there, or from the end of a plan without batches, the ranks part below what :data:`ON_ROWS` lists. What leaves
+rows out on an error is never crossed: how many it leaves out must be the same on all ranks. Only buckets
 must know all rows: there the ranks share every batch, so that in one step they all have one of the same bucket.
 """
 
@@ -18,6 +19,7 @@ from typing import Final
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
+from aiostream_data.policies import may_drop
 
 BATCHES: Final = (op.Batch, win.PaddedBatch, win.Bucket)
 """What makes batches out of rows, each row of one batch."""
@@ -48,14 +50,19 @@ def at_batches(plan: Node, change: Change) -> Node:
 
 def batches_of(plan: Node) -> Node | None:
     """Return the node that makes the batches in which a plan ends, and that ranks may have of their own."""
-    while isinstance(plan, ON_STEPS):
+    while _crosses(plan, ON_STEPS):
+        assert isinstance(plan, Operator)
         plan = plan.input
     return plan if isinstance(plan, BATCHES) else None
 
 
 def below(node: Node, kinds: tuple[type[Operator], ...], change: Change) -> Node:
     """Return the plan with the first node from the end that is of none of these kinds changed."""
-    return _with_input(node, lambda lower: below(lower, kinds, change)) if isinstance(node, kinds) else change(node)
+    return _with_input(node, lambda lower: below(lower, kinds, change)) if _crosses(node, kinds) else change(node)
+
+
+def _crosses(node: Node, kinds: tuple[type[Operator], ...]) -> bool:
+    return isinstance(node, kinds) and not may_drop(getattr(node, "on_error", None))
 
 
 def _with_input(node: Node, change: Change) -> Node:

@@ -10,10 +10,21 @@ from dataclasses import fields, replace
 from typing import Any
 
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Batch, Interleave, Map, ParseExample, Prefetch, Repeat, Shuffle, ToDevice
+from aiostream_data.plan.operators import (
+    Batch,
+    Call,
+    Interleave,
+    Map,
+    ParseExample,
+    Prefetch,
+    Repeat,
+    Shuffle,
+    ToDevice,
+)
 from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
+from aiostream_data.policies import OnError, handling_of
 
 
 def rewrite(node: Node) -> Node:
@@ -39,6 +50,14 @@ def unordered(node: Node) -> Node:
     return replace(node, ordered=False) if isinstance(node, (Map, Interleave, ReadFiles)) else node
 
 
+def with_policy(node: Node, policy: OnError) -> Node:
+    """Return the plan with a policy for every stage that was given none."""
+    node = with_inputs(node, lambda child: with_policy(child, policy))
+    if isinstance(node, (Call, Interleave, ParseExample)) and node.on_error is None:
+        return replace(node, on_error=policy)
+    return node
+
+
 def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     """Return the node with every node that it reads changed; the node itself where none was."""
     changed: dict[str, Any] = {}
@@ -57,7 +76,7 @@ def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def _rewrite_one(node: Node) -> Node:
-    if isinstance(node, ParseExample) and isinstance(node.input, ReadFiles) and not node.input.decoders:
+    if isinstance(node, ParseExample) and isinstance(node.input, ReadFiles) and _may_be_fused(node, node.input):
         # Parsing is row-wise, so it commutes with interleaving files and shares the reader's hop.
         return replace(node.input, decoders=(node.decoder,))
     if isinstance(node, Repeat) and isinstance(node.input, (Tensors, TensorSlices)):
@@ -71,6 +90,11 @@ def _rewrite_one(node: Node) -> Node:
         # The slot is where the batch is put together: its rows are copied once.
         return replace(node, input=_batch_in_parts(node.input))
     return node
+
+
+def _may_be_fused(node: ParseExample, source: ReadFiles) -> bool:
+    # What is left out or replaced has to be counted behind the source, which knows its own rows only.
+    return not source.decoders and not handling_of(node.on_error).interferes
 
 
 def _batch_in_parts(node: Node) -> Node:

@@ -11,7 +11,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Cache, Repeat, ToDevice, function_name
 from aiostream_data.plan.sources import PythonIterable
 
-EXECUTORS = ("auto", "thread", "process", "inline")
+EXECUTORS = ("auto", "thread", "process", "inline", "interpreter")
 
 
 def check_extends(node: Node, name: str) -> None:
