@@ -1,12 +1,14 @@
-"""Prove that a block of code leaves nothing behind: no thread, process, descriptor, file, or lost task."""
+"""Prove that a block of code leaves nothing behind: no thread, process, descriptor, mapping, file, or lost task."""
 
 from __future__ import annotations
 
 import gc
 import logging
 import os
+import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,12 +27,15 @@ class Holdings:
         threads: Identifier and name of every Python thread.
         children: Process id and command line of every child process; empty where there is no ``/proc``.
         descriptors: Number and target of every open file and socket; empty where there is no ``/proc``.
+        mappings: How often each piece of shared memory is mapped, by its name and inode; empty where there is no
+            ``/proc``. It stays mapped, and so takes memory, after its descriptor was closed.
         files: Paths in the folders that are watched.
     """
 
     threads: dict[int, str]
     children: dict[int, str]
     descriptors: dict[int, str]
+    mappings: Counter[str]
     files: frozenset[str]
 
     @staticmethod
@@ -38,13 +43,14 @@ class Holdings:
         """Return what is held now."""
         threads = {thread.ident or 0: thread.name for thread in threading.enumerate()}
         files = frozenset(str(path) for folder in folders for path in Path(folder).rglob("*"))
-        return Holdings(threads, _children(), _descriptors(), files)
+        return Holdings(threads, _children(), _descriptors(), _mappings(), files)
 
     def beyond(self, before: Holdings) -> list[str]:
         """Return a line for everything held here and not ``before``."""
         lines = [f"thread {name}" for ident, name in self.threads.items() if ident not in before.threads]
         lines += [f"process {pid}: {name}" for pid, name in self.children.items() if pid not in before.children]
         lines += [f"descriptor of {target}" for target in _surplus(self.descriptors, before.descriptors)]
+        lines += [f"mapping of {name}" for name in (self.mappings - before.mappings).elements()]
         return lines + [f"file {path}" for path in sorted(self.files - before.files)]
 
 
@@ -52,8 +58,8 @@ class Holdings:
 def leaves_nothing(*, within_s: float = 2.0, folders: Sequence[str | os.PathLike[str]] = ()) -> Iterator[None]:
     """Raise AssertionError unless everything that the block began is gone soon after it.
 
-    Looked at: threads, child processes, open descriptors (sockets are some), new files in ``folders``,
-    and what asyncio logs of tasks destroyed or exceptions never retrieved. A block that raises is not
+    Looked at: threads, child processes, open descriptors (sockets are some), mapped shared memory, new files in
+    ``folders``, and what asyncio logs of tasks destroyed or exceptions never retrieved. A block that raises is not
     looked at: its own error matters more. Use it around ``asyncio.run``, not inside a running loop.
 
     Args:
@@ -143,4 +149,37 @@ def _descriptors() -> dict[int, str]:
 
 def _surplus(now: dict[int, str], before: dict[int, str]) -> list[str]:
     """Return targets of descriptors that were not open before, or stand for something else now."""
-    return [f"{target} (number {number})" for number, target in now.items() if before.get(number) != target]
+    new = [(number, target) for number, target in now.items() if before.get(number) != target]
+    return [f"{_with_ends(number, target)} (number {number})" for number, target in new]
+
+
+def _with_ends(number: int, target: str) -> str:
+    """Return a descriptor's target, of a socket also what it connects."""
+    if not target.startswith("socket:"):
+        return target
+    try:
+        with socket.socket(fileno=os.dup(number)) as end:
+            return f"{target} {end.family.name} {end.getsockname()!r} to {_peer(end)}"
+    except OSError:
+        return target  # closed meanwhile
+
+
+def _peer(end: socket.socket) -> str:
+    try:
+        return repr(end.getpeername())
+    except OSError:
+        return "nobody"
+
+
+def _mappings() -> Counter[str]:
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return Counter()
+    fields = [line.split(maxsplit=5) for line in lines]  # addresses, permissions, offset, device, inode, name
+    return Counter(f"{field[5]} (inode {field[4]})" for field in fields if len(field) == 6 and _is_shared(*field[1::4]))
+
+
+def _is_shared(permissions: str, name: str) -> bool:
+    """Tell memory that processes share from files that libraries map for reading, as tables of characters."""
+    return permissions[3] == "s" and (permissions[1] == "w" or name.startswith(("/memfd:", "/dev/shm/")))

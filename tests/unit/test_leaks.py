@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import mmap
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -45,6 +47,37 @@ def test_an_open_file_is_found_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"descriptor of .*kept\.bin"), leaves_nothing(within_s=0.0):
         kept = os.open(tmp_path / "kept.bin", os.O_CREAT | os.O_WRONLY)
     os.close(kept)
+
+
+def test_an_open_socket_is_found_with_what_it_connects() -> None:
+    with (
+        pytest.raises(AssertionError, match=r"descriptor of socket:\[\d+\] AF_INET \('127\.0\.0\.1', \d+\) to nobody"),
+        leaves_nothing(within_s=0.0),
+    ):
+        kept = socket.create_server(("127.0.0.1", 0))
+    kept.close()
+
+
+def _mapped(name: str) -> mmap.mmap:
+    descriptor = os.memfd_create(name)
+    os.ftruncate(descriptor, mmap.PAGESIZE)
+    try:
+        return mmap.mmap(descriptor, mmap.PAGESIZE)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="shared memory without a name is Linux's")
+def test_shared_memory_that_is_still_mapped_is_found() -> None:
+    with pytest.raises(AssertionError, match="mapping of /memfd:kept"), leaves_nothing(within_s=0.0):
+        kept = _mapped("kept")
+    kept.close()
+
+
+def test_shared_memory_without_a_file_is_found() -> None:
+    with pytest.raises(AssertionError, match="mapping of /dev/zero"), leaves_nothing(within_s=0.0):
+        kept = mmap.mmap(-1, mmap.PAGESIZE)
+    kept.close()
 
 
 def test_a_new_file_in_a_watched_folder_is_found(tmp_path: Path) -> None:
