@@ -1,0 +1,257 @@
+"""One end of a link to another process, over which Python objects pass and their arrays are not copied twice.
+
+How this works. A message is pickled with its large buffers apart. A small one goes through the socket.
+For a larger one pickle and buffers are written into a block of shared memory (:mod:`.blocks`), and only a
+head of some bytes goes through the socket; the receiver's arrays are views of the block. A frame is
+
+    head | number of bytes of each part | blocks to forget | the parts, if they are not in a block
+
+where the first part is the pickle. Parts begin at multiples of 64 bytes.
+
+A block comes back when the last array that looks into it dies. Until then it counts as lent, and a sender
+with ``max_nbytes`` lent waits: that is the backpressure. A receiver whose arrays go to somebody who may
+keep them for ever says so with ``lease.release()``, or the two would wait for each other.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import select
+import socket
+import struct
+import threading
+from contextlib import ExitStack
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.executors.blocks import ALIGNMENT, Block, Borrower, Lease, Lender, LinkEnded, shut_down
+from aiostream_data.executors.forks import keep_from_forks
+from aiostream_data.executors.pickling import dumps_apart
+
+BLOCK_NBYTES = 1 << 16
+"""Messages from this size on go into a block; below, a copy through the socket is as quick."""
+
+CLOSE_S = 1.0
+"""How long closing waits for another thread to leave the socket."""
+
+_HEAD = struct.Struct("<4sIIiqq")
+_MAGIC = b"asd\1"
+_MAX_PARTS = 1 << 26
+_MAX_DESCRIPTORS = 2
+
+
+class Received(NamedTuple):
+    """A message, and what its arrays hold of the sender's memory."""
+
+    message: Any
+    lease: Lease
+
+
+class Exchange:
+    """One end. One thread may send while another receives; any thread may close.
+
+    Args:
+        sock: A connected Unix stream socket, owned from now on.
+        max_nbytes: Most bytes that this end has lent to the other at once; a larger message passes alone.
+    """
+
+    def __init__(self, sock: socket.socket, max_nbytes: int) -> None:
+        sock.setblocking(True)
+        self._sock = sock
+        self._lender = Lender(max_nbytes)
+        self._borrower = Borrower()
+        self._sending = threading.Lock()
+        self._receiving = threading.Lock()
+        self._closing = threading.Lock()
+        self._closed = False
+        keep_from_forks(self)
+
+    @property
+    def lent_nbytes(self) -> int:
+        """Bytes of shared memory that the other end holds, without those that it has disowned."""
+        return self._lender.lent_nbytes
+
+    @property
+    def idle_nbytes(self) -> int:
+        """Bytes of shared memory kept for the next messages."""
+        return self._lender.idle_nbytes
+
+    def send(self, message: object) -> None:
+        """Send a message; wait while too much memory is lent, or the socket is full.
+
+        Arrays are copied before this returns. The other end should have somebody who receives: two ends
+        that only send will wait for each other once their sockets are full.
+
+        Raises:
+            LinkEnded: The other process is gone, or this end was closed.
+            Exception: The message does not pickle; nothing was sent.
+        """
+        pickled, buffers = dumps_apart(message)
+        parts = [memoryview(pickled), *buffers]
+        places, nbytes = _layout([part.nbytes for part in parts])
+        with self._sending:
+            lent = self._lender.borrow(nbytes) if nbytes >= BLOCK_NBYTES and not self._closed else None
+            if lent is None:
+                self._send_all([self._head(parts, nbytes), *_padded(parts)])
+                return
+            block, descriptors = lent
+            try:
+                memory = block.memory()
+                for place, part in zip(places, parts, strict=True):
+                    memory[place : place + part.nbytes] = np.frombuffer(part, np.uint8)
+                del memory
+                self._send_all([self._head(parts, nbytes, block, new=bool(descriptors))], descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+
+    def receive(self) -> Received:
+        """Wait for a message. Its arrays may be written into, and stay good as long as anybody has them.
+
+        Raises:
+            LinkEnded: The other process is gone, or this end was closed.
+            Exception: The message does not unpickle: what its objects raised. The link can be used further.
+        """
+        with self._receiving:
+            sizes, memory, lease = self._read_frame()
+        places, _ = _layout(sizes)
+        views = [memory[place : place + size] for place, size in zip(places, sizes, strict=True)]
+        del memory
+        return Received(pickle.loads(views[0].data, buffers=views[1:]), lease)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until a message begins to arrive, or the link ends; False when neither happened in time."""
+        descriptor = self._sock.fileno()
+        if descriptor < 0:
+            return True
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(None if timeout_s is None else max(0, math.ceil(timeout_s * 1000))))
+
+    def close(self) -> None:
+        """End the link, for threads that wait in it too. Arrays that were received stay good. Idempotent."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        shut_down(self._sock)
+        self._lender.wake()
+        with ExitStack() as held:
+            # Whoever was inside has been woken, and must be out before the descriptors' numbers are free again.
+            for lock in (self._sending, self._receiving):
+                if lock.acquire(timeout=CLOSE_S):
+                    held.callback(lock.release)
+            self._sock.close()
+            self._lender.close()
+            self._borrower.close()
+
+    def let_go(self) -> None:
+        """Close the descriptors of a forked copy, without a word to the other end."""
+        self._closed = True
+        self._sock.close()
+        self._lender.close()
+        self._borrower.let_go()
+
+    def _head(self, parts: list[memoryview], nbytes: int, block: Block | None = None, *, new: bool = False) -> bytes:
+        retired = self._lender.take_retired()
+        number, block_nbytes = (-1, nbytes) if block is None else (block.number, block.nbytes if new else 0)
+        head = _HEAD.pack(_MAGIC, len(parts), len(retired), number, block_nbytes, nbytes)
+        sizes = struct.pack(f"<{len(parts)}q", *(part.nbytes for part in parts))
+        return head + sizes + struct.pack(f"<{len(retired)}i", *retired)
+
+    def _send_all(self, pieces: list[bytes | memoryview], descriptors: list[int] | None = None) -> None:
+        try:
+            first = memoryview(_joined(pieces))
+            if descriptors:
+                first = first[socket.send_fds(self._sock, [first], descriptors) :]
+            self._sock.sendall(first)
+            for piece in pieces:
+                self._sock.sendall(piece)
+        except OSError as error:
+            raise LinkEnded("the other process is gone") from error
+
+    def _read_frame(self) -> tuple[list[int], NDArray[np.uint8], Lease]:
+        head, descriptors = self._read_head()
+        magic, count, retired, number, block_nbytes, nbytes = _HEAD.unpack(head)
+        if magic != _MAGIC or not 0 < count <= _MAX_PARTS or retired > _MAX_PARTS or nbytes < 0:
+            raise LinkEnded("what arrived from the other process is no message of this version")
+        sizes = list(struct.unpack(f"<{count}q", self._read(8 * count).data))
+        forgotten = struct.unpack(f"<{retired}i", self._read(4 * retired).data)
+        if min(sizes) < 0 or _layout(sizes)[1] != nbytes:
+            raise LinkEnded("what arrived from the other process is no message of this version")
+        for old in forgotten:
+            self._borrower.forget(old)
+        if number < 0:
+            return sizes, self._read(nbytes), Lease()
+        if block_nbytes:
+            self._borrower.learn(number, block_nbytes, descriptors)
+        memory, lease = self._borrower.open(number)
+        return sizes, memory, lease
+
+    def _read_head(self) -> tuple[bytes, list[int]]:
+        try:
+            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+            head, descriptors, _, _ = socket.recv_fds(self._sock, _HEAD.size, _MAX_DESCRIPTORS, flags)
+        except OSError as error:
+            raise LinkEnded("the other process is gone") from error
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        try:
+            if not head:
+                raise LinkEnded("the other process is gone")
+            if len(head) < _HEAD.size:
+                head += self._read(_HEAD.size - len(head)).tobytes()
+        except LinkEnded:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        return head, descriptors
+
+    def _read(self, nbytes: int) -> NDArray[np.uint8]:
+        memory = np.empty(nbytes, np.uint8)
+        left = memory.data
+        while left.nbytes:
+            try:
+                got = self._sock.recv_into(left)
+            except OSError as error:
+                raise LinkEnded("the other process is gone") from error
+            if got == 0:
+                raise LinkEnded("the other process ended in the middle of a message")
+            left = left[got:]
+        return memory
+
+
+def linked(max_nbytes: int) -> tuple[Exchange, Exchange]:
+    """Return the two ends of a link within this process."""
+    here, there = socket.socketpair()
+    return Exchange(here, max_nbytes), Exchange(there, max_nbytes)
+
+
+def _layout(sizes: list[int]) -> tuple[list[int], int]:
+    """Return where parts of these sizes begin, and how many bytes they take together."""
+    *places, nbytes = accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)
+    return places, nbytes
+
+
+def _padded(parts: list[memoryview]) -> list[bytes | memoryview]:
+    """Return the parts with what stands between them."""
+    pieces: list[bytes | memoryview] = []
+    for part in parts:
+        pieces += [part, bytes(-part.nbytes % ALIGNMENT)]
+    return pieces
+
+
+def _joined(pieces: list[bytes | memoryview]) -> bytes:
+    """Take pieces from the front that together are small, and return them as one, for one system call."""
+    taken, nbytes = 0, 0
+    while taken < len(pieces) and nbytes + len(pieces[taken]) <= 2 * BLOCK_NBYTES:
+        nbytes += len(pieces[taken])
+        taken += 1
+    first = b"".join(pieces[: max(1, taken)])
+    del pieces[: max(1, taken)]
+    return first
