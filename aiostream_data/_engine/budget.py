@@ -29,20 +29,24 @@ ADMITTED = 0.625
 CHANNEL_SHARE = 8
 """A channel holds at most this fraction (1/8) of the limit."""
 
+QUEUES = "queues"
+"""Holder of what is on its way between stages, or waits for the consumer."""
+
 
 class Charge:
     """Bytes noted against a budget until this object is dropped or :meth:`end` is called."""
 
-    __slots__ = ("_budget", "nbytes")
+    __slots__ = ("budget", "holder", "nbytes")
 
-    def __init__(self, budget: Budget, nbytes: int) -> None:
-        self._budget = budget
+    def __init__(self, budget: Budget, nbytes: int, holder: str = QUEUES) -> None:
+        self.budget = budget
+        self.holder = holder
         self.nbytes = nbytes
 
     def resize(self, nbytes: int) -> None:
         """Note another number of bytes from now on."""
         change, self.nbytes = nbytes - self.nbytes, nbytes
-        self._budget._note(change)
+        self.budget._note(change, self.holder)
 
     def end(self) -> None:
         """Give the bytes back now. Idempotent; callable from any thread."""
@@ -59,12 +63,14 @@ class Budget:
     Attributes:
         limit: Bytes that admissions keep to.
         used, peak: Bytes noted now, and the most at any time.
+        holders: The same two numbers by holder.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.peak = 0
+        self.holders: dict[str, tuple[int, int]] = {}
         self.wait_s = 0.0
         # Re-entrant: a garbage collection inside the locked region may end another charge.
         self._lock = threading.RLock()
@@ -78,12 +84,17 @@ class Budget:
         """Most bytes that one channel may hold."""
         return max(1, self.limit // CHANNEL_SHARE)
 
-    def charge(self, nbytes: int) -> Charge:
+    @property
+    def is_over(self) -> bool:
+        """Whether more is held than the limit says."""
+        return self.used > self.limit
+
+    def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
         """Note ``nbytes`` without waiting."""
         if nbytes > self.limit and not self._warned:
             self._warn(nbytes)
-        self._note(nbytes)
-        return Charge(self, nbytes)
+        self._note(nbytes, holder)
+        return Charge(self, nbytes, holder)
 
     def _warn(self, nbytes: int) -> None:
         self._warned = True
@@ -94,37 +105,58 @@ class Budget:
             stacklevel=3,
         )
 
-    async def admit(self, nbytes: int, is_urgent: Callable[[], bool] = lambda: False) -> Charge:
+    async def admit(
+        self,
+        nbytes: int,
+        is_urgent: Callable[[], bool] = lambda: False,
+        holder: str = QUEUES,
+        share: float = ADMITTED,
+    ) -> Charge:
         """Wait until ``nbytes`` fit, then note them.
 
         Args:
             is_urgent: Asked again at each :meth:`poke`; when true the bytes pass over the limit.
+            share: Fraction of the limit that they have to fit into.
         """
+        await self._until(lambda: self._fits(nbytes, share) or is_urgent())
+        return self.charge(nbytes, holder)
+
+    async def until_within(self, is_urgent: Callable[[], bool]) -> None:
+        """Wait while more is held than the limit says, unless it is urgent to make room by going on."""
+        await self._until(lambda: not self.is_over or is_urgent())
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        if holds():
+            return
         self._loop = loop = asyncio.get_running_loop()
         started = loop.time()
-        while not self._fits(nbytes) and not is_urgent():
+        while True:
             waiter = loop.create_future()
             self._waiters.append(waiter)
-            if self._fits(nbytes):  # room may have been made by another thread just before
+            if holds():  # room may have been made by another thread just before
                 break
             await waiter
+            if holds():
+                break
         self.wait_s += loop.time() - started
-        return self.charge(nbytes)
 
     def poke(self) -> None:
-        """Let every waiting admission look again. Call from the loop."""
+        """Let everybody who waits look again. Call from the loop."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _fits(self, nbytes: int) -> bool:
-        return self.used == 0 or self.used + nbytes <= self.limit * ADMITTED
+    def _fits(self, nbytes: int, share: float) -> bool:
+        return self.used == 0 or self.used + nbytes <= self.limit * share
 
-    def _note(self, change: int) -> None:
+    def _note(self, change: int, holder: str) -> None:
         with self._lock:
             self.used += change
             self.peak = max(self.peak, self.used)
+            used, peak = self.holders.get(holder, (0, 0))
+            used += change
+            self.holders[holder] = (used, max(peak, used))
         if change < 0 and self._waiters and self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self.poke)

@@ -60,6 +60,8 @@ class _Shared(Generic[T]):
         self.sender = _SenderState.OPEN
         self.receiver_open = True
         self.rows: int | None = None
+        self.awaiting = 0
+        self.on_behalf_of: Callable[[], bool] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     def has_room_for(self, nbytes: int) -> bool:
@@ -118,6 +120,12 @@ class Sender(Generic[T]):
         shared.peak_nbytes = max(shared.peak_nbytes, shared.nbytes)
         shared.notify()
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the receiver waits for an item, and so does whoever it needs the item for, up to the consumer."""
+        shared = self._shared
+        return shared.awaiting > 0 and (shared.on_behalf_of is None or shared.on_behalf_of())
+
     def declare(self, rows: int) -> None:
         """Say how many rows all items hold together, before the stream is declared complete."""
         self._shared.rows = rows
@@ -167,6 +175,10 @@ class Receiver(Generic[T]):
             await self.wait_ready()
         return self.take()
 
+    def wanted_for(self, is_awaited: Callable[[], bool]) -> None:
+        """Say whom items are received for: whoever waits for nothing himself does not need them now."""
+        self._shared.on_behalf_of = is_awaited
+
     @property
     def ready(self) -> bool:
         """Whether :meth:`receive` would return or raise at once."""
@@ -188,12 +200,14 @@ class Receiver(Generic[T]):
         """Wait until :attr:`ready`."""
         shared = self._shared
         started = perf_counter()
-        if self.on_wait is not None:
-            self.on_wait(True)
+        shared.awaiting += 1
         try:
+            if self.on_wait is not None:
+                self.on_wait(True)
             while not self.ready:
                 await shared.changed()
         finally:
+            shared.awaiting -= 1
             if self.on_wait is not None:
                 self.on_wait(False)
             if self.counters is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
-from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.channel import EndOfStream, Receiver, Sender
 from aiostream_data._engine.context import settle, value_of
 from aiostream_data._engine.sizes import chunk_nbytes
@@ -23,11 +23,18 @@ class Inlet:
     Attributes:
         rows: Rows received.
         held: Rows that the stage takes in beside them, since it had held them when a state was taken.
+        gate: Waits while nothing should be taken in, as more is held than the budget allows; or None.
     """
 
-    def __init__(self, receiver: Receiver[Chunk], counters: StageCounters) -> None:
+    def __init__(
+        self,
+        receiver: Receiver[Chunk],
+        counters: StageCounters,
+        gate: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._receiver = receiver
         self._counters = counters
+        self._gate = gate
         self.rows = 0
         self.held = 0
         receiver.counters = counters
@@ -43,6 +50,8 @@ class Inlet:
         Raises:
             StreamAborted: The stream was cut short.
         """
+        if self._gate is not None:
+            await self._gate()
         try:
             chunk = await self._receiver.receive()
         except EndOfStream:
@@ -74,6 +83,7 @@ class Outlet:
     Rows that leave without a lease are charged to the budget.
 
     Attributes:
+        budget: What its rows are charged to.
         rows, dropped: What the stage itself made and left out; its tail counts for itself.
         tail: Steps that every chunk goes through before it is sent, or None.
     """
@@ -87,7 +97,7 @@ class Outlet:
         tail: Tail | None = None,
     ) -> None:
         self._sender = sender
-        self._budget = budget
+        self.budget = budget
         self._pool = pool
         self.counters = counters
         self.tail = tail
@@ -95,6 +105,19 @@ class Outlet:
         self.dropped = 0
         self._sent = 0
         sender.counters = counters
+
+    def is_awaited(self) -> bool:
+        """Return whether somebody waits for what this outlet sends, and the consumer in the end."""
+        return self._sender.is_awaited
+
+    async def within_budget(self) -> None:
+        """Wait while more is held than the budget allows, unless somebody waits for what this outlet sends."""
+        if self.budget.is_over:
+            await self.budget.until_within(self.is_awaited)
+
+    async def admit(self, nbytes: int) -> Charge:
+        """Wait for room in the budget, as sources do, unless somebody waits for what this outlet sends."""
+        return await self.budget.admit(nbytes, self.is_awaited)
 
     async def refill(self) -> None:
         """Let the tail get back what it held when the state was taken with which the run was opened."""
@@ -163,7 +186,7 @@ class Outlet:
             return
         self._sent += len(chunk)
         if chunk.lease is None:
-            chunk = chunk.with_lease(self._budget.charge(nbytes))
+            chunk = chunk.with_lease(self.budget.charge(nbytes))
         await self._sender.send(chunk, nbytes)
 
     def drop(self, rows: int) -> None:

@@ -77,12 +77,15 @@ def _start(
     children = node.inputs if reads_inlets(node) else ()
     receivers = [_start(child, context, group, running, its) for child, its in zip(children, states, strict=False)]
     stage.inputs = [position_of(receiver) for receiver in receivers]
-    inlets = [Inlet(receiver, counters) for receiver in receivers]
     if not children:
         context.drained.begin()
     sender, receiver = open_channel(_channel_items(node), context.services.budget.channel_nbytes)
     services = context.services
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
+    for before in receivers:
+        before.wanted_for(outlet.is_awaited)
+    receiver.on_wait = lambda _: services.budget.poke()
+    inlets = [Inlet(before, counters, outlet.within_budget) for before in receivers]
     receiver.position = _joined_positions(stage, steps)
     work = supervise(stage, inlets, outlet, node.label, None if children else context)
     running.append(group.create_task(work, name=node.label))

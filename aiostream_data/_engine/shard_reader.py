@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.shard_offsets import ShardOffsets
+from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.lineage import run_of_ids
 from aiostream_data.metrics.counters import StageCounters
@@ -30,6 +31,15 @@ from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = 64 << 10
 """Scratch before each block, so that a record cut by a range's end is joined without copying the block."""
+
+RANGES = "ranges"
+"""Holder of what was asked for and is not yet cut into rows, or rows look into."""
+
+RECORDS = "records being put together"
+"""Holder of records of which a part has yet to come."""
+
+DECODED = "decoded"
+"""Holder of rows in memory of their own."""
 
 RANGES_AHEAD = 2
 """Ranges of one shard in flight or waiting to be framed."""
@@ -82,6 +92,7 @@ class ShardReader:
             self.shard = await self.stores.info(self.shard.url)
         stream, self._row = stream_before(self.node, self.shard, self.offsets.before(self.number, self.first))
         self._offset = stream.first_offset
+        self._waiting = self.budget.charge(0, RECORDS)
         async with asyncio.TaskGroup() as group:
             blocks: deque[asyncio.Task[_Block]] = deque()
             ranges = self._ranges()
@@ -96,6 +107,7 @@ class ShardReader:
                 for part in islice(ranges, 1):
                     blocks.append(self._begin(part, blocks, group))
         await self._send_all(stream, stream.finish(), None, outlet)
+        self._waiting.end()
 
     def _ranges(self) -> Iterator[ByteRange]:
         nbytes = self.shard.nbytes or 0
@@ -114,7 +126,7 @@ class ShardReader:
             return bool(blocks) and blocks[0] is task and self.is_wanted()
 
         async def fetch() -> _Block:
-            charge = await self.budget.admit(part.nbytes + headroom, urgent)
+            charge = await self.budget.admit(part.nbytes + headroom, urgent, RANGES)
             data = self.blocks.lend(headroom + part.nbytes)
             started = perf_counter()
             await self.stores.read_into(self.shard, part.start, data.data[headroom:])
@@ -129,12 +141,21 @@ class ShardReader:
     ) -> None:
         while True:
             chunks, more = await self.hop(self._frame_and_decode, stream, pieces)
-            for chunk in chunks:
-                lease = block.charge if block is not None and _shares(chunk, block.data) else None
-                await outlet.send(chunk.with_lease(lease))
+            self._waiting.resize(stream.held_nbytes)
+            # All at once: those that wait for their turn hold memory as well.
+            leased = deque(chunk.with_lease(self._lease(chunk, block)) for chunk in chunks)
             del chunks
+            while leased:
+                await outlet.send(leased.popleft())
             if not more:
                 return
+
+    def _lease(self, chunk: Chunk, block: _Block | None) -> object:
+        """Return what the rows hold: the block that they look into, and arrays of their own."""
+        if block is None or not _shares(chunk, block.data):
+            return self.budget.charge(chunk_nbytes(chunk), DECODED)
+        own = sum(leaf.nbytes for leaf in chunk.leaves if not isinstance(leaf, VarColumn))
+        return (block.charge, self.budget.charge(own, DECODED)) if own else block.charge
 
     def _frame_and_decode(self, stream: RecordStream, pieces: Iterator[VarColumn]) -> tuple[list[Chunk], bool]:
         """Take a few pieces off the stream and make chunks of them; runs on a worker thread."""
@@ -174,7 +195,7 @@ def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chu
     return chunk
 
 
-def _shares(chunk: Chunk, data: NDArray[np.uint8]) -> bool:
+def _shares(chunk: Chunk, data: NDArray[np.uint8]) -> TypeGuard[Columns]:
     if not isinstance(chunk, Columns):
         return False
     return any(isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, data) for leaf in chunk.leaves)

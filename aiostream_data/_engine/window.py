@@ -15,6 +15,11 @@ class Window:
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     @property
+    def taken(self) -> int:
+        """Places that are taken."""
+        return self._taken
+
+    @property
     def limit(self) -> int:
         return self._limit
 

@@ -45,6 +45,11 @@ class Tail:
         self._buffer: Bytes = np.empty(0, np.uint8)
         self.nbytes = 0
 
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of the buffer, room included."""
+        return len(self._buffer)
+
     def view(self) -> Bytes:
         """Return the bytes; valid until the tail next changes."""
         return self._buffer[: self.nbytes]
@@ -101,6 +106,11 @@ class CuttingFramer(ABC):
             start: Where the record starts in the column that was returned last.
         """
         return None if self._shift is None else self._shift + start
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes held for the record that a block's end cut in two."""
+        return self._tail.held_nbytes
 
     def feed(self, block: Bytes, headroom: int) -> VarColumn:
         """Return the records that are complete with this block. See :class:`~.base.Framer`."""

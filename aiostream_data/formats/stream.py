@@ -49,6 +49,14 @@ class Resumable(Protocol):
     def offset_of(self, start: int) -> int | None: ...
 
 
+@runtime_checkable
+class HoldsBack(Protocol):
+    """A framer that keeps the bytes of records that are not complete."""
+
+    @property
+    def held_nbytes(self) -> int: ...
+
+
 def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression:
     """Return the compression of a stream that starts with ``first_bytes``, asked for as ``compression``.
 
@@ -107,6 +115,12 @@ class RecordStream:
         if self._decompressor is not None or not isinstance(self._framer, Resumable):
             return None
         return self._framer.offset_of(start)
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of memory held for records of which a part has yet to come."""
+        probe = self._probe.held_nbytes if self._probe is not None else 0
+        return probe + (self._framer.held_nbytes if isinstance(self._framer, HoldsBack) else 0)
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
         """Give the records that are complete with this block: one column, or one per decompressed block.

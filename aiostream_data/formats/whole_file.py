@@ -49,6 +49,11 @@ class WholeFileFramer:
         self._tail = Tail()
         self._nbytes = 0
 
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of the object that have come."""
+        return self._tail.held_nbytes if self._only is None else len(self._only)
+
     def feed(self, block: Bytes, headroom: int) -> VarColumn:
         """Keep the block. See :class:`~.base.Framer`."""
         fresh = block[headroom:]
@@ -68,4 +73,5 @@ class WholeFileFramer:
     def finish(self) -> VarColumn:
         """Return the object as one record."""
         values = self._tail.view() if self._only is None else self._only
+        self._tail, self._only = Tail(), None
         return VarColumn(values, np.zeros(1, np.int64), np.array([self._nbytes], np.int64))

@@ -109,7 +109,7 @@ class ReadFilesSource(Stage):
         order = InterleaveOrder(self._cycle(len(turns)), node.block_length, node.ordered)
         stores = self.context.services.stores(node.storage_options)
         async with asyncio.TaskGroup() as group:
-            streams = _ShardStreams(self, turns, shards, namespace, group, stores)
+            streams = _ShardStreams(self, turns, shards, namespace, outlet, group, stores)
             merge = Merge(streams, order, self._log)
             if self._state is not None:
                 streams.skip(self._state["next"])
@@ -204,6 +204,7 @@ class _ShardStreams:
     turns: list[int]
     shards: list[ShardRef]
     namespace: Namespace
+    outlet: Outlet
     group: asyncio.TaskGroup
     stores: StoreSet
     _opened: deque[Stream] = field(default_factory=deque)
@@ -244,8 +245,9 @@ class _ShardStreams:
         services = self.stage.context.services
         node: ReadFiles = self.stage.node
         sender, receiver = open_channel(CHUNKS_PER_SHARD, services.budget.channel_nbytes)
-        wanted = _Wanted(self)
-        receiver.on_wait = wanted.set
+        # Its bytes pass over a full budget while the order waits for it, and the consumer for the order.
+        receiver.wanted_for(self.outlet.is_awaited)
+        receiver.on_wait = lambda _: services.budget.poke()
         receiver.counters = self.stage.counters
         reader = ShardReader(
             node=node,
@@ -259,7 +261,7 @@ class _ShardStreams:
             blocks=services.blocks,
             counters=self.stage.counters,
             hop=self.stage.hop,
-            is_wanted=wanted,
+            is_wanted=lambda: sender.is_awaited,
         )
         # Rows are counted once, when they leave the stage, so the reader's own counters are thrown away.
         outlet = Outlet(sender, StageCounters("shard"), services.budget)
@@ -294,22 +296,6 @@ def _in_the_order_of(lineage: Lineage, rows: Chunk) -> Chunk:
     found, which = np.unique(np.stack([splits, ordinals], axis=1), axis=0, return_inverse=True)
     assert len(found) == len(rows)
     return gather([rows], np.zeros(len(lineage), np.int32), which.reshape(-1).astype(np.int64))
-
-
-@dataclass
-class _Wanted:
-    """Whether the order waits for one stream; tells the budget when that begins."""
-
-    streams: _ShardStreams
-    waiting: bool = False
-
-    def set(self, waiting: bool) -> None:
-        self.waiting = waiting
-        if waiting:
-            self.streams.stage.context.services.budget.poke()
-
-    def __call__(self) -> bool:
-        return self.waiting
 
 
 async def _read(reader: ShardReader, outlet: Outlet) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
@@ -38,6 +39,9 @@ from aiostream_data.transforms.randomness import key_of
 CALLS_PER_HOP = 64
 """Most elements the function is called for in one hop."""
 
+READ_AHEAD = "interleave"
+"""Holder of rows of data sets that user functions made in memory and that wait for their turn."""
+
 SMALL_ROWS = 8192
 """Inner data sets in memory of at most this many rows need no run of their own."""
 
@@ -57,7 +61,7 @@ class InterleaveStage(Stage):
         self.counters.waits_for = "user"
         order = InterleaveOrder(node.cycle_length, node.block_length, node.ordered)
         async with asyncio.TaskGroup() as group:
-            merge = Merge(_InnerStreams(self, inlets[0], group), order, self._log)
+            merge = Merge(_InnerStreams(self, inlets[0], outlet, group), order, self._log)
             if self._state is not None:
                 await merge.resume(self._state)
             await merge.run(outlet)
@@ -132,6 +136,7 @@ class _InnerStreams:
 
     stage: InterleaveStage
     inlet: Inlet
+    outlet: Outlet
     group: asyncio.TaskGroup
     _made: deque[tuple[Node, Lineage]] = field(default_factory=deque)
     _opened: deque[Stream] = field(default_factory=deque)
@@ -182,13 +187,16 @@ class _InnerStreams:
 
     def _open(self, inner: Node, outer: Lineage, given: int = 0, state: State = None) -> Stream:
         context = self.stage.context_of(inner, outer)
-        sender, receiver = open_channel(2, context.services.budget.channel_nbytes)
+        budget = context.services.budget
+        sender, receiver = open_channel(2, budget.channel_nbytes)
         receiver.counters = self.stage.counters
+        receiver.wanted_for(self.outlet.is_awaited)
+        receiver.on_wait = lambda _: budget.poke()
         place = _InnerPlace(outer, given, state, context.services.book)
         if _is_small(inner):
             name = f"{inner.label}()" if isinstance(inner, PythonIterable) else str(inner.label)
             namespace = context.namespace(inner, lambda _: name)
-            _fill(sender, inner, namespace, outer, given)
+            _fill(sender, inner, namespace, outer, given, budget)
         else:
             self.group.create_task(_forward(context, inner, sender, place), name=f"inner {inner.label}")
         return Stream(receiver, place)
@@ -260,16 +268,18 @@ def _is_small(node: Node) -> bool:
     return isinstance(node, Range) and len(node.numbers) <= SMALL_ROWS
 
 
-def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace, outer: Lineage, skip: int) -> None:
+def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace, outer: Lineage, skip: int, budget: Budget) -> None:
     with sender:
         for chunk in chunks_of(node, namespace, skip):
-            sender.put(_with_outer(chunk, outer), chunk_nbytes(chunk))
+            nbytes = chunk_nbytes(chunk)
+            sender.put(_with_outer(chunk, outer).with_lease(budget.charge(nbytes, READ_AHEAD)), nbytes)
 
 
 async def _forward(context: RunContext, node: Node, sender: Sender[Chunk], place: _InnerPlace) -> None:
     with suppress(ReceiverClosed), sender:
         async with context.open(node, place.state) as receiver:
             place.position = receiver.position
+            receiver.wanted_for(lambda: sender.is_awaited)
             rows = 0
             async for chunk in receiver:
                 rows += len(chunk)

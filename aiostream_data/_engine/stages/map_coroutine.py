@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.context import settle
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.pacing import CHUNK_ROWS
+from aiostream_data._engine.results import Results
 from aiostream_data._engine.stages.base import MaybeUnordered
 from aiostream_data._engine.user_code import summary
 from aiostream_data._engine.window import Window
 from aiostream_data.executors.base import Outcome
 from aiostream_data.lineage import NO_PAIR, Ids, Lineage, MadeOf, of_one_width
 from aiostream_data.plan.operators import Map, function_name
-from aiostream_data.records import Chunk, lineage_of
+from aiostream_data.records import Chunk, lineage_of, object_nbytes
 from aiostream_data.transforms.collate import collate
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
 
@@ -37,6 +39,7 @@ class _Row:
     ids: Ids
     made_of: MadeOf | None
     number: int
+    room: Charge | None = None
 
 
 @dataclass
@@ -53,13 +56,17 @@ class CoroutineMapStage(MaybeUnordered):
         self.counters.waits_for = "user"
         self.counters.workers = limit
         pending = 0
+        window = Window(limit)
+        results = Results(outlet.budget, lambda: window.taken)
 
         async with asyncio.TaskGroup() as group:
 
             def begin(row: _Row) -> asyncio.Future[Outcome]:
                 nonlocal pending
                 pending += 1
-                return group.create_task(self._attempt(row))
+                task = group.create_task(self._attempt(row))
+                task.add_done_callback(lambda done: _returned(results, row, done))
+                return task
 
             async def emit(row: _Row, outcome: Outcome) -> None:
                 nonlocal pending
@@ -69,7 +76,7 @@ class CoroutineMapStage(MaybeUnordered):
                 if pending == 0 or len(self._ready) >= CHUNK_ROWS or perf_counter() - self._since > FLUSH_S:
                     await self._flush(outlet)
 
-            await Hops(begin, emit, Window(limit), node.ordered).run(self._each(self.held_then(inlets[0])))
+            await Hops(begin, emit, window, node.ordered).run(self._each(self.held_then(inlets[0]), results))
         await self._flush(outlet)
 
     async def _flush(self, outlet: Outlet) -> None:
@@ -88,12 +95,13 @@ class CoroutineMapStage(MaybeUnordered):
             results.append(settle(self.counters, outcome))
         return collate(results, chunk.ids).with_made_of(chunk.made_of)
 
-    async def _each(self, chunks: AsyncIterator[Chunk]) -> AsyncIterator[_Row]:
+    async def _each(self, chunks: AsyncIterator[Chunk], results: Results) -> AsyncIterator[_Row]:
         async for chunk in chunks:
             first = 0 if self.log is None else self.log.take_in(lineage_of(chunk))
             made_of = chunk.made_of or [None] * len(chunk)
             for row, (element, entry) in enumerate(zip(chunk.elements(), made_of, strict=True)):
-                yield _Row(element, chunk.ids[row : row + 1], entry, first + row)
+                room = await results.room_for(object_nbytes(element))
+                yield _Row(element, chunk.ids[row : row + 1], entry, first + row, room)
 
     async def _attempt(self, row: _Row) -> Outcome:
         node: Map = self.node
@@ -128,3 +136,8 @@ def _collated(results: list[Any], rows: list[_Row]) -> Chunk:
     if all(row.made_of is None for row in rows):
         return chunk
     return chunk.with_made_of([row.made_of for row in rows])
+
+
+def _returned(results: Results, row: _Row, done: asyncio.Future[Outcome]) -> None:
+    if row.room is not None and not done.cancelled():
+        results.returned(row.room, object_nbytes(row.element), object_nbytes(done.result().value))

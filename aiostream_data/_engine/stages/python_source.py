@@ -19,6 +19,7 @@ from aiostream_data._engine.origins import Namespace, local
 from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.signature import check_signature
+from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import StageBuildError, StateMismatchError
@@ -65,36 +66,44 @@ class PythonSource(Stage):
     async def _run_sync(self, thread: ThreadExecutor, iterable: Any, namespace: Namespace, outlet: Outlet) -> None:
         iterator = await hop(self.counters, thread.submit(iter, iterable))
         # The first item is handed on before the second is asked for, which may be long in coming.
-        first, count, ended = 0, 1, False
+        first, count, ended, nbytes = 0, 1, False, 0
         try:
             if self._first:
                 first = self._first
                 self._keep(await self._pass_over(thread, iterator, first, self._wanted()))
             while not ended:
+                room = await outlet.admit(nbytes)
                 pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature())
                 chunk, ended = await hop(self.counters, pull)
                 first += len(chunk)
                 count = max(1, min(4 * len(chunk), CHUNK_ROWS))
-                await outlet.send(chunk)
+                nbytes = chunk_nbytes(chunk)
+                room.resize(nbytes)
+                await outlet.send(chunk.with_lease(room))
+                del chunk, room
         finally:
             close = getattr(iterator, "close", None)
             if close is not None:
                 thread.submit(close)  # runs when the pull in progress is done; nobody can wait for that
 
     async def _run_async(self, iterator: AsyncIterator[Any], namespace: Namespace, outlet: Outlet) -> None:
-        first, count, ended = 0, 1, False
+        first, count, ended, nbytes = 0, 1, False, 0
         try:
             if self._first:
                 first = self._first
                 self._keep(await _pass_over_async(iterator, first, self._wanted()))
             while not ended:
+                room = await outlet.admit(nbytes)
                 started = perf_counter()
                 elements, ended = await _pull_async(iterator, count)
                 count = min(4 * count, CHUNK_ROWS)
                 self.counters.busy_s += perf_counter() - started
                 chunk = await self.hop(_chunk, elements, namespace.base, first, self._signature())
                 first += len(chunk)
-                await outlet.send(chunk)
+                nbytes = chunk_nbytes(chunk)
+                room.resize(nbytes)
+                await outlet.send(chunk.with_lease(room))
+                del elements, chunk, room
         finally:
             close = getattr(iterator, "aclose", None)
             if close is not None:

@@ -68,10 +68,10 @@ class InTurns(Stage):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         turns = self._turns()
         async with asyncio.TaskGroup() as group:
-            current = self._begin(turns, None, group)
+            current = self._begin(turns, None, outlet, group)
             while current is not None:
                 turn, receiver = current
-                upcoming = self._begin(turns, turn.context.drained, group)
+                upcoming = self._begin(turns, turn.context.drained, outlet, group)
                 self._log.add(outlet.rows, turn)
                 rows = await _forward(receiver, outlet)
                 if rows + turn.rows_before == 0 and self.stop_at_empty:
@@ -89,12 +89,15 @@ class InTurns(Stage):
                 yield Turn(number, node, context)
 
     def _begin(
-        self, turns: Iterator[Turn], after: Drained | None, group: asyncio.TaskGroup
+        self, turns: Iterator[Turn], after: Drained | None, outlet: Outlet, group: asyncio.TaskGroup
     ) -> tuple[Turn, Receiver[Chunk]] | None:
         turn = next(turns, None)
         if turn is None:
             return None
-        sender, receiver = open_channel(1, self.context.services.budget.channel_nbytes)
+        budget = self.context.services.budget
+        sender, receiver = open_channel(1, budget.channel_nbytes)
+        receiver.wanted_for(outlet.is_awaited)
+        receiver.on_wait = lambda _: budget.poke()
         group.create_task(_play(turn, after, sender))
         return turn, receiver
 
@@ -181,6 +184,7 @@ async def _play(turn: Turn, after: Drained | None, sender: Sender[Chunk]) -> Non
             await after.wait()
         async with turn.context.open(turn.node, turn.state) as receiver:
             turn.position = receiver.position
+            receiver.wanted_for(lambda: sender.is_awaited)
             rows = 0
             async for chunk in receiver:
                 rows += len(chunk)

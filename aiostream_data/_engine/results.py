@@ -1,0 +1,43 @@
+"""Room in the budget for what functions return: taken before they are called, kept until it is handed on.
+
+How this works. Results wait for their turn, and for the stages after them, where nobody sees them but the
+stage that made them: as many as there are calls in flight. So a call that would not be the only one in
+flight waits until what it is expected to return fits into the limit; a lone one never waits, so that a
+result larger than everything passes alone. What calls return is expected to stand in the proportion to what
+they are given in which the largest of late did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiostream_data._engine.budget import Budget, Charge
+
+RESULTS = "results"
+"""Holder of what functions have returned, or are expected to."""
+
+FORGETTING = 0.98
+"""Factor by which the largest proportion seen fades with every result."""
+
+
+class Results:
+    """Room for the results of one stage. Loop thread only.
+
+    Args:
+        in_flight: Returns how many calls were begun and have not been handed on.
+    """
+
+    def __init__(self, budget: Budget, in_flight: Callable[[], int]) -> None:
+        self._budget = budget
+        self._in_flight = in_flight
+        self._growth = 1.0
+
+    async def room_for(self, nbytes: int) -> Charge:
+        """Wait for room for the result of a call that is given so many bytes; it ends with the charge."""
+        expected = int(nbytes * self._growth)
+        return await self._budget.admit(expected, lambda: self._in_flight() == 0, RESULTS, 1.0)
+
+    def returned(self, room: Charge, given: int, nbytes: int) -> None:
+        """Note how large a result is that a call made of ``given`` bytes."""
+        self._growth = max(nbytes / max(1, given), self._growth * FORGETTING)
+        room.resize(nbytes)
