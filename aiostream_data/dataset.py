@@ -327,6 +327,7 @@ class Dataset(FunctionOperators[T], WindowOperators, DatasetMixtures):
         block: Iterable[Any] = (),
         force: bool = False,
         allow: Collection[str] = (),
+        full_tracebacks: bool = False,
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
 
@@ -352,6 +353,7 @@ class Dataset(FunctionOperators[T], WindowOperators, DatasetMixtures):
             block: Origins, (URL, record index) pairs and URLs of objects that are not given.
             force: Open a state although the plan, seed or shard list is another.
             allow: Differences to the state that do not matter, such as "shards" or "shuffle.buffer_size".
+            full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: It cannot start.
@@ -378,6 +380,7 @@ class Dataset(FunctionOperators[T], WindowOperators, DatasetMixtures):
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
             force=force,
             allow=allow,
+            full_tracebacks=full_tracebacks,
             saved=saved,
             steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
         )

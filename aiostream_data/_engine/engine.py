@@ -23,6 +23,7 @@ from aiostream_data._engine.resources import Resources
 from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_writer import ROWS
+from aiostream_data._engine.tracebacks import present
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node
@@ -137,6 +138,7 @@ class Engine:
             error = LoaderClosedError("the loader was stopped before it had given all its elements")
         except BaseException as failure:  # noqa: BLE001 - handed to the consumer
             error = for_consumer(failure)
+            present(error, full=self.options.full_tracebacks)
         finally:
             if self._abandoning is not None:  # or it would stop the loop while that is being closed
                 self._abandoning.cancel()

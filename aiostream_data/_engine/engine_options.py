@@ -28,6 +28,7 @@ class EngineOptions:
         given_seed: The seed asked for besides that of a state.
         force, allow: Which differences between the two do not matter.
         fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
+        full_tracebacks: Errors keep the frames of the package.
     """
 
     memory_limit: int
@@ -44,3 +45,4 @@ class EngineOptions:
     force: bool = False
     allow: Collection[str] = ()
     fetch: bool = False
+    full_tracebacks: bool = False

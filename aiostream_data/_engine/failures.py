@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NoReturn
 
 from aiostream_data._engine.channel import ReceiverClosed, StreamAborted
 
@@ -25,6 +26,15 @@ def as_raisable(error: BaseException) -> Exception:
     if isinstance(error, (StopIteration, StopAsyncIteration, asyncio.CancelledError)):
         return CarriedError(error)
     return error if isinstance(error, Exception) else CarriedError(error)
+
+
+def raise_as_it_is(error: BaseException) -> NoReturn:
+    """Raise an error with the causes that it has, without adding what is being handled here."""
+    chain = error.__cause__, error.__context__, error.__suppress_context__
+    try:
+        raise error
+    finally:
+        error.__cause__, error.__context__, error.__suppress_context__ = chain
 
 
 def root_error(failures: BaseException) -> BaseException | None:

@@ -141,12 +141,33 @@ class Origins:
         namespace = self._known.get(split >> SPLIT_BITS)
         return (namespace or _FORGOTTEN).url_of(split & SPLIT_MASK), ordinal
 
+    def telling(self, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """Return the pair of a row's ids that says most: of what was read from a store, or else the first."""
+        read = (pair for pair in pairs if self.namespace(pair[0] >> SPLIT_BITS).locate is not None)
+        return next(read, pairs[0])
+
+    def offset_of(self, split: int, ordinal: int) -> Hint | None:
+        """Return the last known record at or before a row of a file; None where nothing is known."""
+        locate = self.namespace(split >> SPLIT_BITS).locate
+        hints = locate(np.array([split & SPLIT_MASK]), np.array([ordinal])) if locate is not None else ()
+        return hints[0] if hints else None
+
     def describe(self, ids: Ids, row: int) -> str:
-        """Return "URL record N" of row ``row`` of ``ids``."""
+        """Return "URL record N" of row ``row`` of ``ids``; with the byte where it begins, as far as that is known."""
         if not 0 <= row < len(ids):
             return "an unknown record"
-        url, index = self.url_and_index(int(ids[row, 0]), int(ids[row, 1]))
-        return f"{url} record {index}"
+        return self.name_of(ids[row].reshape(-1, 2).tolist())
+
+    def name_of(self, pairs: Sequence[tuple[int, int]]) -> str:
+        """Return what :meth:`describe` does for the pairs of one row's ids."""
+        split, ordinal = self.telling(pairs)
+        url, index = self.url_and_index(split, ordinal)
+        hint = self.offset_of(split, ordinal)
+        if hint is None or (hint.ordinal == 0 and index > 0):
+            return f"{url} record {index}"
+        after = index - hint.ordinal
+        where = f"at byte {hint.offset}" if not after else f"{after} records behind the one at byte {hint.offset}"
+        return f"{url} record {index}, {where}"
 
     def path_of(self, ids: Ids) -> tuple[int, ...]:
         """Return numbers that name one row, the same in every run of the plan. ``ids`` is of shape (1, 2 or more)."""

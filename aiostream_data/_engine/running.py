@@ -23,7 +23,7 @@ from aiostream_data._engine.channel import Receiver, ReceiverClosed, StreamAbort
 from aiostream_data._engine.compile import STEPS, build, reads_inlets, steps_after
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.failures import CarriedError, root_error
+from aiostream_data._engine.failures import CarriedError, raise_as_it_is, root_error
 from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.tail import Step, Tail
@@ -61,7 +61,7 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
         root = root_error(failures)
         if root is None or isinstance(root, StreamAborted):  # cut by the cancellation above, which some see late
             raise ReceiverClosed from failures
-        raise root from root.__cause__
+        raise_as_it_is(root)
 
 
 def _start(
@@ -148,9 +148,10 @@ async def supervise(
             root = root_error(failures)
             if root is None:
                 return
-            raise _noted(root, label) from root.__cause__
-        except Exception as error:  # noqa: BLE001 - only a note is added
-            raise _noted(error, label) from error.__cause__
+            raise_as_it_is(_noted(root, stage.node))
+        except Exception as error:
+            _noted(error, stage.node)
+            raise
 
 
 def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str) -> None:
@@ -164,8 +165,8 @@ def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: 
         )
 
 
-def _noted(error: BaseException, label: str) -> BaseException:
+def _noted(error: BaseException, node: Node) -> BaseException:
     subject = error.error if isinstance(error, CarriedError) else error
     if not any(note.startswith("stage: ") for note in getattr(subject, "__notes__", ())):
-        subject.add_note(f"stage: {label}")
+        subject.add_note(node.noted)
     return error

@@ -198,7 +198,7 @@ class Tail:
         try:
             out = work(*args)
         except BaseException as error:
-            error.add_note(f"stage: {step.node.label}")
+            error.add_note(step.node.noted)
             raise
         finally:
             counters.busy_s += perf_counter() - wall

@@ -201,11 +201,11 @@ def summary(value: Any) -> str:
     return repr(value) if isinstance(value, (int, float, bool, type(None))) else type(value).__name__
 
 
-_UNNAMED = re.compile(r"record: row (\d+):(\d+)")
+_UNNAMED = re.compile(r"record: row (-?\d+(?::-?\d+)+)")
 
 
 def _unnamed(ids: Ids, row: int) -> str:
-    return f"row {ids[row, 0]}:{ids[row, 1]}"
+    return "row " + ":".join(map(str, ids[row].tolist()))
 
 
 @dataclass(frozen=True)
@@ -231,5 +231,5 @@ def name_records(error: BaseException, origins: Origins) -> None:
     for number, note in enumerate(notes):
         found = _UNNAMED.fullmatch(note)
         if found:
-            url, index = origins.url_and_index(int(found[1]), int(found[2]))
-            notes[number] = f"record: {url} record {index}"
+            numbers = [int(number) for number in found[1].split(":")]
+            notes[number] = f"record: {origins.name_of(list(zip(numbers[::2], numbers[1::2], strict=True)))}"

@@ -35,6 +35,7 @@ class Opening:
         steering: What is left out.
         only: Elements ``a`` to ``b`` alone are given; None for all.
         weights: Changes of mixtures' weights by row, instead of those of ``saved``.
+        full_tracebacks: Errors keep the frames of the package.
     """
 
     plan: Node
@@ -50,6 +51,7 @@ class Opening:
     steering: Steering = field(default_factory=Steering)
     only: tuple[int, int] | None = None
     weights: Any = None
+    full_tracebacks: bool = False
 
     def engine(self) -> Engine:
         """Return a running engine.
@@ -74,6 +76,7 @@ class Opening:
             given_seed=self.seed,
             force=self.force,
             allow=self.allow,
+            full_tracebacks=self.full_tracebacks,
         )
         plan = self._plan()
         if saved is not None and not self.force:

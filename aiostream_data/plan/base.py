@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from aiostream_data.errors import PlanError
+from aiostream_data.plan.written import SourceLine, callers_line
 from aiostream_data.records import Chunk, Columns
 
 INFINITE: Final = -1
@@ -29,7 +30,7 @@ class Auto(Enum):
 AUTO: Final = Auto.AUTO
 """Let the engine choose, from what it measures."""
 
-ExecutorName: TypeAlias = Literal["auto", "thread", "process", "inline"]
+ExecutorName: TypeAlias = Literal["auto", "thread", "process", "inline", "interpreter"]
 Concurrency: TypeAlias = int | Auto
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
 """Given a row of a chunk, return (url, record index) for messages."""
@@ -43,7 +44,13 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """One source or operator. Compared by identity; :mod:`.fingerprint` compares by meaning."""
+    """One source or operator. Compared by identity; :mod:`.fingerprint` compares by meaning.
+
+    Attributes:
+        written_at: Where the user wrote it, for messages; a node changed by ``replace`` keeps it. Means nothing.
+    """
+
+    written_at: SourceLine | None = field(default_factory=callers_line, compare=False, repr=False)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -54,6 +61,11 @@ class Node:
     def label(self) -> str:
         """Name of the stage in reports, notes and explain()."""
         return type(self).__name__.lower()
+
+    @property
+    def noted(self) -> str:
+        """What notes of errors say of the stage: its name, and the line where the user wrote it."""
+        return f"stage: {self.label}" + (f", written at {self.written_at}" if self.written_at is not None else "")
 
     def detail(self) -> str:
         """Arguments worth showing in explain()."""
@@ -81,6 +93,7 @@ def walk(node: Node) -> Iterator[Node]:
 TRANSPARENT: Final = (
     *("prefetch", "to_device", "parse_example", "parse_sequence_example"),
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
+    *("in_subprocess", "worker_shard"),
 )
 """Labels of nodes that draw nothing at random, and that a plan has or lacks by where and how it runs."""
 

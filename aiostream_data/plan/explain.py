@@ -33,7 +33,8 @@ def explain(plan: Node, memory_limit: int) -> str:
 def _tree(node: Node, depth: int) -> list[str]:
     lines = [line for child in node.inputs for line in _tree(child, depth + (len(node.inputs) > 1))]
     detail = node.detail()
-    lines.append("  " * depth + node.label + (f"({detail})" if detail else ""))
+    written = f"  # {node.written_at}" if node.written_at is not None else ""
+    lines.append("  " * depth + node.label + (f"({detail})" if detail else "") + written)
     return lines
 
 

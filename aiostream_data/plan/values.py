@@ -131,11 +131,11 @@ def _fields(value: Any, parts: Mapping[str, Any], depth: int) -> str:
 
 
 def dataclass_values(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass instance that are not at their default, in order.
+    """Return the fields of a dataclass instance that count in comparisons and are not at their default, in order.
 
     Leaving defaults out keeps descriptions short, and equal when a later release adds a field.
     """
-    found = {field: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    found = {field: getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare}
     return {field.name: part for field, part in found.items() if not _is_default(field, part)}
 
 

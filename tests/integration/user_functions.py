@@ -53,3 +53,11 @@ def exit_on_seven(number: int) -> int:
 
 def unpicklable(number: int) -> Any:
     return lambda: number
+
+
+def _too_deep(number: int) -> int:
+    return fail_on_seven(number)
+
+
+def fail_deeply(number: int) -> int:
+    return _too_deep(number)

@@ -1,0 +1,150 @@
+"""Fold the package's own frames out of a traceback, and put notes in order: what a user needs to see of an error.
+
+How this works. A user's function is called from deep inside the engine, and its error is raised again several
+times on its way to the consumer. Each of that adds frames. What is left of them here are the user's, and those of
+the libraries that he calls. An error that did not come from a user's code keeps all its frames, since it may be a
+bug of ours; except one of our own classes, whose message says everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent
+import contextlib
+import sysconfig
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import aiostream_data
+from aiostream_data.errors import AiostreamError, CardinalityError, RecordError
+
+NOTES: Final = ("stage: ", "function: ", "record", "element: ", "", "worker traceback:")
+"""How notes begin, in the order in which they are shown; "" stands for all others."""
+
+
+def present(error: BaseException, *, full: bool = False) -> None:
+    """Fold the tracebacks of an error and of its causes, unless ``full``, and put its notes in order; in place."""
+    for part in () if full else _with_causes(error):
+        part.__traceback__ = folded(part)
+        if isinstance(part, RecordError):
+            _fold_text(part)
+    notes = getattr(error, "__notes__", None)
+    if notes:
+        notes[:] = in_order(notes)
+
+
+def folded(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error without frames of the package and of what it runs on."""
+    frames = list(_frames(error.__traceback__))
+    files = [frame.tb_frame.f_code.co_filename for frame in frames]
+    kept = [not is_machinery(file) for file in files]
+    ours = isinstance(error, AiostreamError) and not isinstance(error, CardinalityError)
+    if not any(kept):
+        return None if ours else error.__traceback__
+    if not ours and not _ran_users_code(error, files):
+        return error.__traceback__
+    if frames and not ours and _is_package(files[-1]):  # the user called us, and we failed
+        last = max(number for number, keep in enumerate(kept) if keep)
+        kept[last:] = [True] * (len(kept) - last)
+    joined: TracebackType | None = None
+    for frame, keep in zip(reversed(frames), reversed(kept), strict=True):
+        if keep:
+            joined = TracebackType(joined, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return joined
+
+
+def folded_text(text: str) -> str:
+    """Return the text of a traceback, as Python prints it, without the same frames."""
+    lines: list[str] = []
+    left_out = False
+    for line in text.splitlines(keepends=True):
+        if line.startswith('  File "'):
+            left_out = is_machinery(line[len('  File "') :].partition('"')[0])
+        elif not line.startswith(("    ", "  [")):
+            left_out = False
+        if not left_out:
+            lines.append(line)
+    return "".join(lines)
+
+
+def in_order(notes: list[str]) -> list[str]:
+    """Return notes in the order of :data:`NOTES`; as they are where a kind of them is there twice."""
+    places = [_place(note) for note in notes]
+    known = [place for place in places if NOTES[place]]
+    if len(known) != len(set(known)):  # a loader inside a function of another: they belong together as they came
+        return notes
+    return [note for _, note in sorted(zip(places, notes, strict=True), key=lambda pair: pair[0])]
+
+
+def _place(note: str) -> int:
+    found = (place for place, begin in enumerate(NOTES) if begin and note.startswith(begin))
+    return next(found, NOTES.index(""))
+
+
+@cache
+def is_machinery(file: str) -> bool:
+    """Whether code of this file runs users' functions: the package, asyncio, threading, concurrent."""
+    return _is_package(file) or file.startswith(_machinery()) or "uvloop/" in file.replace("\\", "/")
+
+
+def _is_package(file: str) -> bool:
+    # Compiled modules give the file they were made from, seen from the root of the sources.
+    return file.startswith(_root()) or (file.endswith(".pyx") and file.startswith("aiostream_data"))
+
+
+@cache
+def _root() -> str:
+    return str(Path(aiostream_data.__file__).parent)
+
+
+@cache
+def _machinery() -> tuple[str, ...]:
+    folders = (asyncio.__file__, concurrent.__file__)
+    return (*(str(Path(file).parent) for file in folders), threading.__file__, contextlib.__file__)
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def _ran_users_code(error: BaseException, files: list[str]) -> bool:
+    if any(note.startswith("function") for note in getattr(error, "__notes__", ())):
+        return True
+    return not all(is_machinery(file) or file.startswith(_libraries()) for file in files)
+
+
+def _fold_text(error: RecordError) -> None:
+    text, notes = error.worker_traceback, getattr(error, "__notes__", [])
+    if not text:
+        return
+    # The worker's text ends with notes that are ours as well, the record without its name.
+    lines = folded_text(text).splitlines(keepends=True)
+    short = "".join(line for line in lines if not line.startswith("record: row ") and line.rstrip("\n") not in notes)
+    error.worker_traceback = short
+    notes[:] = [note.replace(text, short) for note in notes]
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and everything that Python prints before it, each once."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        part = left.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        left += [part.__cause__, part.__context__]
+        if isinstance(part, BaseExceptionGroup):
+            left += part.exceptions
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
