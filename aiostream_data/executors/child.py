@@ -1,0 +1,196 @@
+"""A child process that calls one function with its end of an :class:`.exchange.Exchange`.
+
+How this works. The child is a fresh interpreter (never a fork: this process has threads and an event
+loop) that imports the function by name. The user's program is not run again in it, and so needs no
+``if __name__ == "__main__"``. Three links join it to its parent: the exchange; a pipe whose closing ends the
+child, whatever it does; and a socket over which it is asked for its stacks. All of them are closed in
+forks of either process, so that each sees the other's end at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+
+from aiostream_data.errors import WorkerDiedError
+from aiostream_data.executors.exchange import Exchange
+from aiostream_data.executors.forks import keep_from_forks
+
+JOIN_S = 1.0
+"""How long a child may take to end after a signal."""
+
+STACKS_HEAD = struct.Struct("<II")
+"""Of an answer with stacks: the number of the question, and the bytes that follow."""
+
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv.pop().split('\\n'); from aiostream_data.executors.in_child import main; main()"
+)
+_HINTS = {9: ", likely out of memory", 11: ", a crash in native code", 7: ", which means that memory ran out"}
+
+
+class Child:
+    """One child process. All methods may be called from any thread.
+
+    Args:
+        target: ``module:function``; called in the child with its end of the exchange. When it returns,
+            the child ends.
+        name: Shown in lists of processes.
+        max_nbytes: Most shared memory that either end lends at once; see :class:`.exchange.Exchange`.
+
+    Raises:
+        WorkerDiedError: The system starts no more processes.
+    """
+
+    def __init__(self, target: str, name: str, max_nbytes: int) -> None:
+        self._burying = threading.Lock()
+        self._asking = threading.Lock()
+        self._asked = 0
+        self._answers = bytearray()
+        self._buried = False
+        link, their_link = socket.socketpair()
+        self._watch, their_watch = socket.socketpair()
+        their_lifeline, self._lifeline = os.pipe()
+        self.exchange = Exchange(link, max_nbytes)
+        theirs = [their_link.fileno(), their_watch.fileno(), their_lifeline]
+        try:
+            with _interrupts_held_back():
+                self._process = subprocess.Popen(
+                    _command(target, name, max_nbytes, theirs), stdin=subprocess.DEVNULL, pass_fds=theirs
+                )
+        except OSError as error:
+            self.exchange.close()
+            self._close()
+            raise WorkerDiedError(f"a worker process could not be started: {error}") from error
+        finally:
+            their_link.close()
+            their_watch.close()
+            os.close(their_lifeline)
+        keep_from_forks(self)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """True until the process has ended."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """Ask the process to end (SIGTERM), without waiting."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL), without waiting."""
+        self._process.kill()
+
+    def bury(self, grace_s: float = 0.0) -> int | None:
+        """End the process for certain, let go of everything it held, and return its exit code.
+
+        Args:
+            grace_s: How long the function may take to return after its exchange has ended. Then follow
+                SIGTERM and SIGKILL.
+
+        Returns:
+            What the process returned, negative for a signal; None when the system does not end it.
+        """
+        with self._burying:
+            if not self._buried:
+                self._buried = True
+                self.exchange.close()
+                self._end(grace_s)
+                self._close()
+            return self._process.returncode
+
+    def _end(self, grace_s: float) -> None:
+        for ask, patience_s in ((None, grace_s), (self.stop, JOIN_S), (self.kill, JOIN_S)):
+            if ask is not None:
+                ask()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+                return
+
+    def obituary(self) -> WorkerDiedError:
+        """Bury a child whose link has ended, and return the error that says how it died."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(JOIN_S)
+        code = self.bury()
+        if code is not None and code < 0:
+            return WorkerDiedError(f"a worker process was killed by signal {-code}{_HINTS.get(-code, '')}")
+        return WorkerDiedError(
+            f"a worker process ended by itself with exit code {code}; its standard error says why, "
+            "unless a function in it called os._exit()"
+        )
+
+    def stacks(self, timeout_s: float) -> str:
+        """Return what every thread of the child is doing now, as text, also while it runs a function."""
+        silence = f"(process {self.pid} has not said within {timeout_s:g} s what it is doing"
+        with self._asking:
+            self._asked += 1
+            try:
+                self._watch.settimeout(timeout_s)
+                self._watch.sendall(b"?")
+                answer = self._answer(monotonic() + timeout_s)
+            except TimeoutError:
+                return f"{silence}: native code in it keeps the interpreter's lock, or it is still starting)\n"
+            except OSError:
+                answer = None
+        return f"(process {self.pid} has ended)\n" if answer is None else answer
+
+    def _answer(self, deadline: float) -> str | None:
+        """Read answers up to the last one asked for; None when the child has ended."""
+        while True:
+            while len(self._answers) >= STACKS_HEAD.size:
+                number, nbytes = STACKS_HEAD.unpack_from(self._answers)
+                end = STACKS_HEAD.size + nbytes
+                if len(self._answers) < end:
+                    break
+                text = self._answers[STACKS_HEAD.size : end].decode(errors="replace")
+                del self._answers[:end]
+                if number == self._asked:
+                    return text
+            self._watch.settimeout(max(1e-3, deadline - monotonic()))
+            heard = self._watch.recv(1 << 16)
+            if not heard:
+                return None
+            self._answers += heard
+
+    def let_go(self) -> None:
+        """Close the descriptors of a forked copy, which has no such child."""
+        self._buried = True
+        self._process.returncode = 0
+        self._watch.close()
+        os.close(self._lifeline)
+
+    def _close(self) -> None:
+        with self._asking:
+            self._watch.close()
+        os.close(self._lifeline)
+
+
+def _command(target: str, name: str, max_nbytes: int, descriptors: list[int]) -> list[str]:
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    arguments = [name, target, str(max_nbytes), *map(str, descriptors)]
+    path = "\n".join(entry for entry in sys.path if isinstance(entry, str))
+    return [sys.executable, *flags, "-c", _PROGRAM, *arguments, path]
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Block SIGINT in this thread, and so in a process started by it: Ctrl-C is the parent's business.
+
+    A signal handler set by the child would come too late for an interrupt while it still starts.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
