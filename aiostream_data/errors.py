@@ -188,6 +188,10 @@ class WorkerDiedError(AiostreamError):
     """A worker process ended while it worked on a record."""
 
 
+class RecordTimeoutError(AiostreamError, TimeoutError):
+    """A call of a user function took longer than the time-out of its stage."""
+
+
 class ErrorBudgetError(AiostreamError):
     """More records failed than the stage's error policy lets be skipped or replaced.
 

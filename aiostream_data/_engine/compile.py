@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from aiostream_data._engine.context import RunContext
@@ -10,11 +11,11 @@ from aiostream_data._engine.stages.batch import BatchStep
 from aiostream_data._engine.stages.block import BlockStage
 from aiostream_data._engine.stages.buckets import BucketStep
 from aiostream_data._engine.stages.cache import CacheStage
+from aiostream_data._engine.stages.costs import CostBatchStep
 from aiostream_data._engine.stages.device import DeviceStage
 from aiostream_data._engine.stages.equal import AgreeStage, EqualRowsStage
 from aiostream_data._engine.stages.files import ListFilesSource, ReadFilesSource
 from aiostream_data._engine.stages.interleave import InterleaveStage
-from aiostream_data._engine.stages.map import FilterStage, MapStage
 from aiostream_data._engine.stages.map_coroutine import CoroutineMapStage
 from aiostream_data._engine.stages.memory import MemorySource
 from aiostream_data._engine.stages.mix import ChooseStage, MixStage
@@ -24,6 +25,7 @@ from aiostream_data._engine.stages.prefetch import PrefetchStage
 from aiostream_data._engine.stages.python_source import PythonSource
 from aiostream_data._engine.stages.ranks import MarkPaddingStep, RankShardStep
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
+from aiostream_data._engine.stages.rowwise import RowwiseStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
 from aiostream_data._engine.stages.shuffle import ShuffleStep
 from aiostream_data._engine.stages.unbatch import UnbatchStep
@@ -38,6 +40,7 @@ from aiostream_data.plan import sources as src
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.blocking import Block
+from aiostream_data.plan.costs import CostBatch
 
 STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.Tensors: MemorySource,
@@ -48,8 +51,8 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.ListFiles: ListFilesSource,
     src.ReadFiles: ReadFilesSource,
     Block: BlockStage,
-    op.Map: MapStage,
-    op.Filter: FilterStage,
+    op.Map: RowwiseStage,
+    op.Filter: RowwiseStage,
     op.Interleave: InterleaveStage,
     op.ParseExample: ParseStage,
     op.Repeat: RepeatStage,
@@ -79,6 +82,7 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
     win.Window: WindowStep,
     win.Bucket: BucketStep,
     win.Pack: PackStep,
+    CostBatch: CostBatchStep,
 }
 """Nodes that ride on the hops of what they read, instead of being a task of their own."""
 
@@ -86,10 +90,32 @@ OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache)
 """Nodes whose stage runs its inputs itself, once or again and again, instead of reading inlets."""
 
 
-def build(node: Node, context: RunContext, counters: StageCounters) -> Stage:
-    """Return the stage that runs ``node``."""
+def build(node: Node, context: RunContext, counters: StageCounters, fused: Sequence[op.Call] = ()) -> Stage:
+    """Return the stage that runs ``node``.
+
+    Args:
+        fused: Nodes below it whose work it does as well, in order; from :func:`fused_below`.
+    """
+    if fused:
+        return RowwiseStage(node, context, counters, fused=fused)
     kind = CoroutineMapStage if isinstance(node, op.Map) and node.is_coroutine else STAGES[type(node)]
     return kind(node, context, counters)
+
+
+def fused_below(node: Node) -> tuple[op.Call, ...]:
+    """Return the nodes whose functions run in the same hops as that of ``node``, in order, without itself."""
+    fused: list[op.Call] = []
+    while isinstance(node, op.Call) and isinstance(node.input, op.Call) and _run_alike(node, node.input):
+        node = node.input
+        fused.append(node)
+    return tuple(reversed(fused))
+
+
+def _run_alike(node: op.Call, lower: op.Call) -> bool:
+    if any(isinstance(each, op.Map) and each.is_coroutine for each in (node, lower)):
+        return False
+    how = (node.executor, node.concurrency, node.ordered, node.timeout_s)
+    return how == (lower.executor, lower.concurrency, lower.ordered, lower.timeout_s)
 
 
 def steps_after(node: Node, context: RunContext) -> tuple[Node, list[Step]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.channel import Receiver
+from aiostream_data._engine.dead_letters import DeadLetters
 from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.origins import Locate, Namespace, Origins, source_of
 from aiostream_data._engine.position import State
@@ -79,6 +81,14 @@ class Board:
         """Return the counters of a stage, made when first asked for."""
         return self._counters.setdefault(key, StageCounters(name))
 
+    def put(self, key: str, counters: StageCounters) -> None:
+        """Show the counters of a stage that runs elsewhere, as they are now."""
+        self._counters[key] = counters
+
+    def items(self) -> list[tuple[str, StageCounters]]:
+        """Return the counters of every stage with the name of its place."""
+        return list(self._counters.copy().items())
+
     def __iter__(self) -> Iterator[StageCounters]:
         known = dict(self._counters)  # a copy: the loop may add a stage meanwhile
         entries = sorted(known.items(), key=lambda entry: _place(entry[0]))
@@ -110,6 +120,7 @@ class Services:
     open_plan: OpenPlan
     recall: Recall
     devices: dict[Node, DeviceStage]
+    dead_letters: DeadLetters
     book: Book
     """The rows that the state mentions with which the loader was opened."""
     weights: WeightChanges = field(default_factory=WeightChanges)
@@ -122,6 +133,8 @@ class Services:
     """The repetition in which the rows of a cache were read first, by the cache's place: all later ones give them."""
     once: OneShotRows = field(default_factory=OneShotRows)
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
+    pause: Callable[[float], Any] = time.sleep
+    """Waits some seconds on a worker thread, or until the loader is closed."""
     passes: dict[Any, CachePass] = field(default_factory=dict)
 
 

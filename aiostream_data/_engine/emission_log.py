@@ -29,7 +29,7 @@ class EmissionLog:
         self._missing = np.empty(0, np.int64)  # taken in before ``_high``, not given when ``_given`` rows had been
         self._high = 0
         self._given = 0
-        self._emitted: list[NDArray[np.int64]] = []
+        self._emitted: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # handed on, and left out beside them
 
     def take_in(self, rows: Lineage) -> int:
         """Note rows that begin to be worked on; return the number of the first."""
@@ -39,10 +39,16 @@ class EmissionLog:
             self._count += len(rows)
             return first
 
-    def give_out(self, numbers: NDArray[np.int64]) -> None:
-        """Note rows that were handed on, by number, in their order."""
+    def give_out(self, numbers: NDArray[np.int64], kept: NDArray[np.int64] | None = None) -> None:
+        """Note rows that are done with, by number, in their order.
+
+        Args:
+            kept: Those that are handed on; None for all.
+        """
+        given = numbers if kept is None else kept
+        left_out = numbers[:0] if kept is None else np.setdiff1d(numbers, kept, assume_unique=True)
         with self._lock:
-            self._emitted.append(numbers)
+            self._emitted.append((given, left_out))
 
     def place(self, given: int) -> tuple[int, Lineage]:
         """Return how many rows had been taken in when ``given`` were given out, and those of them still missing."""
@@ -56,15 +62,22 @@ class EmissionLog:
             self._high, self._missing = self._after(given)
             left = given - self._given
             self._given = given
-            while self._emitted and len(self._emitted[0]) <= left:
-                left -= len(self._emitted.pop(0))
-            if left:
-                self._emitted[0] = self._emitted[0][left:]
+            while self._emitted and len(self._emitted[0][0]) <= left:
+                left -= len(self._emitted.pop(0)[0])
+            if left:  # what was left out beside its first row has just been counted
+                rows, left_out = self._emitted[0]
+                self._emitted[0] = rows[left:], left_out[:0]
             lowest = int(self._missing[0]) if len(self._missing) else self._high
             self._taken = [taken for taken in self._taken if taken.first + len(taken.rows) > lowest]
 
     def _after(self, given: int) -> tuple[int, NDArray[np.int64]]:
-        emitted = np.concatenate([np.empty(0, np.int64), *self._emitted])[: given - self._given]
+        parts, left = [np.empty(0, np.int64)], given - self._given
+        for rows, left_out in self._emitted:
+            if left < len(rows) and left == 0:
+                break
+            parts += (rows[:left], left_out)
+            left -= min(left, len(rows))
+        emitted = np.concatenate(parts)
         if not len(emitted):
             return self._high, self._missing
         high = max(self._high, int(emitted.max()) + 1)

@@ -29,6 +29,7 @@ class EngineOptions:
         force, allow: Which differences between the two do not matter.
         fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
         full_tracebacks: Errors keep the frames of the package.
+        dead_letters: Path of the log of records that are skipped or replaced; None for none.
     """
 
     memory_limit: int
@@ -46,3 +47,4 @@ class EngineOptions:
     allow: Collection[str] = ()
     fetch: bool = False
     full_tracebacks: bool = False
+    dead_letters: str | None = None

@@ -16,19 +16,21 @@ Job = TypeVar("Job")
 
 @dataclass(frozen=True, slots=True)
 class Hops(Generic[Job]):
-    """Jobs in, outcomes out, at most ``window.limit`` held at once, waiting results included.
+    """Jobs in, outcomes out: at most ``running.limit`` at once, and ``window.limit`` with the results that wait.
 
     Attributes:
         begin: Starts one job and returns its future outcome, which never raises.
         emit: Takes each finished job and its outcome; may raise, which ends the run.
-        window: How many jobs may be held.
+        window: How many jobs may be held, those included whose results wait for their turn.
         ordered: Emit in the order of the jobs; else as they finish.
+        running: How many jobs may be unfinished; None for as many as are held.
     """
 
     begin: Callable[[Job], asyncio.Future[Outcome]]
     emit: Callable[[Job, Outcome], Awaitable[None]]
     window: Window
     ordered: bool
+    running: Window | None = None
 
     async def run(self, jobs: AsyncIterator[Job]) -> None:
         """Begin every job and emit every outcome. Closes ``jobs`` if it is an async generator."""
@@ -41,11 +43,21 @@ class Hops(Generic[Job]):
         try:
             async for job in jobs:
                 await self.window.acquire()
-                line.add(job, self.begin(job))
+                line.add(job, await self._begun(job))
+                del job  # waiting for the next must not hold this one's rows
         finally:
             if isinstance(jobs, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
                 await jobs.aclose()
         line.close()
+
+    async def _begun(self, job: Job) -> asyncio.Future[Outcome]:
+        running = self.running
+        if running is None:
+            return self.begin(job)
+        await running.acquire()
+        future = self.begin(job)
+        future.add_done_callback(lambda _: running.release())
+        return future
 
     async def _emit_all(self, line: _Line[Job]) -> None:
         while (entry := await line.next()) is not None:

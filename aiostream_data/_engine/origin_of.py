@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,9 +10,14 @@ from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Origins
 from aiostream_data._engine.state_writer import BookWriter, Spaces
 from aiostream_data.lineage import Beside, CutFrom, Ids, Lineage, MadeOf
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.windows import PUTS_TOGETHER
+from aiostream_data.plan.costs import CostBatch
+from aiostream_data.plan.operators import Batch
+from aiostream_data.plan.windows import Bucket, Pack, PaddedBatch, Rebatch, Window
 from aiostream_data.provenance import Origin
 from aiostream_data.transforms.pieces import without_pieces
+
+_PUTS_TOGETHER = (Batch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)
+"""What puts several rows into one element."""
 
 
 def rows_of(own: Ids, made_of: MadeOf | None) -> tuple[Lineage, int]:
@@ -35,39 +40,35 @@ def origins_of(own: Ids, made_of: MadeOf | None, origins: Origins, seed: int) ->
     return [_origin(rows.take(np.array([row])), depth, origins, seed) for row in range(len(rows))]
 
 
+def element_origin(own: Ids, made_of: MadeOf | None, origins: Origins, seed: int) -> Origin:
+    """Return where an element came from as one, whatever it was put together of; URL and index are its first row's."""
+    whole = Lineage(own, None if made_of is None else [made_of])
+    first = rows_of(own, made_of)[0].take(np.array([0]))
+    book = BookWriter(Spaces(origins))
+    book.rows(whole)
+    return replace(_origin(first, 0, origins, seed), row={**book.contents(), "batches": 0})
+
+
 def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
-    split, index = _telling(row.ids, origins)
+    split, index = origins.telling(row.ids[0].reshape(-1, 2).tolist())
     space = origins.namespace(split >> SPLIT_BITS)
+    hint = origins.offset_of(split, index)
     book = BookWriter(Spaces(origins))
     book.rows(row)
     return Origin(
         url=space.url_of(split & SPLIT_MASK),
         index=index,
         epoch=space.epoch,
-        offset=_offset(space.locate, split & SPLIT_MASK, index),
+        offset=None if hint is None else hint.offset,
         seed=seed,
         row={**book.contents(), "batches": depth},
     )
-
-
-def _telling(ids: Ids, origins: Origins) -> tuple[int, int]:
-    """Return the pair of a row's ids that says most: of what was read from a store, or else the first."""
-    pairs: list[tuple[int, int]] = [(split, index) for split, index in ids[0].reshape(-1, 2).tolist()]
-    read = (pair for pair in pairs if origins.namespace(pair[0] >> SPLIT_BITS).locate is not None)
-    return next(read, pairs[0])
-
-
-def _offset(locate: Any, split: int, index: int) -> int | None:
-    if locate is None:
-        return None
-    hints = locate(np.array([split]), np.array([index]))
-    return int(hints[0].offset) if hints else None
 
 
 def node_of_rows(plan: Node, batches: int) -> Node:
     """Return the node that gives the rows of which a plan's elements are put together, ``batches`` times over."""
     node = plan
     while batches and len(node.inputs) == 1:
-        batches -= isinstance(node, PUTS_TOGETHER)
+        batches -= isinstance(node, _PUTS_TOGETHER)
         node = node.inputs[0]
     return node

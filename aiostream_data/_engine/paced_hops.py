@@ -1,126 +1,202 @@
-"""Cut chunks into hops of about ten milliseconds and run user code over them, several hops at a time.
+"""Cut chunks into hops of about ten milliseconds and run row-wise work over them, several hops at a time.
 
 How this works. While a row is cheap, threads would only fight for the GIL: hops run one after another
 on one thread, with the next one waiting in its queue, and the outlet's tail works in the same hops.
-When rows turn out to be expensive, hops run on many threads at once, and the tail takes their results
+When rows turn out to be expensive, hops run on many workers at once, and the tail takes their results
 in order, in hops of its own. The change from one to the other waits until nothing is in flight, so
-that the tail never sees rows out of order or from two threads at once.
+that the tail never sees rows out of order or from two threads at once. Where threads turn out to hold
+each other up, work that may go to processes does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from aiostream_data._engine.context import settle
-from aiostream_data._engine.emission_log import EmissionLog
+from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.context import value_of
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.hops import Hops
-from aiostream_data._engine.pacing import Pace
+from aiostream_data._engine.isolation import alone, broke_off
+from aiostream_data._engine.pacing import CHEAP_ROW_S, Pace
+from aiostream_data._engine.row_work import Done, RowWork
 from aiostream_data._engine.tail import Joined
 from aiostream_data._engine.window import Window
+from aiostream_data._engine.work_place import WorkPlace
 from aiostream_data.executors.base import Executor, Outcome
-from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk, lineage_of
+from aiostream_data.records import Chunk
 
 MAX_AUTO_THREADS = 32
 
 SERIAL_HOPS = 2
 """Hops in flight on one thread: the one that runs, and the next, so that the thread never waits for the loop."""
 
-Job = tuple[Callable[[Chunk], Chunk], Chunk]
+STRAGGLER_S = 0.1
+"""A hop that takes so long, ten times what it should, no longer counts against the number of workers AUTO chose."""
+
+
+class Piece(NamedTuple):
+    """Rows of one hop, and the number of the first one among those that the stage has taken."""
+
+    rows: Chunk
+    number: int
+
+
+Account = Callable[[Piece, Done], Awaitable[None]]
 
 
 @dataclass
 class PacedHops:
-    """Runs the hops of one stage.
+    """Runs the hops of one run of row-wise stages.
 
     Attributes:
-        counters: Of the stage whose hops these are.
-        executor: For several hops at once.
+        work: What a hop does.
+        place: Where several hops at once run.
         serial: One thread of this process, for one hop after another; None where there is no such thread.
-        job_for: Gives the work of a hop, and the rows to call it with.
-        leaves_out: The work may return fewer rows than it was given, on purpose.
-        log: Where an unordered stage notes what it takes in and gives out.
+        processes: Gives the place to go over to when threads hold each other up; None for never.
+        take_in: Numbers the rows of a chunk that arrives; returns the first one's number.
+        account: Takes note of a hop's account, before its rows are handed on.
         fixed_workers: Hops at once, or None to choose from what rows cost.
+        timeout_s: Seconds that one row may take.
     """
 
-    counters: StageCounters
-    executor: Executor
+    work: RowWork
+    place: WorkPlace
     serial: Executor | None
-    job_for: Callable[[Chunk], Job]
+    processes: Callable[[], WorkPlace | None] | None
+    budget: Budget
+    take_in: Callable[[Chunk], int]
+    account: Account
     fixed_workers: int | None
     ordered: bool
     cpus: int
-    log: EmissionLog | None = None
-    leaves_out: bool = False
+    timeout_s: float | None = None
     pace: Pace = field(default_factory=Pace)
-    _workers: int = 1
+    workers: int = 1
     _apart: int = 0
     """Hops in flight whose rows the tail has yet to take."""
 
     def __post_init__(self) -> None:
-        self._workers = self.fixed_workers or 1
-        self._window = Window(self._workers)
+        self.workers = self.fixed_workers or 1
+        self._running, self._held = Window(1), Window(1)
+        self._widen()
 
     async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
-        """Send what the jobs of all chunks give."""
+        """Send what the work gives for all chunks."""
+        async with asyncio.TaskGroup() as group:
 
-        async def emit(job: tuple[Chunk, int], outcome: Outcome) -> None:
-            piece, number = job
-            joined = outcome.value
-            if isinstance(joined, Joined):
-                self._learn(len(piece), joined.busy_s, joined.cpu_s)
-                self._left_out(outlet, len(piece) - joined.rows)
-                await outlet.accept(joined)
-                return
-            self._learn(len(piece), outcome.busy_s, outcome.cpu_s)
-            result = settle(self.counters, outcome)
-            self._left_out(outlet, len(piece) - len(result))
-            if self.log is not None:
-                self.log.give_out(np.arange(number, number + len(piece)))
-            await outlet.send(result)
-            self._apart -= 1
-
-        def begin(job: tuple[Chunk, int]) -> asyncio.Future[Outcome]:
-            piece, _ = job
-            work, rows = self.job_for(piece)
-            if self.serial is not None and self._workers == 1:
-                joins = outlet.tail is not None and self.ordered and self._apart == 0
-                if joins or outlet.tail is None:
-                    self._window.limit = SERIAL_HOPS
-                if outlet.tail is not None and joins:
-                    return self.serial.submit(outlet.tail.join, work, rows)
+            def begin(piece: Piece) -> asyncio.Future[Outcome]:
+                if self.serial is not None and self.workers == 1:
+                    return self._begin_serial(piece, outlet)
                 self._apart += 1
-                return self.serial.submit(work, rows)
-            self._apart += 1
-            return self.executor.submit(work, rows)
+                return group.create_task(self._at_place(piece))
 
-        await Hops(begin, emit, self._window, self.ordered).run(self._pieces(inlet))
+            async def emit(piece: Piece, outcome: Outcome) -> None:
+                await self._emit(piece, outcome, outlet)
 
-    def _left_out(self, outlet: Outlet, rows: int) -> None:
-        if self.leaves_out:
-            outlet.drop(rows)
+            await Hops(begin, emit, self._held, self.ordered, self._running).run(self._pieces(inlet))
 
-    async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[tuple[Chunk, int]]:
+    def _begin_serial(self, piece: Piece, outlet: Outlet) -> asyncio.Future[Outcome]:
+        assert self.serial is not None
+        joins = outlet.tail is not None and self.ordered and self._apart == 0
+        if joins or outlet.tail is None:
+            self._running.limit = self._held.limit = SERIAL_HOPS
+        if outlet.tail is not None and joins:
+            return self.serial.submit(outlet.tail.join_rows, self.work, piece.rows)
+        self._apart += 1
+        return self.serial.submit(self.work, piece.rows)
+
+    async def _at_place(self, piece: Piece) -> Outcome:
+        """Run one hop among others; rows that ended their worker or took too long are found out one by one."""
+        with self._as_straggler_after(STRAGGLER_S):
+            outcome = await self.place.submit(self.work, piece.rows, self.timeout_s)
+            if broke_off(outcome):
+                outcome = await alone(self.place, self.work, piece.rows, self.timeout_s, outcome)
+        if isinstance(outcome.value, Done):  # results that wait for their turn are held, too
+            done = outcome.value
+            lease = self.budget.charge(done.nbytes)
+            return replace(outcome, value=replace(done, chunk=done.chunk.with_lease(lease)))
+        return outcome
+
+    @contextmanager
+    def _as_straggler_after(self, seconds: float) -> Iterator[None]:
+        """Let another hop run beside one that takes far longer than it should, where AUTO chose how many run."""
+        if self.fixed_workers is not None:
+            yield
+            return
+        late = False
+
+        def widen() -> None:
+            nonlocal late
+            late = self._running.limit < MAX_AUTO_THREADS
+            if late:
+                self._running.limit += 1
+                self._held.limit += 1
+
+        timer = asyncio.get_running_loop().call_later(seconds, widen)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if late:
+                self._running.limit -= 1
+                self._held.limit -= 1
+
+    async def _emit(self, piece: Piece, outcome: Outcome, outlet: Outlet) -> None:
+        value: Any = value_of(outcome)
+        if isinstance(value, Done):
+            self._learn(len(piece.rows), outcome)
+            await self.account(piece, value)
+            await outlet.send(value.chunk)
+            self._apart -= 1
+            return
+        done, joined = value
+        assert isinstance(joined, Joined)
+        self._learn(len(piece.rows), replace(outcome, busy_s=_busy(done), cpu_s=_cpu(done)))
+        await self.account(piece, done)
+        await outlet.accept(joined)
+
+    async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[Piece]:
         async for chunk in inlet:
-            number = 0 if self.log is None else self.log.take_in(lineage_of(chunk))
+            number = self.take_in(chunk)
             start = 0
             while start < len(chunk):
                 stop = min(start + self._rows_of_a_hop(len(chunk)), len(chunk))
-                yield (chunk if stop - start == len(chunk) else chunk.slice(start, stop)), number + start
+                yield Piece(chunk if stop - start == len(chunk) else chunk.slice(start, stop), number + start)
                 start = stop
 
     def _rows_of_a_hop(self, chunk_rows: int) -> int:
         # A chunk is shared out among all workers, so that none idles while another has it all.
-        return max(1, min(self.pace.rows, -(-chunk_rows // self._workers)))
+        return max(1, min(self.pace.rows, -(-chunk_rows // self.workers)))
 
-    def _learn(self, rows: int, busy_s: float, cpu_s: float) -> None:
-        self.pace.observe(rows, busy_s, cpu_s)
+    def _learn(self, rows: int, outcome: Outcome) -> None:
+        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s, self.workers)
+        if self.processes is not None and self.pace.row_s > CHEAP_ROW_S and self.pace.holds_gil(self.cpus):
+            self._go_over_to(self.processes())
         workers = self.fixed_workers or min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)
-        if workers != self._workers:
-            self._workers = self._window.limit = workers
-        self.counters.workers = self._workers
+        if workers != self.workers:
+            self.workers = workers
+            self._widen()
+
+    def _go_over_to(self, place: WorkPlace | None) -> None:
+        self.processes = None
+        if place is not None:
+            self.place, self.serial, self.fixed_workers = place, None, self.cpus
+
+    def _widen(self) -> None:
+        """Let as many hops run as there are workers, one more wait for each two of them, and results for their turn."""
+        # An executor of so many workers can be given more, so that none waits for the loop between two hops.
+        waiting = max(1, self.workers // 2) if self.fixed_workers is not None and self.workers > 1 else 0
+        self._running.limit = self.workers + waiting
+        self._held.limit = self._running.limit + (self.workers + 2 if self.workers > 1 else 0)
+
+
+def _busy(done: Done) -> float:
+    return sum(tally.busy_s for tally in done.tallies)
+
+
+def _cpu(done: Done) -> float:
+    return sum(tally.cpu_s for tally in done.tallies)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from dataclasses import dataclass
 
 CHUNK_ROWS = 16384
@@ -24,6 +26,14 @@ CHEAP_ROW_S = 20e-6
 """Below this cost per row a Python function hardly ever releases the GIL, so one hop at a time is best."""
 
 
+GIL_HOPS = 24
+"""Hops that several threads have run at once before it is judged whether they held each other up."""
+
+
+def _has_gil() -> bool:
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
 def cpu_count() -> int:
     """Return how many CPUs this process may use."""
     try:
@@ -43,20 +53,31 @@ class Pace:
 
     Attributes:
         rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
+        row_s: Seconds that a row takes.
+        cpu_share: Of a hop's time on a core, while one ran at a time.
+        together: Hops that ran while others did.
+        share_together: Their share of time on a core.
     """
 
     rows: int = 1
     row_s: float = 0.0
     cpu_share: float = 1.0
+    together: int = 0
+    share_together: float = 1.0
 
-    def observe(self, rows: int, busy_s: float, cpu_s: float) -> None:
-        """Take note of a hop that ended."""
+    def observe(self, rows: int, busy_s: float, cpu_s: float, at_once: int = 1) -> None:
+        """Take note of a hop that ended, and of how many ran at once."""
         if rows < 1:
             return
         cost = busy_s / rows
         self.row_s = cost if self.row_s == 0.0 else 0.5 * self.row_s + 0.5 * cost
         if busy_s > 0.0:
-            self.cpu_share = 0.5 * self.cpu_share + 0.5 * min(1.0, cpu_s / busy_s)
+            share = min(1.0, cpu_s / busy_s)
+            if at_once == 1:
+                self.cpu_share = 0.5 * self.cpu_share + 0.5 * share
+            else:
+                self.together += 1
+                self.share_together += (share - self.share_together) / min(self.together, GIL_HOPS)
         affordable = int(HOP_S / max(self.row_s, 1e-9))
         # Grow at most 16-fold a step: the first rows of a stream are seldom typical.
         self.rows = max(1, min(affordable, 16 * self.rows, HOP_ROWS))
@@ -65,4 +86,15 @@ class Pace:
         """Return how many hops AUTO runs at once: one while rows are cheap, more while they wait."""
         if self.row_s == 0.0 or self.row_s < CHEAP_ROW_S:
             return 1
-        return 4 * cpus if self.cpu_share < 0.5 else cpus
+        if self.cpu_share < 0.5:
+            return 4 * cpus
+        return 1 if self.holds_gil(cpus) else cpus
+
+    def holds_gil(self, cpus: int) -> bool:
+        """Tell whether threads took the processor from each other, as functions do that never release the GIL.
+
+        What is on a core all the time when it runs alone is there for 1/n of it when n threads share the GIL.
+        """
+        if cpus < 2 or self.together < GIL_HOPS or not _has_gil():
+            return False
+        return self.share_together < self.cpu_share / math.sqrt(cpus)

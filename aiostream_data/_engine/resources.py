@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.context import Board, Drained, RunContext, Services, value_of
+from aiostream_data._engine.dead_letters import DeadLetters
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
 from aiostream_data._engine.pacing import cpu_count
@@ -46,6 +48,9 @@ class Resources:
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
         self._epoch = options.epoch
+        self._dead_letters = options.dead_letters
+        self._letters: DeadLetters | None = None
+        self._closing = threading.Event()
         self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 32))
         self._workers = Workers(self.pool)
         # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
@@ -53,6 +58,7 @@ class Resources:
 
     def context(self, plan: Node, state: EngineState) -> RunContext:
         """Return what the stages of ``plan`` are given. On the engine's loop."""
+        self._letters = DeadLetters(self._dead_letters, state.origins, state.root_seed, self.pool)
         services = Services(
             pool=self.pool,
             budget=self.budget,
@@ -70,6 +76,8 @@ class Resources:
             shared_caches=_shared_caches(plan),
             cached_epochs=state.cached_epochs,
             devices=self.devices,
+            dead_letters=self._letters,
+            pause=self._closing.wait,
         )
         return RunContext(
             services=services,
@@ -98,6 +106,8 @@ class Resources:
         """
         for device in self.devices.values():
             device.close()
+        if self._letters is not None:
+            self._letters.close()
         closing = (stores.aclose() for stores in self.stores.values())
         results = await asyncio.gather(*closing, return_exceptions=True)
         failures = [result for result in results if isinstance(result, Exception)]
@@ -105,7 +115,8 @@ class Resources:
             raise ExceptionGroup("closing the stores failed", failures)
 
     def close_executors(self, timeout_s: float) -> bool:
-        """Close what runs functions, before the loop is closed; False when some are still in one after ``timeout_s``."""
+        """Close what runs functions, before the loop is; False when some are still in one after ``timeout_s``."""
+        self._closing.set()  # nobody waits for another attempt any more
         return self._workers.close(timeout_s)
 
     def drop_blocks(self) -> None:

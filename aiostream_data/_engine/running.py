@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 from aiostream_data._engine.channel import Receiver, ReceiverClosed, StreamAborted, open_channel
-from aiostream_data._engine.compile import STEPS, build, reads_inlets, steps_after
+from aiostream_data._engine.compile import STEPS, build, fused_below, reads_inlets, steps_after
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import CarriedError, raise_as_it_is, root_error
@@ -72,9 +72,11 @@ def _start(
         for step in reversed(steps):
             state = step.resume(state)
     counters = context.counters(node)
-    stage = build(node, context, counters)
-    states = stage.resume(state) if state is not None else [None] * len(node.inputs)
-    children = node.inputs if reads_inlets(node) else ()
+    fused = fused_below(node)
+    stage = build(node, context, counters, fused)
+    lowest = fused[0] if fused else node
+    states = stage.resume(state) if state is not None else [None] * len(lowest.inputs)
+    children = lowest.inputs if reads_inlets(lowest) else ()
     receivers = [_start(child, context, group, running, its) for child, its in zip(children, states, strict=False)]
     stage.inputs = [position_of(receiver) for receiver in receivers]
     if not children:
@@ -85,7 +87,7 @@ def _start(
     for before in receivers:
         before.wanted_for(outlet.is_awaited)
     receiver.on_wait = lambda _: services.budget.poke()
-    inlets = [Inlet(before, counters, outlet.within_budget) for before in receivers]
+    inlets = [Inlet(before, context.counters(lowest), outlet.within_budget) for before in receivers]
     receiver.position = _joined_positions(stage, steps)
     work = supervise(stage, inlets, outlet, node.label, None if children else context)
     running.append(group.create_task(work, name=node.label))

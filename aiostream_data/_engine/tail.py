@@ -10,13 +10,14 @@ hop at a time may push into a tail; its owner, the stage's outlet, sees to that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter, thread_time
 from typing import Any, ClassVar
 
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.position import Position, State
+from aiostream_data._engine.row_work import Done, RowWork
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import CardinalityError
@@ -139,6 +140,14 @@ class Tail:
         rows, nbytes = len(chunk), chunk_nbytes(chunk)
         out = self.push(chunk) if rows else None
         return Joined(rows, nbytes, busy_s, cpu_s, out, self._nbytes)
+
+    def join_rows(self, work: RowWork, *args: Any) -> tuple[Done, Joined]:
+        """Do the work of row-wise stages and push what they made; the account of the former keeps no rows."""
+        done = work(*args)
+        rows = len(done.chunk)
+        out = self.push(done.chunk) if rows else None
+        joined = Joined(rows, done.nbytes, 0.0, 0.0, out, self._nbytes)  # the stages' times are in their account
+        return replace(done, chunk=done.chunk.slice(0, 0)), joined
 
     def push(self, chunk: Chunk) -> Chunk | None:
         """Take a chunk through all steps; return what comes out, if anything does."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import starmap
 from operator import length_hint
 from typing import Any
@@ -13,18 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data._engine.calls import noted_as_running
+from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.origins import Origins
+from aiostream_data._engine.worker_state import state_of_worker
 from aiostream_data.errors import PlanError
 from aiostream_data.lineage import NO_PAIR, Ids
 from aiostream_data.plan.operators import function_name
-from aiostream_data.records import Chunk, Columns, Items, concat
+from aiostream_data.policies import Handling
+from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import collate, stack
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
 
-BLOCK_ROWS = 4096
-"""Rows whose Python objects exist at once: few enough for the processor's cache."""
+RAISE = Handling()
 
 MAX_GENERATORS = 256
 """Random generators kept at once."""
@@ -46,12 +51,25 @@ class UserFunction:
         describe: Names a record in notes.
         rng_key: When given, the function takes ``rng``: a Generator keyed by seed, epoch and record.
         stable: Needed with ``rng_key``.
+        handling: What becomes of a row on which it fails.
+        init: Makes the worker's state, which the function takes as ``state``; None where it takes none.
+        token: Names that state among those of other functions.
+        pause: Waits some seconds before another attempt.
     """
 
     function: Callable[..., Any]
     describe: Describe
     rng_key: np.uint64 | None = None
     stable: Stable | None = None
+    handling: Handling = RAISE
+    init: Callable[[], Any] | None = None
+    token: int = 0
+    pause: Callable[[float], Any] = time.sleep
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is called with the element alone, and every error ends the stream."""
+        return self.rng_key is None and self.init is None and not self.handling.interferes
 
     def results(self, chunk: Chunk) -> list[Any]:
         """Return the function's result for every row, in order.
@@ -59,30 +77,30 @@ class UserFunction:
         Raises:
             BaseException: What the function raised, with notes naming function and record.
         """
-        elements = chunk.elements()
-        left = iter(elements)
-        try:
-            results = list(self._calls(left, chunk))
-        except BaseException as error:
-            self.note(error, elements, chunk.ids, len(elements) - length_hint(left) - 1)
-            raise
-        if len(results) < len(elements):  # StopIteration inside list() ends it silently
-            stopped = StopIteration("raised by the function")
-            self.note(stopped, elements, chunk.ids, len(results))
-            raise stopped
-        return results
+        return call_rows(replace(self, handling=RAISE), chunk).values
 
-    def _calls(self, left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
+    def call_with(self) -> Callable[..., Any]:
+        """Return what is called on this worker: the function, with the worker's state where it takes one.
+
+        Raises:
+            BaseException: What ``init`` raised, with a note.
+        """
+        if self.init is None:
+            return self.function
+        return partial(self.function, state=state_of_worker(self.token, self.init))
+
+    def calls(self, function: Callable[..., Any], left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
+        """Return an iterator over the results for the elements that are left of a chunk."""
         if self.rng_key is not None:
-            return self._calls_with_rng(left, chunk.ids)
+            return self._calls_with_rng(function, left, chunk.ids[len(chunk) - length_hint(left) :])
         if isinstance(chunk, Columns):
-            return starmap(self.function, left) if chunk.structure.kind == "tuple" else map(self.function, left)
+            return starmap(function, left) if chunk.structure.kind == "tuple" else map(function, left)
         kinds = set(map(type, chunk.values))
         if tuple not in kinds:
-            return map(self.function, left)
-        return starmap(self.function, left if len(kinds) == 1 else map(_as_arguments, left))
+            return map(function, left)
+        return starmap(function, left if len(kinds) == 1 else map(_as_arguments, left))
 
-    def _calls_with_rng(self, left: Iterator[Any], ids: Ids) -> Iterator[Any]:
+    def _calls_with_rng(self, function: Callable[..., Any], left: Iterator[Any], ids: Ids) -> Iterator[Any]:
         assert self.rng_key is not None
         assert self.stable is not None
         generators: dict[tuple[int, ...], RecordGenerator] = {}
@@ -94,9 +112,9 @@ class UserFunction:
                 generators = generators if len(generators) < MAX_GENERATORS else {}
                 generator = generators[names] = RecordGenerator(key_of(int(self.rng_key), *names))
             rng = generator.at(local, ordinal)
-            yield self.function(*_as_arguments(element), rng=rng)
+            yield function(*_as_arguments(element), rng=rng)
 
-    def note(self, error: BaseException, elements: list[Any], ids: Ids, row: int) -> None:
+    def note(self, error: BaseException, elements: Sequence[Any], ids: Ids, row: int) -> None:
         """Say on an error which function and which row it comes from."""
         error.add_note(f"function: {function_name(self.function)}")
         if 0 <= row < len(elements):
@@ -108,23 +126,117 @@ def _as_arguments(element: Any) -> tuple[Any, ...]:
     return element if type(element) is tuple else (element,)
 
 
-def map_rows(user: UserFunction, chunk: Chunk) -> Chunk:
-    """Return the results for every row as a chunk: columns where they fit, else items."""
-    if user.rng_key is None and isinstance(chunk, Columns) and chunk.structure.is_leaf:
-        numbers = chunk.leaves[0]
-        if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
-            return _map_numbers(user, chunk, numbers)
-    if len(chunk) <= BLOCK_ROWS:
-        return collate(user.results(chunk), chunk.ids)
-    starts = range(0, len(chunk), BLOCK_ROWS)
-    return concat([map_rows(user, chunk.slice(start, start + BLOCK_ROWS)) for start in starts])
+@dataclass
+class Results:
+    """What a function gave for the rows of a chunk.
+
+    Attributes:
+        values: Results in order, those that took the place of an error included.
+        lost: Numbers of the rows that gave none, ascending.
+        failed: Rows that were skipped or replaced, ascending.
+        retries: Further attempts that were made.
+    """
+
+    values: list[Any] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    retries: int = 0
+
+    def kept(self, rows: int) -> NDArray[np.int64] | None:
+        """Return the numbers of the rows that gave a result; None for all of them."""
+        return np.delete(np.arange(rows), self.lost) if self.lost else None
 
 
-def _map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
+def call_rows(user: UserFunction, chunk: Chunk) -> Results:
+    """Call the function for every row, and do with those that fail what the function's handling says.
+
+    Raises:
+        BaseException: What the function raised where it may neither be skipped nor replaced, with notes.
+    """
+    elements = chunk.elements()
+    function = user.call_with()
+    results = Results()
+    left = iter(elements)
+    with noted_as_running(user.function, user.describe, chunk.ids, left):
+        while True:
+            try:
+                results.values.extend(user.calls(function, left, chunk))  # what came before an error stays
+                if len(results.values) + len(results.lost) == len(elements):
+                    return results
+                raise StopIteration("raised by the function")  # which ends an iteration silently
+            except BaseException as error:  # noqa: BLE001 - raised again, or counted
+                _handle(user, function, chunk, elements, len(elements) - length_hint(left) - 1, error, results)
+
+
+def _handle(
+    user: UserFunction,
+    function: Callable[..., Any],
+    chunk: Chunk,
+    elements: Sequence[Any],
+    row: int,
+    error: BaseException,
+    results: Results,
+) -> None:
+    """Give a row another chance, skip or replace it; or raise its error."""
+    handling = user.handling
+    for attempt in range(handling.retries if isinstance(error, Exception) else 0):
+        user.pause(handling.pause_s(attempt))
+        results.retries += 1
+        try:
+            results.values.append(_one_call(user, function, chunk, row))
+        except BaseException as again:  # noqa: BLE001 - raised again, or counted
+            error = again
+        else:
+            return
+    user.note(error, elements, chunk.ids, row)
+    if handling.kind == "raise" or not isinstance(error, Exception):
+        raise error
+    results.failed.append(Failed.of(error, chunk, row, summary(elements[row]), handling.kind))
+    if handling.kind == "replace":
+        results.values.append(handling.value)
+    else:
+        results.lost.append(row)
+
+
+def _one_call(user: UserFunction, function: Callable[..., Any], chunk: Chunk, row: int) -> Any:
+    single = chunk.slice(row, row + 1)
+    found = list(user.calls(function, iter(single.elements()), single))
+    if not found:
+        raise StopIteration("raised by the function")
+    return found[0]
+
+
+def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Results]:
+    """Return the numbers of the rows for which the function is true, ascending, and what became of those that failed.
+
+    Raises:
+        PlanError: It returned something else than a scalar bool; a note names the record.
+    """
+    results = call_rows(user, chunk)
+    rows = results.kept(len(chunk))
+    for number, value in enumerate(results.values):
+        if not isinstance(value, (bool, np.bool_)) and not _is_bool0d(value):
+            error = PlanError(
+                f"the predicate of filter() must return a scalar bool, but {function_name(user.function)} "
+                f"returned {summary(value)}"
+            )
+            error.add_note(f"record: {user.describe(chunk.ids, number if rows is None else int(rows[number]))}")
+            raise error
+    true = np.flatnonzero(np.array(results.values, bool))
+    return (true if rows is None else rows[true]), results
+
+
+def _is_bool0d(value: Any) -> bool:
+    return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
+
+
+def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
     """Map plain numbers without boxing more than one at a time, as long as the results are plain numbers, too."""
     row = np.zeros(1, np.int64)
+    left = iter(())
     try:
-        results, done, odd = _native.map_scalars(user.function, numbers, row)
+        with noted_as_running(user.function, user.describe, chunk.ids, left, row):
+            results, done, odd = _native.map_scalars(user.function, numbers, row)
     except BaseException as error:
         user.note(error, chunk.elements(), chunk.ids, int(row[0]))
         raise
@@ -134,37 +246,17 @@ def _map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> C
     return collate([*results[:done].tolist(), odd, *rest], chunk.ids)
 
 
-def kept_rows(user: UserFunction, chunk: Chunk) -> NDArray[np.int64]:
-    """Return the numbers of the rows for which the function is true, ascending.
-
-    Raises:
-        PlanError: It returned something else than a scalar bool; a note names the record.
-    """
-    kept = user.results(chunk)
-    for row, value in enumerate(kept):
-        if not isinstance(value, (bool, np.bool_)) and not _is_bool0d(value):
-            error = PlanError(
-                f"the predicate of filter() must return a scalar bool, but {function_name(user.function)} "
-                f"returned {summary(value)}"
-            )
-            error.add_note(f"record: {user.describe(chunk.ids, row)}")
-            raise error
-    return np.flatnonzero(np.array(kept, bool))
-
-
-def _is_bool0d(value: Any) -> bool:
-    return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
-
-
-def map_batched(user: UserFunction, chunk: Chunk) -> Chunk:
+def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
     """Call the function once with the chunk's rows as arrays; rows in, as many rows out.
 
     Raises:
         PlanError: The arrays it returned have another number of rows.
     """
     argument = _as_arrays(chunk)
+    function = user.call_with()
     try:
-        result = user.function(*argument) if type(argument) is tuple else user.function(argument)
+        with noted_as_running(user.function, user.describe, chunk.ids, iter(())):
+            result = function(*argument) if type(argument) is tuple else function(argument)
     except BaseException as error:
         error.add_note(f"function: {function_name(user.function)}")
         error.add_note(f"records: {user.describe(chunk.ids, 0)} to {user.describe(chunk.ids, len(chunk) - 1)}")
@@ -208,19 +300,21 @@ def _unnamed(ids: Ids, row: int) -> str:
     return "row " + ":".join(map(str, ids[row].tolist()))
 
 
-@dataclass(frozen=True)
-class _StableTable:
-    table: dict[int, tuple[int, int, int]]
+class StableTable(dict[int, tuple[int, int, int]]):
+    """What :meth:`.origins.Origins.stable` says of some splits, for a process that does not know it."""
 
     def __call__(self, split: int) -> tuple[int, int, int]:
-        return self.table[split]
+        return self[split]
 
 
-def without_origins(user: UserFunction, ids: Ids) -> UserFunction:
-    """Return the same function for these rows, free of references that cannot go to another process."""
-    stable = user.stable
-    table = None if stable is None else _StableTable({int(s): stable(int(s)) for s in np.unique(ids[:, 0])})
-    return UserFunction(user.function, _unnamed, user.rng_key, table)
+def stable_table(stable: Stable, ids: Ids) -> StableTable:
+    """Return what ``stable`` says of the splits of these rows."""
+    return StableTable({int(split): stable(int(split)) for split in np.unique(ids[:, 0])})
+
+
+def without_origins(user: UserFunction) -> UserFunction:
+    """Return the same function free of references that cannot go to another process."""
+    return replace(user, describe=_unnamed, stable=None, pause=time.sleep)
 
 
 def name_records(error: BaseException, origins: Origins) -> None:

@@ -21,6 +21,9 @@ class StageCounters:
         workers: How many hops may run at once.
         waits_for: What its busy time is spent on, for reports: "cpu", "network", "disk", "device" or "user".
         dropped: Rows it left out on purpose (a tail with drop_remainder, a filter, take, skip, shard).
+        skipped, replaced: Rows on which it failed, and that its error policy left out or gave a value for.
+        retries: Further attempts that its error policy made.
+        fused_wait_s: Seconds in which stages that run in the same hops had the worker.
     """
 
     name: str
@@ -35,6 +38,10 @@ class StageCounters:
     workers: int = 1
     waits_for: str = "cpu"
     dropped: int = 0
+    skipped: int = 0
+    replaced: int = 0
+    retries: int = 0
+    fused_wait_s: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

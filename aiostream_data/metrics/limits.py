@@ -102,7 +102,7 @@ def _first_not_starved(stages: Sequence[StageCounters], wall_s: float) -> StageC
             continue  # it waited for the GIL or for a thread, which somebody else had
         if stage.waits_for == "user" and stage.rows_in and hardly_ran:
             continue
-        if stage.rows_in == 0 or stage.input_wait_s < STARVED * wall_s:
+        if stage.rows_in == 0 or stage.input_wait_s + stage.fused_wait_s < STARVED * wall_s:
             return stage
         if stage.busy_s > SATURATED * stage.workers * wall_s:
             return stage

@@ -71,3 +71,12 @@ def check_reaches_processes(function: Callable[..., Any]) -> None:
         pickle.dumps(function)
     except Exception as error:
         raise StageBuildError(f"{name} cannot be pickled for a process ({error}): {cure}") from error
+
+
+def reaches_processes(function: Callable[..., Any]) -> bool:
+    """Tell whether a function can be sent to a process."""
+    try:
+        check_reaches_processes(function)
+    except StageBuildError:
+        return False
+    return True

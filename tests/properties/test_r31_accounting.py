@@ -16,9 +16,9 @@ from plans import plans
 from small_chunks import Recut, small_chunks
 
 from aiostream_data import Dataset
+from aiostream_data._engine import row_work
 from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.ends import Outlet
-from aiostream_data._engine.stages import map as map_stage
 from aiostream_data._engine.stages.batch import BatchStep
 from aiostream_data._engine.stages.shuffle import ShuffleStep
 from aiostream_data.errors import CardinalityError
@@ -104,9 +104,9 @@ def test_a_row_that_a_step_does_not_take_in_is_found_out(step: Any, monkeypatch:
         list(NUMBERS.shuffle(10).batch(3) if step is ShuffleStep else NUMBERS.batch(3))
 
 
-@pytest.mark.parametrize(("work", "name"), [("map_rows", "map"), ("map_batched", "batched map")])
+@pytest.mark.parametrize(("work", "name"), [("_mapped", "map"), ("map_batched", "batched map")])
 def test_a_row_that_the_work_of_map_loses_is_found_out(work: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_stage, work, losing_once(getattr(map_stage, work), 1))
+    monkeypatch.setattr(row_work, work, losing_once(getattr(row_work, work), 1))
     with pytest.raises(CardinalityError, match="stage map received 100 rows but accounts for 99"):
         list(HANDED_ON[name])
 

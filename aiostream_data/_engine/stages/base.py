@@ -15,6 +15,7 @@ from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.base import Node
 from aiostream_data.records import Chunk
 
 
@@ -94,11 +95,17 @@ class MaybeUnordered(OneToOne):
         self._held: Lineage | None = None
         self._held_rows = 0
 
+    @property
+    def source_node(self) -> Node:
+        """The node whose rows it takes."""
+        lower: Node = self.node.input
+        return lower
+
     async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
         """Yield the rows that a state says were held, and then those of the inlet."""
         if self._held is not None and len(self._held):
             inlet.held += len(self._held)
-            yield await self.context.recall(self.node.input, self._held)
+            yield await self.context.recall(self.source_node, self._held)
         async for chunk in inlet:
             yield chunk
 

@@ -1,0 +1,73 @@
+"""Which user functions run at this moment, on which record, and since when: for whoever asks why nothing moves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import length_hint
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.lineage import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A run of calls of one function over the rows of a chunk.
+
+    Attributes:
+        thread: Identifier of the thread that makes them.
+        function: The user's.
+        describe, ids: Name the record of a row.
+        left: The elements that are still to come.
+        number: Holds the row in its only place, where ``left`` does not tell.
+        started_at: ``perf_counter()`` at the first of them.
+    """
+
+    thread: int
+    function: Callable[..., Any]
+    describe: Callable[[Ids, int], str]
+    ids: Ids
+    left: Iterator[Any]
+    number: NDArray[np.int64] | None
+    started_at: float
+
+    @property
+    def record(self) -> str:
+        """The record that is being worked on."""
+        row = int(self.number[0]) if self.number is not None else len(self.ids) - length_hint(self.left) - 1
+        return self.describe(self.ids, row)
+
+
+_running: dict[int, Call] = {}
+
+
+def running_calls() -> list[Call]:
+    """Return what runs now, on all threads of this process."""
+    return list(_running.copy().values())
+
+
+@contextmanager
+def noted_as_running(
+    function: Callable[..., Any],
+    describe: Callable[[Ids, int], str],
+    ids: Ids,
+    left: Iterator[Any],
+    number: NDArray[np.int64] | None = None,
+) -> Iterator[None]:
+    """Note that the block calls ``function`` for the rows of a chunk."""
+    thread = threading.get_ident()
+    before = _running.get(thread)
+    _running[thread] = Call(thread, function, describe, ids, left, number, perf_counter())
+    try:
+        yield
+    finally:
+        if before is None:
+            _running.pop(thread, None)
+        else:
+            _running[thread] = before

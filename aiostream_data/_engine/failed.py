@@ -1,0 +1,57 @@
+"""A row on which a user function failed and that was skipped or replaced: what is told of it, as plain text."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.records import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One row. Goes to other processes as it is, whatever the error was.
+
+    Attributes:
+        row: Its number in the chunk that the function was called for.
+        ids, made_of: Name the row.
+        error: "Type: message".
+        text: The whole traceback.
+        element: Types, shapes and dtypes of the element.
+        kind: What became of it: "skip" or "replace".
+    """
+
+    row: int
+    ids: Ids
+    made_of: MadeOf | None
+    error: str
+    text: str
+    element: str
+    kind: Literal["skip", "replace"]
+
+    @classmethod
+    def of(cls, error: BaseException, chunk: Chunk, row: int, element: str, kind: Literal["skip", "replace"]) -> Self:
+        """Return what is told of row ``row`` of a chunk."""
+        made_of = None if chunk.made_of is None else chunk.made_of[row]
+        return cls(row, chunk.ids[row : row + 1], made_of, error_line(error), error_text(error), element, kind)
+
+
+def error_line(error: BaseException) -> str:
+    """Return "Type: message", whatever the exception's own ``__str__`` does."""
+    try:
+        message = str(error)
+    except Exception as second:  # noqa: BLE001 - a broken __str__ must not hide the error
+        message = f"<{type(second).__name__} in __str__>"
+    kind = type(error)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    return f"{name}: {message}"
+
+
+def error_text(error: BaseException) -> str:
+    """Return the traceback as Python prints it; the first line alone where the exception cannot be printed."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - see error_line
+        return error_line(error)

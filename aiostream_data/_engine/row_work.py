@@ -1,0 +1,252 @@
+"""What one hop does to the rows of a chunk: a chain of maps, filters and parsers, one after another, on one worker.
+
+How this works. Consecutive row-wise stages become *parts* of one piece of work, so that rows cross to a
+worker and back once for all of them. The work is the same object for every hop of a run, and picklable when its
+functions are: a process gets it once. What comes back says for every part what it took, gave and left out, so
+that each stage's account is as exact as if it had run alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter, thread_time
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data._engine.user_code import (
+    Stable,
+    UserFunction,
+    call_rows,
+    kept_rows,
+    map_batched,
+    map_numbers,
+    summary,
+)
+from aiostream_data.records import Chunk, Columns, concat
+from aiostream_data.transforms.collate import collate
+
+BLOCK_ROWS = 4096
+"""Rows whose Python objects exist at once: few enough for the processor's cache."""
+
+PartKind: TypeAlias = Literal["map", "batched", "filter"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stage's share of the work."""
+
+    kind: PartKind
+    user: UserFunction
+
+    def with_stable(self, stable: Stable) -> Part:
+        """Return the same for a process that cannot tell the names of rows by itself."""
+        return replace(self, user=replace(self.user, stable=stable)) if self.user.rng_key is not None else self
+
+    def __call__(self, chunk: Chunk) -> Made:
+        if self.kind == "filter":
+            return _filtered(self.user, chunk)
+        if self.kind == "batched":
+            return _batched(self.user, chunk)
+        return _mapped(self.user, chunk)
+
+
+@dataclass(slots=True)
+class Made:
+    """What a part made of a chunk.
+
+    Attributes:
+        chunk: The rows it gives.
+        kept: Their numbers in the chunk it was given; None for all.
+        failed: Rows that were skipped or replaced, ascending.
+        retries: Further attempts that were made.
+    """
+
+    chunk: Chunk
+    kept: NDArray[np.int64] | None = None
+    failed: list[Failed] = field(default_factory=list)
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One part's account of one hop; ``rows_in = rows + left_out``.
+
+    Attributes:
+        rows_in, rows, nbytes: What it took, and what it gave.
+        failed: Rows that were skipped or replaced, ascending by ``row``, which counts from ``rows_in``'s first.
+        retries: Further attempts.
+        busy_s, cpu_s: What it cost.
+    """
+
+    rows_in: int
+    rows: int
+    nbytes: int
+    failed: list[Failed]
+    retries: int
+    busy_s: float
+    cpu_s: float
+
+    @property
+    def skipped(self) -> int:
+        """Rows left out because they failed."""
+        return sum(failed.kind == "skip" for failed in self.failed)
+
+    def __add__(self, other: Tally) -> Tally:
+        later = [replace(failed, row=failed.row + self.rows_in) for failed in other.failed]
+        return Tally(
+            self.rows_in + other.rows_in,
+            self.rows + other.rows,
+            self.nbytes + other.nbytes,
+            self.failed + later,
+            self.retries + other.retries,
+            self.busy_s + other.busy_s,
+            self.cpu_s + other.cpu_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a hop gave.
+
+    Attributes:
+        chunk, nbytes: The rows that came out of the last part, and their bytes.
+        kept: Their numbers in the chunk the hop was given; None for all.
+        tallies: One per part.
+    """
+
+    chunk: Chunk
+    nbytes: int
+    kept: NDArray[np.int64] | None
+    tallies: tuple[Tally, ...]
+
+
+@dataclass(frozen=True)
+class RowWork:
+    """Parts in order, called with a chunk."""
+
+    parts: tuple[Part, ...]
+
+    def __call__(self, chunk: Chunk, stable: Stable | None = None) -> Done:
+        kept: NDArray[np.int64] | None = None
+        tallies: list[Tally] = []
+        nbytes = 0
+        for part in self.parts:
+            wall, cpu, rows_in = perf_counter(), thread_time(), len(chunk)
+            made = (part if stable is None else part.with_stable(stable))(chunk) if rows_in else Made(chunk)
+            chunk, nbytes = made.chunk, chunk_nbytes(made.chunk)
+            times = perf_counter() - wall, thread_time() - cpu
+            tallies.append(Tally(rows_in, len(chunk), nbytes, made.failed, made.retries, *times))
+            kept = _composed(kept, made.kept)
+        return Done(chunk, nbytes, kept, tuple(tallies))
+
+
+def joined(dones: Sequence[Done], parts: int) -> Done:
+    """Return what hops over consecutive pieces of a chunk gave, as if it had been one."""
+    first, given, kept = 0, [], []
+    tallies = [Tally(0, 0, 0, [], 0, 0.0, 0.0)] * parts
+    for done in dones:
+        rows_in = done.tallies[0].rows_in
+        kept.append(first + (np.arange(rows_in) if done.kept is None else done.kept))
+        first += rows_in
+        tallies = [before + now for before, now in zip(tallies, done.tallies, strict=True)]
+        if len(done.chunk):
+            given.append(done.chunk)
+    chunk = concat(given) if given else dones[0].chunk
+    return Done(chunk, sum(done.nbytes for done in dones), np.concatenate(kept), tuple(tallies))
+
+
+def _composed(first: NDArray[np.int64] | None, then: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    if first is None or then is None:
+        return then if first is None else first
+    return first[then]
+
+
+def _mapped(user: UserFunction, chunk: Chunk) -> Made:
+    if user.is_plain and isinstance(chunk, Columns) and chunk.structure.is_leaf:
+        numbers = chunk.leaves[0]
+        if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
+            return Made(_of_the_same(chunk, None, map_numbers(user, chunk, numbers)))
+    if len(chunk) <= BLOCK_ROWS:
+        return _mapped_block(user, chunk)
+    blocks = [chunk.slice(start, start + BLOCK_ROWS) for start in range(0, len(chunk), BLOCK_ROWS)]
+    made = [_mapped_block(user, block) for block in blocks]
+    return _concatenated(made, [len(block) for block in blocks])
+
+
+def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
+    results = call_rows(user, chunk)
+    kept = results.kept(len(chunk))
+    if kept is not None and not len(kept):
+        return Made(chunk.slice(0, 0), kept, results.failed, results.retries)
+    mapped = collate(results.values, chunk.ids if kept is None else chunk.ids[kept])
+    return Made(_of_the_same(chunk, kept, mapped), kept, results.failed, results.retries)
+
+
+def _filtered(user: UserFunction, chunk: Chunk) -> Made:
+    kept, results = kept_rows(user, chunk)
+    if len(kept) == len(chunk):
+        return Made(chunk, None, results.failed, results.retries)
+    return Made(chunk.take(kept), kept, results.failed, results.retries)
+
+
+def _batched(user: UserFunction, chunk: Chunk) -> Made:
+    """Call the function for all rows at once; where that fails and rows may be left out, for each by itself."""
+    try:
+        return Made(_of_the_same(chunk, None, map_batched(user, chunk)))
+    except Exception:
+        if not user.handling.interferes:
+            raise
+    singles = [chunk.slice(row, row + 1) for row in range(len(chunk))]
+    return _concatenated([_batched_single(user, single) for single in singles], [1] * len(singles))
+
+
+def _batched_single(user: UserFunction, row: Chunk) -> Made:
+    """Give one row its attempts; skip or replace it, or raise its error, after the last."""
+    handling = user.handling
+    for attempt in itertools.count():
+        try:
+            return Made(_of_the_same(row, None, map_batched(user, row)), None, [], attempt)
+        except Exception as error:
+            if attempt < handling.retries:
+                user.pause(handling.pause_s(attempt))
+                continue
+            if handling.kind == "raise":
+                raise
+            failed = [Failed.of(error, row, 0, summary(row.element(0)), handling.kind)]
+            break
+    if handling.kind == "skip":
+        return Made(row.slice(0, 0), np.empty(0, np.int64), failed, attempt)
+    return Made(_of_the_same(row, None, collate([handling.value], row.ids)), None, failed, attempt)
+
+
+def _concatenated(made: Sequence[Made], rows: Sequence[int]) -> Made:
+    firsts = np.cumsum([0, *rows])
+    failed = [
+        replace(failed, row=failed.row + int(first))
+        for part, first in zip(made, firsts, strict=False)
+        for failed in part.failed
+    ]
+    given = [part.chunk for part in made if len(part.chunk)]
+    chunk = concat(given) if given else made[0].chunk
+    retries = sum(part.retries for part in made)
+    if all(part.kept is None for part in made):
+        return Made(chunk, None, failed, retries)
+    kept = [
+        first + (np.arange(count) if part.kept is None else part.kept)
+        for part, first, count in zip(made, firsts, rows, strict=False)
+    ]
+    return Made(chunk, np.concatenate(kept), failed, retries)
+
+
+def _of_the_same(given: Chunk, kept: NDArray[np.int64] | None, made: Chunk) -> Chunk:
+    """Return what was made of rows, with what those rows were made of."""
+    if given.made_of is None:
+        return made
+    entries = given.made_of
+    return made.with_made_of(entries if kept is None else [entries[row] for row in kept.tolist()])

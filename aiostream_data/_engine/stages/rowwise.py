@@ -1,0 +1,235 @@
+"""Run user functions over every element: maps and filters that follow one another, in one hop on one worker."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.failures import root_error
+from aiostream_data._engine.kept_log import KeptLog
+from aiostream_data._engine.paced_hops import MAX_AUTO_THREADS, PacedHops, Piece
+from aiostream_data._engine.position import State
+from aiostream_data._engine.row_work import Done, Part, RowWork, Tally
+from aiostream_data._engine.stages.base import MaybeUnordered
+from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.user_code import UserFunction, name_records
+from aiostream_data._engine.work_place import OnThreads, OnWorkers, WorkPlace
+from aiostream_data.executors.base import Executor
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.lineage import Lineage
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Call, Filter, Map
+from aiostream_data.plan.validate import reaches_processes
+from aiostream_data.policies import Handling, handling_of
+from aiostream_data.records import Chunk, lineage_of
+
+_tokens = itertools.count(1)
+
+IN_OTHER_PLACES: Final = ("process", "interpreter")
+
+
+@dataclass
+class RowwiseStage(MaybeUnordered):
+    """Running form of ``Map`` and ``Filter`` for plain functions, and of several of them in a row.
+
+    Its place in the stream is that of its input as long as it gives every row; otherwise what it kept is logged.
+
+    Attributes:
+        fused: The nodes below its own whose work is done in the same hop, in order.
+    """
+
+    fused: Sequence[Call] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.nodes: tuple[Call, ...] = (*self.fused, self.node)
+        self._kept = KeptLog() if any(map(leaves_rows_out, self.nodes)) and self.log is None else None
+        self._taken = 0
+        self._counts_failures = [handling_of(each.on_error).kind != "raise" for each in self.nodes]
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: Call = self.node
+        services = self.context.services
+        self.all_counters = [*(self.context.counters(lower) for lower in self.fused), self.counters]
+        for counters in self.all_counters:
+            counters.waits_for = "user"
+        work = RowWork(tuple(part_of(self, each) for each in self.nodes))
+        workers = _workers_of(node, services.cpus)
+        elsewhere = node.executor in IN_OTHER_PLACES
+        self._outlet = outlet
+        self._hops = PacedHops(
+            work=work,
+            place=self._workers_elsewhere(node.executor, workers) if elsewhere else self._threads(workers),
+            serial=None if elsewhere else serial_executor(self),
+            processes=self._processes if node.executor == "auto" else None,
+            budget=services.budget,
+            take_in=self._take_in,
+            account=self._account,
+            fixed_workers=workers,
+            ordered=node.ordered,
+            cpus=services.cpus,
+            timeout_s=node.timeout_s,
+        )
+        try:
+            await self._hops.run(self.held_then(inlets[0]), outlet)
+        except BaseExceptionGroup as failures:
+            error = root_error(failures)
+            if error is not None:
+                name_records(error, services.origins)
+            raise
+
+    # -- where the work runs
+
+    def _threads(self, workers: int | None) -> WorkPlace:
+        def make() -> Executor:
+            return ThreadExecutor(workers or MAX_AUTO_THREADS, f"asd-{self.node.label}")
+
+        return OnThreads(self.context.services.workers.at(self.context.place(self.node), make))
+
+    def _processes(self) -> WorkPlace | None:
+        """Return worker processes to go over to, where the user's functions reach them."""
+        reach = all(reaches_processes(node.function_called) for node in self.nodes)
+        return self._workers_elsewhere("process", self.context.services.cpus) if reach else None
+
+    def _workers_elsewhere(self, kind: str, workers: int | None) -> WorkPlace:
+        services = self.context.services
+
+        def make() -> Executor:
+            return executor_elsewhere(kind, workers or services.cpus, f"asd-{self.node.label}")
+
+        executor = services.workers.at(f"{self.context.place(self.node)}/{kind}", make)
+        return OnWorkers(executor, services.origins.stable)
+
+    # -- what became of rows
+
+    @property
+    def source_node(self) -> Node:
+        return self.nodes[0].input
+
+    def _take_in(self, chunk: Chunk) -> int:
+        if self.log is not None:
+            return self.log.take_in(lineage_of(chunk))
+        first = self._taken
+        self._taken += len(chunk)
+        return first
+
+    async def _account(self, piece: Piece, done: Done) -> None:
+        rows = len(piece.rows)
+        if self._kept is not None:
+            self._kept.begin(rows).kept = np.arange(rows) if done.kept is None else done.kept
+        if self.log is not None:
+            numbers = np.arange(piece.number, piece.number + rows)
+            self.log.give_out(numbers, None if done.kept is None else numbers[done.kept])
+        for number, tally in enumerate(done.tallies):
+            self._count(number, tally)
+            if self._counts_failures[number]:
+                node, context = self.nodes[number], self.context
+                letters = context.services.dead_letters
+                await letters.take(context.place(node), context.keys[node], node, tally.rows_in, tally.failed)
+
+    def _count(self, number: int, tally: Tally) -> None:
+        """Add one part's account to its stage's counters, but for what the ends of the chain count themselves."""
+        counters, first, last = self.all_counters[number], self.all_counters[0], self.all_counters[-1]
+        counters.workers = self._hops.workers
+        counters.busy_s += tally.busy_s
+        counters.cpu_s += tally.cpu_s
+        counters.retries += tally.retries
+        counters.skipped += tally.skipped
+        counters.replaced += len(tally.failed) - tally.skipped
+        left_out = tally.rows_in - tally.rows - tally.skipped if isinstance(self.nodes[number], Filter) else 0
+        counters.dropped += left_out
+        self._outlet.dropped += left_out + tally.skipped
+        if counters is not first:
+            counters.rows_in += tally.rows_in
+            counters.input_wait_s = first.input_wait_s
+        if counters is not last:
+            counters.rows += tally.rows
+            counters.chunks += 1
+            counters.nbytes += tally.nbytes
+            counters.output_wait_s = last.output_wait_s
+        if self.fused:  # to each of them, the work of the others is waiting
+            others = sum(other.busy_s for other in self.all_counters) - counters.busy_s
+            counters.fused_wait_s = others / max(1, self._hops.workers)
+
+    # -- its place
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        if self._kept is None:
+            return super().at(rows, book)
+        return self.inputs[0].at(self._kept.input_rows(rows), book)
+
+    def forget(self, rows: int) -> None:
+        if self._kept is None:
+            super().forget(rows)
+            return
+        self.inputs[0].forget(self._kept.input_rows(rows))
+        self._kept.forget(rows)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        rows = await self.context.recall(self.node.input, lineage)
+        if isinstance(self.node, Filter):
+            return rows  # they were kept
+        handling = handling_of(self.node.on_error)
+        part = part_of(self, self.node, handling if handling.kind != "skip" else Handling())
+        done: Done = await self.hop(RowWork((part,)), rows)
+        return done.chunk
+
+    def rows_accounted(self, outlet: Outlet) -> int | None:
+        return outlet.rows
+
+
+def leaves_rows_out(node: Call) -> bool:
+    """Tell whether a stage may give fewer rows than it takes."""
+    return isinstance(node, Filter) or handling_of(node.on_error).kind == "skip"
+
+
+def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> Part:
+    """Return what a node does to the rows of a hop."""
+    context = stage.context
+    origins = context.services.origins
+    wants_rng = isinstance(node, Map) and node.wants_rng
+    # This run's epoch counts beside the row's: rows out of a cache keep the epoch in which they were read.
+    key = context.key(node, node.seed, "rng", context.epoch) if isinstance(node, Map) and wants_rng else None
+    user = UserFunction(
+        node.function_called,
+        origins.describe,
+        key,
+        origins.stable if wants_rng else None,
+        handling_of(node.on_error) if handling is None else handling,
+        node.init if node.wants_state else None,
+        next(_tokens),
+        context.services.pause,
+    )
+    if isinstance(node, Filter):
+        return Part("filter", user)
+    return Part("batched" if isinstance(node, Map) and node.batched else "map", user)
+
+
+def _workers_of(node: Call, cpus: int) -> int | None:
+    """Return how many calls run at once, or None to choose from what they cost."""
+    if node.executor == "inline":
+        return 1
+    fixed = node.concurrency if isinstance(node.concurrency, int) else None
+    return fixed or cpus if node.executor in IN_OTHER_PLACES else fixed
+
+
+def executor_elsewhere(kind: str, workers: int, name: str) -> Executor:
+    """Return an executor of worker processes or interpreters."""
+    if kind == "interpreter":
+        from aiostream_data.executors.interpreter import InterpreterExecutor
+
+        return InterpreterExecutor(workers, name)
+    from aiostream_data.executors.process import ProcessExecutor
+
+    return ProcessExecutor(workers, name)
+
+
+def serial_executor(stage: RowwiseStage) -> Executor:
+    """Return the one thread on which a stage's cheap calls are made."""
+    place = stage.context.place(stage.node) + "/serial"
+    return stage.context.services.workers.at(place, lambda: ThreadExecutor(1, f"asd-{stage.node.label}"))

@@ -1,0 +1,54 @@
+"""Where hops of row-wise work run: threads of this process, or workers that know nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from aiostream_data._engine.row_work import RowWork
+from aiostream_data._engine.user_code import Stable, stable_table, without_origins
+from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.records import Chunk
+
+
+class WorkPlace(Protocol):
+    """Runs row-wise work over chunks."""
+
+    def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
+        """Begin a hop; its outcome's value is a :class:`.row_work.Done`."""
+
+
+@dataclass(frozen=True)
+class OnThreads:
+    """Threads of this process."""
+
+    executor: Executor
+
+    def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
+        if timeout_s is None:
+            return self.executor.submit(work, chunk)
+        return self.executor.submit_within(timeout_s, work, chunk)
+
+
+class OnWorkers:
+    """Processes or interpreters: work goes there without what only this process knows, and once."""
+
+    def __init__(self, executor: Executor, stable: Stable) -> None:
+        self._executor = executor
+        self._stable = stable
+        self._sent: dict[RowWork, RowWork] = {}
+
+    def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
+        sent = self._sent.get(work) or self._sent.setdefault(work, _portable(work))
+        wants_names = any(part.user.rng_key is not None for part in work.parts)
+        names = (stable_table(self._stable, chunk.ids),) if wants_names else ()
+        # The lease stays here, where the job is held until its outcome is there.
+        rows = chunk.with_lease(None)
+        if timeout_s is None:
+            return self._executor.submit(sent, rows, *names)
+        return self._executor.submit_within(timeout_s, sent, rows, *names)
+
+
+def _portable(work: RowWork) -> RowWork:
+    return RowWork(tuple(replace(part, user=without_origins(part.user)) for part in work.parts))
