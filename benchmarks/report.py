@@ -11,7 +11,16 @@ from typing import Any
 from benchmarks.scenario import OURS
 
 RESULTS = Path(__file__).parent / "results"
-HEADER = ("who", "{unit} (median)", "min to max", "ours is", "CPU s per million", "peak RSS MiB", "how")
+HEADER = (
+    "who",
+    "{unit} (median)",
+    "min to max",
+    "ours is",
+    "CPU s per million",
+    "{unit} and core",
+    "peak RSS MiB",
+    "how",
+)
 
 
 def table(result: dict[str, Any]) -> str:
@@ -28,8 +37,9 @@ def table(result: dict[str, Any]) -> str:
 def _row(name: str, entry: dict[str, Any], rows: int, our_median: float | None) -> tuple[str, ...]:
     runs = entry["runs"]
     if not runs:
-        return (name, entry["error"] or "not run", "", "", "", "", entry["how"])
+        return (name, entry["error"] or "not run", "", "", "", "", "", entry["how"])
     walls = sorted(run["wall_s"] for run in runs)
+    cpu_s = median(run["cpu_s"] for run in runs)
     ratio = "" if our_median is None or name == OURS else f"{median(walls) / our_median:.2f}x"
     versions = ", ".join(f"{package} {version}" for package, version in entry["versions"].items())
     return (
@@ -37,7 +47,8 @@ def _row(name: str, entry: dict[str, Any], rows: int, our_median: float | None) 
         f"{rows / median(walls):,.0f}",
         f"{rows / walls[-1]:,.0f} to {rows / walls[0]:,.0f}",
         ratio,
-        f"{median(run['cpu_s'] for run in runs) * 1e6 / rows:.2f}",
+        f"{cpu_s * 1e6 / rows:.2f}",
+        f"{rows / cpu_s:,.0f}",
         f"{max(run['peak_rss_mib'] for run in runs):,}",
         f"{entry['how']} ({versions})" if versions else entry["how"],
     )

@@ -46,6 +46,7 @@ class Scenario:
         expected: Yields the batches that a workload must give, made without any loader.
         tally: The timed consumer, the same for all.
         check: What the warm-up's output is held against.
+        total: What the tally of a whole pass must be, where making the expected batches would take long.
         contenders: In the order they take turns.
     """
 
@@ -59,3 +60,8 @@ class Scenario:
     tally: Callable[[Iterable[Any]], Tally]
     check: Callable[[Iterable[Any]], Tally]
     contenders: tuple[Contender, ...]
+    total: Callable[[Workload], Tally] | None = None
+
+    def expected_tally(self, workload: Workload) -> Tally:
+        """Return what the timed consumer must have counted at the end."""
+        return self.total(workload) if self.total is not None else self.tally(self.expected(workload))

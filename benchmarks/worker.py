@@ -41,7 +41,7 @@ def measure(scenario: Scenario, contender: Contender, workload: Workload) -> dic
     small = workload.part(scenario.warm_up_rows)
     for tally in (scenario.check, scenario.tally) if contender.same_values else (scenario.tally,):
         _require(tally(batches(small)), tally(scenario.expected(small)), contender)
-    expected = scenario.tally(scenario.expected(workload))
+    expected = scenario.expected_tally(workload)
     cpu, wall = cpu_s(), perf_counter()
     seen = scenario.tally(batches(workload))
     wall_s, used_s = perf_counter() - wall, cpu_s() - cpu

@@ -1,8 +1,10 @@
-"""One file per scenario: its work, and who takes part in it."""
+"""One file per scenario, or family of scenarios: its work, and who takes part in it."""
 
 from __future__ import annotations
 
 from benchmarks.scenarios.p1 import P1
 from benchmarks.scenarios.p2 import P2
+from benchmarks.scenarios.p3 import P3
+from benchmarks.scenarios.p6 import P6A, P6B, P6C
 
-SCENARIOS = {scenario.key: scenario for scenario in (P1, P2)}
+SCENARIOS = {scenario.key: scenario for scenario in (P1, P2, P3, P6A, P6B, P6C)}
