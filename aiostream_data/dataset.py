@@ -6,14 +6,12 @@ import itertools
 import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.device.select import check_device
+from aiostream_data.batches import BatchOperators
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
@@ -49,11 +47,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
-A = TypeVar("A")
-S = TypeVar("S", bound=np.generic)
 
 
-class Dataset(FunctionOperators[T], WindowOperators, DatasetMixtures):
+class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetMixtures):
     """A sequence of elements of type ``T``, described and not yet read.
 
     Every method returns a new data set. Building one does no I/O and needs no event loop; what makes no
@@ -185,54 +181,6 @@ class Dataset(FunctionOperators[T], WindowOperators, DatasetMixtures):
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Give (number, element) pairs, counted from ``start`` (tf.data ``enumerate``)."""
         return self._then(op.Enumerate, "enumerate", start=int(start))
-
-    # -- batches
-
-    # Only Any matches Never: elements of unknown type give batches of unknown type, not the first that fits.
-    @overload
-    def batch(self: Dataset[Never], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[Any]: ...
-    @overload
-    def batch(
-        self: Dataset[dict[A, Never]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, Any]]: ...
-    @overload
-    def batch(self: Dataset[int], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.int64]]: ...
-    @overload
-    def batch(self: Dataset[float], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.float64]]: ...
-    @overload
-    def batch(self: Dataset[bytes], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
-    @overload
-    def batch(self: Dataset[str], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
-    @overload
-    def batch(self: Dataset[NDArray[S]], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
-    @overload
-    def batch(
-        self: Dataset[dict[A, NDArray[S]]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, NDArray[S]]]: ...
-    @overload
-    def batch(
-        self: Dataset[tuple[NDArray[S], int]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[tuple[NDArray[S], NDArray[np.int64]]]: ...
-    @overload
-    def batch(self, batch_size: int, *, drop_remainder: bool = ...) -> Dataset[T]: ...
-    def batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset[Any]:
-        """Stack ``batch_size`` consecutive elements, leaf by leaf (tf.data ``batch``).
-
-        Numbers and arrays become arrays with the rows first; bytes and str become object arrays; VarLen
-        and Ragged features a :class:`RaggedArray`. Batches own their memory.
-
-        Args:
-            drop_remainder: Leave out a last batch that is not full.
-
-        Raises (when iterated):
-            BatchShapeError: Shapes or structures differ; names both and both records.
-        """
-        size = at_least("batch_size", batch_size, 1)
-        return self._then(op.Batch, "batch", batch_size=size, drop_remainder=drop_remainder)
-
-    def unbatch(self) -> Dataset[Any]:
-        """Give the rows of every element's first axis (tf.data ``unbatch``)."""
-        return self._then(op.Unbatch, "unbatch")
 
     # -- memory and devices
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from inspect import iscoroutinefunction
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aiostream_data.element_checks import check_length_of, check_packing, check_padding, known_shapes
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least
-from aiostream_data.plan.spec import ArraySpec, spec_of
-from aiostream_data.structure import Structure
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
     from aiostream_data.plan import windows as win
-    from aiostream_data.transforms.padding import LeafPadding
 
 OPEN_BINS = 16
 """Rows that ``pack`` fills at once, unless told otherwise."""
@@ -66,7 +63,7 @@ class WindowOperators:
         """
         from aiostream_data.plan import windows as win
 
-        _check_padding(self.plan, padded_shapes, padding_values)
+        check_padding(self.plan, padded_shapes, padding_values)
         return self._then(
             win.PaddedBatch,
             "padded_batch",
@@ -160,12 +157,12 @@ class WindowOperators:
         boundaries = tuple(at_least("bucket_boundaries", boundary, 0) for boundary in bucket_boundaries)
         sizes = tuple(at_least("bucket_batch_sizes", size, 1) for size in bucket_batch_sizes)
         BucketOrder(boundaries, sizes)
-        _check_length_of(self.plan, element_length)
+        check_length_of(self.plan, "element_length", element_length)
         if no_padding and (pad_to_bucket_boundary or padded_shapes is not None or padding_values is not None):
             raise PlanError("no_padding=True leaves no use for shapes, values and pad_to_bucket_boundary")
         if pad_to_bucket_boundary and padded_shapes is None:
-            padded_shapes = _known_shapes(self.plan)
-        _check_padding(self.plan, padded_shapes, padding_values)
+            padded_shapes = known_shapes(self.plan)
+        check_padding(self.plan, padded_shapes, padding_values)
         return self._then(
             win.Bucket,
             "bucket_by_sequence_length",
@@ -222,7 +219,7 @@ class WindowOperators:
         if too_long not in TOO_LONG:
             raise PlanError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}")
         width, bins = at_least("max_length", max_length, 1), at_least("open_bins", open_bins, 1)
-        _check_packing(self.plan, names, padding_values)
+        check_packing(self.plan, names, padding_values)
         return self._then(
             win.Pack,
             "pack",
@@ -232,88 +229,3 @@ class WindowOperators:
             too_long=too_long,
             padding_values=padding_values,
         )
-
-
-def _check_padding(node: Node, shapes: Any, values: Any) -> None:
-    """Hold shapes and values against what is known of the elements."""
-    from aiostream_data.plan import windows as win
-    from aiostream_data.transforms.padding import PaddingRule
-
-    if shapes is None and values is None:
-        return
-    spec = spec_of(node)
-    if win.is_unknown(spec):
-        return
-    structure, leaves = spec
-    for leaf, known in zip(PaddingRule(shapes, values).leaves(structure), leaves, strict=True):
-        _check_fill(leaf, known)
-        if leaf.shape is None or known.shape is None:
-            continue
-        axes = zip(leaf.shape, known.shape, strict=False)
-        if len(leaf.shape) != len(known.shape) or any(own and to is not None and to < own for to, own in axes):
-            raise PlanError(f"{leaf.path!r} has shape {known.shape}, which cannot be padded to {leaf.shape}")
-
-
-def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:
-    from aiostream_data.transforms.padding import fill_value
-
-    if known.dtype is not None and known.shape != ():
-        fill_value(leaf, np.empty(0, known.dtype))
-
-
-def _known_shapes(node: Node) -> Any:
-    """Return the elements' shapes as ``padded_shapes``.
-
-    Raises:
-        PlanError: One is not known.
-    """
-    structure, leaves = spec_of(node)
-    for path, leaf in zip(structure.paths(), leaves, strict=True):
-        if leaf.shape is None:
-            raise PlanError(f"pad_to_bucket_boundary=True needs padded_shapes: the shape of {path!r} is not known")
-    return structure.unflatten([list(leaf.shape or ()) for leaf in leaves])
-
-
-def _check_length_of(node: Node, element_length: Any) -> None:
-    if isinstance(element_length, str):
-        _known_leaves(node, (element_length,))
-    elif not callable(element_length):
-        raise PlanError(f"element_length must be a function or the name of a leaf, got {element_length!r}")
-    elif iscoroutinefunction(element_length):
-        raise PlanError(
-            "element_length is called as a plain function, got a coroutine function; use the name of a leaf"
-        )
-
-
-def _known_leaves(node: Node, names: Sequence[str]) -> tuple[Structure, Sequence[ArraySpec]] | None:
-    """Return the structure and, for these names, the leaves, where they are known."""
-    from aiostream_data.plan import windows as win
-    from aiostream_data.transforms.lengths import leaf_numbers
-
-    spec = spec_of(node)
-    if win.is_unknown(spec):
-        return None
-    structure, leaves = spec
-    return structure, [leaves[number] for number in leaf_numbers(structure, names)]
-
-
-def _check_packing(node: Node, fields: tuple[str, ...] | None, values: Any) -> None:
-    from aiostream_data.plan import windows as win
-    from aiostream_data.transforms.padding import LeafPadding
-
-    if fields is not None and (not fields or len(set(fields)) < len(fields)):
-        raise PlanError(f"fields must name at least one leaf, and each once, got {list(fields)}")
-    spec = spec_of(node)
-    if fields is not None or not win.is_unknown(spec):
-        win.packed_structure(spec[0], fields)
-    if win.is_unknown(spec):
-        return
-    paths = fields if fields is not None else spec[0].paths()
-    if isinstance(values, Mapping) and not set(values) <= set(paths):
-        raise PlanError(f"padding_values are for {sorted(set(values) - set(paths))}, which are not packed")
-    known = _known_leaves(node, paths)
-    assert known is not None
-    for path, leaf in zip(paths, known[1], strict=True):
-        if leaf.shape == ():
-            raise PlanError(f"{path!r} is no array but a single value; name the leaves to be packed with fields=")
-        _check_fill(LeafPadding(path, None, values.get(path) if isinstance(values, Mapping) else values), leaf)

@@ -40,6 +40,20 @@ class GroupStep(Step):
         self._rows.keep(numbers)
         self._held.resize(self._rows.nbytes)
 
+    def check_memory(self) -> None:
+        """Refuse to hold more than there may be in memory altogether.
+
+        Raises:
+            MemoryBudgetError: It does.
+        """
+        limit = self.context.services.budget.limit
+        if self._rows.nbytes > limit:
+            raise MemoryBudgetError(
+                f"{self.node.label} already holds {self._rows.nbytes} bytes in {len(self._rows)} rows, more than the "
+                f"memory limit of {limit} bytes; let it hold fewer rows, make them smaller before it, or open the "
+                "data set with a larger memory_limit"
+            )
+
     async def recall_rows(self, lineage: Lineage) -> Chunk:
         """Return rows of the input again, in the order asked for, where a row may be asked for twice."""
         if lineage.made_of is not None:
@@ -166,12 +180,5 @@ class SortingStep(GroupStep, Generic[O]):
         return self.elements(self._rows, groups)
 
     def _keep_held(self) -> None:
-        held = np.unique(self._order.held())
-        self.keep(held)
-        limit = self.context.services.budget.limit
-        if self._rows.nbytes > limit:
-            raise MemoryBudgetError(
-                f"{self.node.label} already holds {self._rows.nbytes} bytes in {len(held)} rows, more than the "
-                f"memory limit of {limit} bytes; let it hold fewer rows, make them smaller before it, or open the "
-                "data set with a larger memory_limit"
-            )
+        self.keep(np.unique(self._order.held()))
+        self.check_memory()

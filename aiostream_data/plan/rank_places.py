@@ -6,8 +6,9 @@ give the place. *Steps*: where a plan ends in batches, and does nothing to them 
 the ranks share the rows that go into batches, and all that comes after them happens to every rank's own batches:
 ``batch(8).take(100)`` is 100 steps on every rank, and ``batch(8).repeat(2)`` shares the rows of every epoch. *Rows*:
 from there, or from the end of a plan without batches, the ranks part below what :data:`ON_ROWS` lists. What leaves
-rows out on an error is never crossed: how many it leaves out must be the same on all ranks. Only buckets
-must know all rows: there the ranks share every batch, so that in one step they all have one of the same bucket.
+rows out on an error is never crossed: how many it leaves out must be the same on all ranks. Only what looks at rows
+to decide how many go into a batch must know all of them. There the ranks share every batch of buckets, so that in one
+step they all have one of the same bucket; and they take turns with batches by cost, each of which one rank gets.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from typing import Final
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.costs import CostBatch
 from aiostream_data.policies import may_drop
 
-BATCHES: Final = (op.Batch, win.PaddedBatch, win.Bucket)
+SIZED_BY_ROWS: Final = (win.Bucket, CostBatch)
+"""What makes batches of so many rows as the rows themselves say."""
+
+BATCHES: Final = (op.Batch, win.PaddedBatch, *SIZED_BY_ROWS)
 """What makes batches out of rows, each row of one batch."""
 
 LAST: Final = (op.Prefetch, op.ToDevice)

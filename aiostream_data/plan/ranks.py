@@ -13,8 +13,9 @@ from dataclasses import replace
 from aiostream_data.errors import PlanError, RankError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.rank_nodes import Agree, EqualRows, MarkPadding, RankShard
-from aiostream_data.plan.rank_places import LAST, ON_ROWS, at_batches, at_rows, batches_of, below
+from aiostream_data.plan.rank_places import LAST, ON_ROWS, SIZED_BY_ROWS, at_batches, at_rows, batches_of, below
 from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.spec import spec_of
@@ -77,8 +78,11 @@ def _by_row(plan: Node, ranks: Ranks, tail: Tail) -> Node:
         _check_one_order(node)
         return RankShard(input=node, rank=ranks.share, world_size=ranks.shares, tail=tail)
 
-    if isinstance(batches_of(plan), Bucket):
+    batches = batches_of(plan)
+    if isinstance(batches, Bucket):
         return at_batches(plan, lambda node: _marked(_shared_buckets(node, ranks, tail), tail, batches=True))
+    if isinstance(batches, CostBatch):
+        return at_batches(plan, lambda node: _marked(share(node), tail, batches=True))
     return at_rows(plan, lambda rows: _marked(below(rows, ON_ROWS, share), tail))
 
 
@@ -106,8 +110,9 @@ def _by_file(plan: Node, ranks: Ranks, sharing: Sharing) -> Node:
     if tail is None:
         return shared
     if counts is not None:
-        if isinstance(batches_of(plan), Bucket):
-            raise PlanError("counts= tells nothing of the batches of buckets: use consensus=, or policy='row'")
+        if isinstance(batches_of(plan), SIZED_BY_ROWS):
+            raise PlanError("counts= tells nothing of batches whose sizes depend on their rows: use consensus=, or "
+                            "policy='row'")  # fmt: skip
         equal = _equal_rows(counts, ranks, tail)
         return at_rows(shared, lambda rows: _marked(below(rows, ON_ROWS, equal), tail))
     assert consensus is not None

@@ -11,7 +11,7 @@ import numpy as np
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import Batch, function_name
+from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.ranks import Tail
 from aiostream_data.structure import LEAF, Structure
@@ -139,10 +139,6 @@ class Pack(Operator):
         return f"{self.max_length}{fields}, open_bins={self.open_bins}, too_long={self.too_long}"
 
 
-PUTS_TOGETHER: Final = (Batch, PaddedBatch, Rebatch, Window, Bucket, Pack)
-"""What puts several rows into one element."""
-
-
 def _dropping(drop_remainder: bool) -> str:
     return ", drop_remainder" if drop_remainder else ""
 
@@ -181,16 +177,18 @@ def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
     return ArraySpec((rows, *axes), leaf.dtype)
 
 
-def _padded(node: PaddedBatch | Bucket, rows: int | None) -> Spec:
+def padded_spec(node: Operator, padded_shapes: Any, rows: int | None) -> Spec:
+    """Return the spec of batches of this many rows (None: any number) that are padded to these shapes."""
     spec = spec_of(node.input)
     if is_unknown(spec):
         return spec
     structure, leaves = spec
-    shapes = [None] * len(leaves) if node.padded_shapes is None else structure.flatten(node.padded_shapes)
+    shapes = [None] * len(leaves) if padded_shapes is None else structure.flatten(padded_shapes)
     return structure, tuple(padded_leaf(leaf, rows, shape) for leaf, shape in zip(leaves, shapes, strict=True))
 
 
-def _stacked(node: Operator, rows: int | None) -> Spec:
+def stacked_spec(node: Operator, rows: int | None) -> Spec:
+    """Return the spec of batches of this many rows (None: any number), stacked as ``batch`` does."""
     structure, leaves = spec_of(node.input)
     return structure, tuple(
         leaf if leaf.shape is None else ArraySpec((rows, *leaf.shape), leaf.dtype, leaf.ragged) for leaf in leaves
@@ -199,23 +197,23 @@ def _stacked(node: Operator, rows: int | None) -> Spec:
 
 @spec_of.register
 def _(node: PaddedBatch) -> Spec:
-    return _padded(node, node.batch_size if node.drop_remainder else None)
+    return padded_spec(node, node.padded_shapes, node.batch_size if node.drop_remainder else None)
 
 
 @spec_of.register
 def _(node: Rebatch) -> Spec:
     same = len(set(node.sizes)) == 1 and node.drop_remainder
-    return _stacked(node, node.sizes[0] if same else None)
+    return stacked_spec(node, node.sizes[0] if same else None)
 
 
 @spec_of.register
 def _(node: Window) -> Spec:
-    return _stacked(node, node.size if node.drop_remainder else None)
+    return stacked_spec(node, node.size if node.drop_remainder else None)
 
 
 @spec_of.register
 def _(node: Bucket) -> Spec:
-    return _padded(node, None) if node.padding else _stacked(node, None)
+    return padded_spec(node, node.padded_shapes, None) if node.padding else stacked_spec(node, None)
 
 
 @spec_of.register

@@ -40,6 +40,9 @@ class HeldRows:
         self._next = first
         self._nbytes = 0
 
+    def __len__(self) -> int:
+        return sum(len(part.numbers) for part in self._parts)
+
     @property
     def nbytes(self) -> int:
         """Bytes of the rows that were kept; a list's elements are estimated."""

@@ -15,6 +15,8 @@ from aiostream_data.transforms.collate import DescribeRow
 
 Lengths = NDArray[np.int64]
 
+_TEXT = (bytes, str)
+
 
 def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
     """Return the places of the leaves of these names among all leaves.
@@ -52,6 +54,49 @@ def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | l
 def structure_of_rows(chunk: Chunk) -> Structure:
     """Return the structure of a chunk's rows, of which there is at least one."""
     return chunk.structure if isinstance(chunk, Columns) else structure_of(chunk.values[0])
+
+
+def the_only_length(chunk: Chunk) -> str:
+    """Return the name of the only leaf by which the rows have a length.
+
+    Raises:
+        PlanError: There is none, or more than one.
+        BatchShapeError: The rows have several structures.
+    """
+    leaves = leaves_of(chunk, None)
+    arrays = [name for name, leaf in leaves.items() if _is_array(leaf)]
+    return one_of(arrays or [name for name, leaf in leaves.items() if _is_text(leaf)], list(leaves))
+
+
+def one_of(measured: Sequence[str], names: Sequence[str]) -> str:
+    """Return the one leaf that has a length.
+
+    Args:
+        measured: The leaves that have one.
+        names: All leaves.
+
+    Raises:
+        PlanError: There is none, or more than one.
+    """
+    if len(measured) == 1:
+        return measured[0]
+    one, all_of_them = "none of " * (not measured), ", ".join(map(repr, measured or names))
+    raise PlanError(
+        f"an element costs its length, but {one}{all_of_them} {'have' if measured else 'has'} one; say which leaf or "
+        "which function tells the cost with cost="
+    )
+
+
+def _is_array(leaf: Column | list[Any]) -> bool:
+    if isinstance(leaf, VarColumn):
+        return leaf.kind == "array"
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+        return leaf.ndim > 1
+    return hasattr(leaf[0], "__len__") and not isinstance(leaf[0], _TEXT) and getattr(leaf[0], "ndim", 1) > 0
+
+
+def _is_text(leaf: Column | list[Any]) -> bool:
+    return leaf.kind != "array" if isinstance(leaf, VarColumn) else isinstance(leaf[0], _TEXT)
 
 
 def row_lengths(leaves: dict[str, Column | list[Any]], describe: DescribeRow) -> Lengths:

@@ -96,6 +96,10 @@ def checksum(record: bytes) -> int:
     return zlib.crc32(record)
 
 
+def own_number(row: dict[str, Any]) -> int:
+    return int(row["n"]) * 5 % 60
+
+
 def some(number: int) -> np.ndarray[Any, Any]:
     return np.arange(int(number), int(number) + int(number) % 5)
 
@@ -221,6 +225,10 @@ CASES: dict[str, Case] = {
     "window": Case(lambda _: numbers().shuffle(5).window(4, shift=2)),
     "window with gaps": Case(lambda _: numbers().window(3, shift=5, stride=2)),
     "buckets": Case(lambda _: numbers(20).map(some).bucket_by_sequence_length(len, [2, 4], [3, 2, 4])),
+    "batches by cost": Case(lambda _: numbers(20).shuffle(6).map(some).batch(4, max_cost=9)),
+    "batches by cost, some left out": Case(
+        lambda _: draws(20).batch(max_cost=40, cost=own_number, padded=False, on_too_large="skip", drop_remainder=True)
+    ),
     "pack": Case(lambda _: numbers(20).shuffle(9).map(some_named).pack(7, open_bins=3, too_long="split")),
     # mixtures
     "sample_from": Case(lambda _: Dataset.sample_from([draws(6).repeat(), numbers().map(with_draw)], [1, 3])),

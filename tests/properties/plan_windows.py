@@ -31,15 +31,22 @@ def rebatch(draw: Draw, plan: Drawn) -> Drawn:
 
 
 def padded_batch(draw: Draw, plan: Drawn) -> Drawn:
-    """Fill up what is short, in batches or in buckets of like length."""
+    """Fill up what is short, in batches, batches by cost, or buckets of like length."""
     made = plan.dataset.map(fn.sequence)
-    if draw(st.booleans()):
+    options: dict[str, Any]
+    kind = draw(st.sampled_from(["rows", "cost", "length"]))
+    if kind == "rows":
         size, drop = draw(st.integers(1, 5)), draw(st.booleans())
         shape, fill = draw(st.sampled_from([None, [7]])), draw(st.sampled_from([None, -1]))
         dataset = made.padded_batch(size, shape, fill, drop_remainder=drop)
         call = f"padded_batch({size}, {shape}, {fill}, drop_remainder={drop})"
+    elif kind == "cost":
+        most, options = draw(st.sampled_from([None, 3])), {"max_cost": draw(st.integers(1, 20))}
+        options |= {"on_too_large": draw(st.sampled_from(["skip", "alone"])), "drop_remainder": draw(st.booleans())}
+        dataset = made.batch(most, **options)
+        call = written(f"batch({most}", options)
     else:
-        options: dict[str, Any] = {"bucket_batch_sizes": draw(st.lists(st.integers(1, 4), min_size=3, max_size=3))}
+        options = {"bucket_batch_sizes": draw(st.lists(st.integers(1, 4), min_size=3, max_size=3))}
         options["drop_remainder"] = draw(st.booleans())
         dataset = made.bucket_by_sequence_length(len, [2, 4], **options)
         call = written("bucket_by_sequence_length(len, [2, 4]", options)

@@ -254,7 +254,7 @@ def test_counts_that_do_not_fit_are_refused(counts: list[int], error: type[Excep
 
 def test_counts_of_rows_say_nothing_of_the_batches_of_buckets() -> None:
     dataset = Dataset.from_text("a*").bucket_by_sequence_length(len, (5,), (4, 2))
-    with pytest.raises(PlanError, match="tells nothing of the batches of buckets"):
+    with pytest.raises(PlanError, match="tells nothing of batches whose sizes depend"):
         for_rank(dataset.plan, RANK_2_OF_4, Sharing(policy="file", tail="drop", counts=[1, 2, 3, 4]))
 
 

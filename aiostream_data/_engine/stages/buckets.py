@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.group_step import SortingStep
-from aiostream_data._engine.user_code import UserFunction, summary
-from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data._engine.user_numbers import numbers_of
+from aiostream_data.errors import BatchShapeError
 from aiostream_data.lineage import Lineage
-from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.windows import Bucket
 from aiostream_data.ranks.padding import as_padding, batches_without_padding
 from aiostream_data.records import Chunk
@@ -45,8 +44,7 @@ class BucketStep(SortingStep[BucketOrder]):
             leaves = leaves_of(chunk, (node.element_length,))
             lengths = row_lengths(leaves, lambda row: describe(chunk.ids, row))
         else:
-            user = UserFunction(node.element_length, describe)
-            lengths = _as_integers(user, user.results(chunk), chunk)
+            lengths = numbers_of(node.element_length, chunk, "element_length", describe)
         if node.pad_to_boundary:
             self._check_below_last_boundary(lengths, chunk)
         return lengths
@@ -103,21 +101,3 @@ class BucketStep(SortingStep[BucketOrder]):
 
 def _pad(rows: Chunk, describe: Any, rule: PaddingRule, longest: int | None) -> Any:
     return pad_rows(rows, rule, describe, longest)
-
-
-def _as_integers(user: UserFunction, values: Sequence[Any], chunk: Chunk) -> Numbers:
-    """Return the lengths that a user's function gave.
-
-    Raises:
-        PlanError: One is no integer; a note names the record.
-    """
-    lengths = np.empty(len(values), np.int64)
-    for row, value in enumerate(values):
-        try:
-            lengths[row] = value.__index__()
-        except (AttributeError, TypeError, OverflowError):
-            found = f"{function_name(user.function)} returned {summary(value)}"
-            error = PlanError(f"element_length must return an integer, but {found}")
-            error.add_note(f"record: {user.describe(chunk.ids, row)}")
-            raise error from None
-    return lengths

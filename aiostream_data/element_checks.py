@@ -1,0 +1,127 @@
+"""Hold what operators are told about elements against what is known of them, where the chain is written.
+
+Each check raises PlanError, and lets pass what only the elements themselves can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.spec import ArraySpec, spec_of
+from aiostream_data.structure import Structure
+
+if TYPE_CHECKING:
+    from aiostream_data.transforms.padding import LeafPadding
+
+# What only some operators need is imported where it is used: importing it takes its time.
+
+
+def check_padding(node: Node, shapes: Any, values: Any) -> None:
+    """Hold shapes and values against what is known of the elements."""
+    from aiostream_data.plan import windows as win
+    from aiostream_data.transforms.padding import PaddingRule
+
+    if shapes is None and values is None:
+        return
+    spec = spec_of(node)
+    if win.is_unknown(spec):
+        return
+    structure, leaves = spec
+    for leaf, known in zip(PaddingRule(shapes, values).leaves(structure), leaves, strict=True):
+        _check_fill(leaf, known)
+        if leaf.shape is None or known.shape is None:
+            continue
+        axes = zip(leaf.shape, known.shape, strict=False)
+        if len(leaf.shape) != len(known.shape) or any(own and to is not None and to < own for to, own in axes):
+            raise PlanError(f"{leaf.path!r} has shape {known.shape}, which cannot be padded to {leaf.shape}")
+
+
+def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:
+    from aiostream_data.transforms.padding import fill_value
+
+    if known.dtype is not None and known.shape != ():
+        fill_value(leaf, np.empty(0, known.dtype))
+
+
+def known_shapes(node: Node) -> Any:
+    """Return the elements' shapes as ``padded_shapes``.
+
+    Raises:
+        PlanError: One is not known.
+    """
+    structure, leaves = spec_of(node)
+    for path, leaf in zip(structure.paths(), leaves, strict=True):
+        if leaf.shape is None:
+            raise PlanError(f"pad_to_bucket_boundary=True needs padded_shapes: the shape of {path!r} is not known")
+    return structure.unflatten([list(leaf.shape or ()) for leaf in leaves])
+
+
+def check_length_of(node: Node, argument: str, given: Any) -> None:
+    """Refuse what can tell no number of an element: anything but a plain function or the name of a leaf."""
+    if isinstance(given, str):
+        _known_leaves(node, (given,))
+    elif not callable(given):
+        raise PlanError(f"{argument} must be a function or the name of a leaf, got {given!r}")
+    elif iscoroutinefunction(given):
+        raise PlanError(f"{argument} is called as a plain function, got a coroutine function; use the name of a leaf")
+
+
+def the_only_length(node: Node) -> str | None:
+    """Return the name of the only leaf by which elements have a length; None where only they can tell.
+
+    Raises:
+        PlanError: There is none, or more than one.
+    """
+    from aiostream_data.plan import windows as win
+    from aiostream_data.transforms.lengths import one_of
+
+    spec = spec_of(node)
+    structure, leaves = spec
+    if win.is_unknown(spec) or any(leaf.shape is None for leaf in leaves):
+        return None
+    named = dict(zip(structure.paths(), leaves, strict=True))
+    varying = [name for name, leaf in named.items() if leaf.ragged or (leaf.shape and leaf.shape[0] is None)]
+    arrays = [name for name, leaf in named.items() if leaf.ragged or leaf.shape]
+    texts = [name for name, leaf in named.items() if leaf.dtype == np.dtype(object)]
+    return one_of(varying or arrays or texts, list(named))
+
+
+def _known_leaves(node: Node, names: Sequence[str]) -> tuple[Structure, Sequence[ArraySpec]] | None:
+    """Return the structure and, for these names, the leaves, where they are known."""
+    from aiostream_data.plan import windows as win
+    from aiostream_data.transforms.lengths import leaf_numbers
+
+    spec = spec_of(node)
+    if win.is_unknown(spec):
+        return None
+    structure, leaves = spec
+    return structure, [leaves[number] for number in leaf_numbers(structure, names)]
+
+
+def check_packing(node: Node, fields: tuple[str, ...] | None, values: Any) -> None:
+    """Hold what is to be packed, and the values to fill up with, against what is known of the elements."""
+    from aiostream_data.plan import windows as win
+    from aiostream_data.transforms.padding import LeafPadding
+
+    if fields is not None and (not fields or len(set(fields)) < len(fields)):
+        raise PlanError(f"fields must name at least one leaf, and each once, got {list(fields)}")
+    spec = spec_of(node)
+    if fields is not None or not win.is_unknown(spec):
+        win.packed_structure(spec[0], fields)
+    if win.is_unknown(spec):
+        return
+    paths = fields if fields is not None else spec[0].paths()
+    if isinstance(values, Mapping) and not set(values) <= set(paths):
+        raise PlanError(f"padding_values are for {sorted(set(values) - set(paths))}, which are not packed")
+    known = _known_leaves(node, paths)
+    assert known is not None
+    for path, leaf in zip(paths, known[1], strict=True):
+        if leaf.shape == ():
+            raise PlanError(f"{path!r} is no array but a single value; name the leaves to be packed with fields=")
+        _check_fill(LeafPadding(path, None, values.get(path) if isinstance(values, Mapping) else values), leaf)

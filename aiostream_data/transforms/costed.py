@@ -1,0 +1,120 @@
+"""Cut a stream of rows into batches by what the rows cost: which consecutive ones go together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import PlanError
+
+Numbers = NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
+
+MAX_COST: Final = 1 << 40
+"""Most that a batch may be allowed to cost: sums of costs then stay far from the end of 64 bits."""
+
+_FIRST_LOOK: Final = 64
+"""Rows that are looked at first for the end of a batch; each further look takes twice as many."""
+
+
+class CostOrder:
+    """Batches of consecutive rows that never cost more than ``max_cost``.
+
+    A batch takes rows until the next one would bring it above. Only a row that alone costs more makes a batch
+    that does, of itself; whoever does not want that gives no such row.
+
+    Args:
+        max_cost: At least 1, at most :data:`MAX_COST`.
+        padded: A batch costs its rows times the largest cost among them; else the sum of the costs.
+        batch_size: The most rows of a batch; None for any number.
+        drop_remainder: Leave out a last batch that another row might have joined.
+
+    Attributes:
+        given: How many rows were given in batches.
+        dropped: How many were left out at the end.
+    """
+
+    def __init__(
+        self, max_cost: int, padded: bool = True, batch_size: int | None = None, drop_remainder: bool = False
+    ) -> None:
+        if not 1 <= max_cost <= MAX_COST:
+            raise PlanError(f"max_cost must be from 1 to {MAX_COST}, got {max_cost}")
+        if batch_size is not None and batch_size < 1:
+            raise PlanError(f"batch_size must be at least 1, got {batch_size}")
+        self.max_cost = max_cost
+        self.padded = padded
+        self.batch_size = batch_size
+        self.drop_remainder = drop_remainder
+        self.given = 0
+        self.dropped = 0
+        self._open: list[Numbers] = []
+        self._rows = 0
+        self._cost = 0  # the largest of the open batch, or their sum
+        self._look = _FIRST_LOOK
+
+    def push(self, numbers: Numbers, costs: Numbers) -> list[Numbers]:
+        """Take in rows of these numbers, ascending, and costs, each at least 0; return the batches they complete."""
+        costs = np.minimum(costs, self.max_cost + 1)
+        batches = []
+        start = 0
+        while start < len(costs):
+            stop = start + self._fitting(costs[start:])
+            if stop == start and not self._rows:
+                stop += 1  # by itself
+            self._take(numbers[start:stop], costs[start:stop])
+            if stop < len(costs) or not self._has_room_for(0):
+                batches.append(self._closed())
+            start = stop
+        return batches
+
+    def finish(self) -> list[Numbers]:
+        """Return the batch that is left when no row follows, if there is one."""
+        if not self._rows:
+            return []
+        if self.drop_remainder and self._has_room_for(1):
+            self.dropped += self._rows
+            self._open, self._rows = [], 0
+            return []
+        return [self._closed()]
+
+    def held(self) -> Numbers:
+        """Return the numbers of the rows that are in no batch yet, ascending."""
+        return np.concatenate([_NONE, *self._open])
+
+    def _fitting(self, costs: Numbers) -> int:
+        """Return how many of the next rows the open batch can take."""
+        look = self._look
+        while True:
+            fitting = self._fitting_of(costs[:look])
+            if fitting < look or look >= len(costs):
+                return fitting
+            look *= 2
+
+    def _fitting_of(self, costs: Numbers) -> int:
+        if self.batch_size is not None:
+            costs = costs[: self.batch_size - self._rows]
+        if not self.padded:
+            return int(np.count_nonzero(self._cost + np.cumsum(costs) <= self.max_cost))
+        largest = np.maximum(np.maximum.accumulate(costs), self._cost)
+        rows = np.arange(self._rows + 1, self._rows + len(costs) + 1)
+        return int(np.count_nonzero((largest == 0) | (rows <= self.max_cost // np.maximum(largest, 1))))
+
+    def _has_room_for(self, cost: int) -> bool:
+        """Tell whether a row of this cost could join the open batch."""
+        return self._fitting_of(np.array([cost], np.int64)) > 0
+
+    def _take(self, numbers: Numbers, costs: Numbers) -> None:
+        if len(numbers):
+            self._open.append(numbers)
+            self._rows += len(numbers)
+            added = int(costs.max()) if self.padded else int(costs.sum())
+            self._cost = max(self._cost, added) if self.padded else self._cost + added
+
+    def _closed(self) -> Numbers:
+        batch = self.held()
+        self.given += len(batch)
+        self._look = max(_FIRST_LOOK, 2 * len(batch))
+        self._open, self._rows, self._cost = [], 0, 0
+        return batch
