@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aiostream_data.metrics.stream_hash import combine_hashes
     from aiostream_data.plan.base import AUTO, INFINITE, UNKNOWN
     from aiostream_data.plan.spec import ArraySpec
+    from aiostream_data.policies import Quarantine, Replace, Retry, Skip
     from aiostream_data.provenance import Origin
     from aiostream_data.ragged import RaggedArray
     from aiostream_data.ranks import Ranks
@@ -37,11 +38,15 @@ _HOME = {
     "FixedLenSequence": "formats.features",
     "Loader": "loader",
     "Origin": "provenance",
+    "Quarantine": "policies",
     "Ragged": "formats.features",
     "RaggedArray": "ragged",
     "RankError": "errors",
     "Ranks": "ranks",
+    "Replace": "policies",
+    "Retry": "policies",
     "ShuffleQuality": "transforms.shuffle_quality",
+    "Skip": "policies",
     "StateMismatchError": "errors",
     "TFRecordWriter": "formats.tfrecord_writer",
     "VarLen": "formats.features",
@@ -62,11 +67,15 @@ __all__ = [
     "FixedLenSequence",
     "Loader",
     "Origin",
+    "Quarantine",
     "Ragged",
     "RaggedArray",
     "RankError",
     "Ranks",
+    "Replace",
+    "Retry",
     "ShuffleQuality",
+    "Skip",
     "StateMismatchError",
     "TFRecordWriter",
     "VarLen",

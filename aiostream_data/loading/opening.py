@@ -15,7 +15,8 @@ from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.blocking import with_blocked
 from aiostream_data.plan.ranks import check_enough_rows, for_rank
-from aiostream_data.plan.rewrite import unordered
+from aiostream_data.plan.rewrite import unordered, with_policy
+from aiostream_data.policies import OnError
 from aiostream_data.ranks import Ranks, Sharing, choose_ranks
 
 SavedStates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
@@ -36,6 +37,8 @@ class Opening:
         only: Elements ``a`` to ``b`` alone are given; None for all.
         weights: Changes of mixtures' weights by row, instead of those of ``saved``.
         full_tracebacks: Errors keep the frames of the package.
+        on_error: What becomes of records that fail in stages that were not told.
+        dead_letters: Path of the log of those that are skipped or replaced; None for none.
     """
 
     plan: Node
@@ -52,6 +55,8 @@ class Opening:
     only: tuple[int, int] | None = None
     weights: Any = None
     full_tracebacks: bool = False
+    on_error: OnError = None
+    dead_letters: str | None = None
 
     def engine(self) -> Engine:
         """Return a running engine.
@@ -77,6 +82,7 @@ class Opening:
             force=self.force,
             allow=self.allow,
             full_tracebacks=self.full_tracebacks,
+            dead_letters=self.dead_letters,
         )
         plan = self._plan()
         if saved is not None and not self.force:
@@ -88,7 +94,8 @@ class Opening:
         return replace(self, saved=saved, seed=None, weights=None, **changes)
 
     def _plan(self) -> Node:
-        plan = with_blocked(self.plan, self.steering.blocked)
+        plan = self.plan if self.on_error is None else with_policy(self.plan, self.on_error)
+        plan = with_blocked(plan, self.steering.blocked)
         plan = for_rank(plan, self.ranks, self.sharing)
         check_enough_rows(plan, self.ranks)
         return plan if self.deterministic else unordered(plan)
