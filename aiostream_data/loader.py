@@ -271,7 +271,7 @@ class Loader(Generic[T]):
         """Return counters of every stage, of the consumer and of memory, as of now."""
         resources = self._engine.resources
         budget = resources.budget
-        memory = MemoryStats(budget.limit, budget.used, budget.peak, budget.wait_s)
+        memory = MemoryStats(budget.limit, budget.used, budget.peak, budget.wait_s, dict(budget.holders))
         storage = [asdict(stores.counters) for stores in resources.stores.values()]
         given = self._received.given(self._left)
         consumer = replace(self._consumer, elements=self._consumer.elements + given)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.channel import Receiver
@@ -131,6 +131,8 @@ class Services:
     """Caches that several places of the plan read."""
     cached_epochs: dict[tuple[int, int], int] = field(default_factory=dict)
     """The repetition in which the rows of a cache were read first, by the cache's place: all later ones give them."""
+    cached: dict[CacheToken, Charge] = field(default_factory=dict)
+    """What caches hold that another loader has filled."""
     once: OneShotRows = field(default_factory=OneShotRows)
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
     pause: Callable[[float], Any] = time.sleep

@@ -30,7 +30,7 @@ class GroupStep(Step):
 
     def __post_init__(self) -> None:
         self._rows = HeldRows()
-        self._held = self.context.services.budget.charge(0)
+        self._held = self.context.services.budget.charge(0, self.node.label)
 
     def close(self) -> None:
         self._held.end()

@@ -143,12 +143,15 @@ class ShardReader:
             chunks, more = await self.hop(self._frame_and_decode, stream, pieces)
             self._waiting.resize(stream.held_nbytes)
             # All at once: those that wait for their turn hold memory as well.
-            leased = deque(chunk.with_lease(self._lease(chunk, block)) for chunk in chunks)
+            leased = self._leased(chunks, block)
             del chunks
             while leased:
                 await outlet.send(leased.popleft())
             if not more:
                 return
+
+    def _leased(self, chunks: Sequence[Chunk], block: _Block | None) -> deque[Chunk]:
+        return deque(chunk.with_lease(self._lease(chunk, block)) for chunk in chunks)
 
     def _lease(self, chunk: Chunk, block: _Block | None) -> object:
         """Return what the rows hold: the block that they look into, and arrays of their own."""

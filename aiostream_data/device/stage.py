@@ -58,6 +58,12 @@ class DeviceStage:
         """Name of the device: ``cpu`` or ``cuda:N``."""
         return self._backend.device
 
+    @property
+    def host_nbytes(self) -> int:
+        """Host memory that the slots hold now: page-locked, and on ``cpu`` that of the device slots too."""
+        stats = self._ring.stats()
+        return stats.host_nbytes + (stats.device_nbytes if self.device == "cpu" else 0)
+
     def put(self, batch: Any, timeout_s: float | None = None) -> DeviceBatch | None:
         """Write ``batch`` into a slot and enqueue its copy to the device. Blocks while no slot is free.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -14,12 +14,20 @@ from aiostream_data.metrics.limits import Limit, find_limit
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """The byte budget: its limit, what is held now, the most held at once, and seconds spent waiting for room."""
+    """The byte budget.
+
+    Attributes:
+        limit: Bytes that may be held.
+        used, peak: Bytes held now, and the most at any time.
+        wait_s: Seconds spent waiting for room.
+        holders: The same two numbers by what holds the memory: ``queues``, ``ranges``, ``shuffle``, ...
+    """
 
     limit: int
     used: int
     peak: int
     wait_s: float
+    holders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,14 @@ class Report:
         return "\n".join([*lines, *_closing(self.stats), f"limit: {self.limit.sentence}"])
 
 
+def _holders(memory: MemoryStats) -> str:
+    """Return who held how much at most, the largest first; those that do not matter are left out."""
+    peaks = {holder: peak for holder, (_, peak) in memory.holders.items() if peak > memory.peak / 50}
+    ordered = sorted(peaks.items(), key=lambda entry: -entry[1])
+    said = ", ".join(f"{holder} {peak / (1 << 20):.1f}" for holder, peak in ordered)
+    return f" ({said}; each at its own peak)" if said else ""
+
+
 def _row(stage: StageCounters) -> tuple[str, ...]:
     seconds = (f"{value:.2f}" for value in (stage.busy_s, stage.input_wait_s, stage.output_wait_s))
     return stage.name, f"{stage.rows:,}", f"{stage.nbytes / (1 << 20):.1f}", *seconds, str(stage.workers)
@@ -122,7 +138,7 @@ def _closing(stats: LoaderStats) -> list[str]:
     lines = [
         f"delivered {consumer.elements:,} elements in {stats.wall_s:.2f} s; "
         f"the training loop waited {consumer.wait_s:.2f} s",
-        f"memory: peak {memory.peak / (1 << 20):.1f} MiB of {memory.limit / (1 << 20):.0f} MiB",
+        f"memory: peak {memory.peak / (1 << 20):.1f} MiB of {memory.limit / (1 << 20):.0f} MiB{_holders(memory)}",
     ]
     if stats.storage:
         storage = stats.storage

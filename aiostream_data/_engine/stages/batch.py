@@ -24,7 +24,7 @@ class BatchStep(Step):
         node: Batch = self.node
         order = batching.BatchOrder(node.batch_size, node.drop_remainder)
         self._batcher = batching.Batcher(order, self.context.services.origins.describe, node.in_parts)
-        self._held = self.context.services.budget.charge(0)
+        self._held = self.context.services.budget.charge(0, node.label)
         self._batched = 0
         self._batched_nbytes = 0
 

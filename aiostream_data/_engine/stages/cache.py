@@ -28,6 +28,9 @@ from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
 from aiostream_data.structure import flatten
 
+HOLDER = "cache"
+"""Holder of cached rows."""
+
 
 @dataclass(frozen=True)
 class _Kept:
@@ -36,6 +39,7 @@ class _Kept:
     chunks: list[Chunk]
     origins: Origins
     epoch: int
+    held: Charge
 
 
 _complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
@@ -80,8 +84,8 @@ class CacheStage(Stage):
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send(first, outlet))
-                await self._read(node, first)
-                _complete[node.token] = self._kept(first)
+                held = await self._read(node, first)
+                _complete[node.token] = _Kept(first.kept, self.context.services.origins, self._read_epoch, held)
                 del passes[node.token]
                 first.end()
         finally:
@@ -97,16 +101,20 @@ class CacheStage(Stage):
             await self._send_rest(chunk, outlet)
             first.sent()
 
-    def _kept(self, first: CachePass) -> _Kept:
-        return _Kept(first.kept, self.context.services.origins, self._read_epoch)
-
     async def _replay(self, kept: _Kept, outlet: Outlet) -> None:
         self._read_epoch = self.context.services.cached_epochs[self._key] = kept.epoch
+        self._charge(kept)
         moved: dict[int, int] = {}
         for chunk in kept.chunks:
             if (kept.origins, kept.epoch) != (self.context.services.origins, self.context.epoch):
                 chunk = self._renamed(chunk, kept.origins, moved)
             await self._send_rest(chunk, outlet)
+
+    def _charge(self, kept: _Kept) -> None:
+        """Count rows that another loader had read: they are held for this one as well."""
+        services = self.context.services
+        if kept.held.budget is not services.budget:
+            services.cached.setdefault(self.node.token, services.budget.charge(kept.held.nbytes, HOLDER))
 
     def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int]) -> Chunk:
         """Return the chunk with ids of this repetition."""
@@ -187,9 +195,10 @@ class CacheStage(Stage):
         # Columns are protected by being read-only; the arrays in a list are the consumer's to change.
         return await self.hop(_copied, chunk) if isinstance(chunk, Items) else chunk
 
-    async def _read(self, node: Cache, first: CachePass) -> None:
+    async def _read(self, node: Cache, first: CachePass) -> Charge:
+        """Keep every row of the input; return what they are charged with."""
         budget = self.context.services.budget
-        held = Charge(budget, 0)
+        held = Charge(budget, 0, HOLDER)
         async with self._reading().open(node.input) as receiver:
             if self._skip == 0 and self._given == 0:
                 self._position = receiver.position
@@ -206,6 +215,7 @@ class CacheStage(Stage):
                     )
                 await first.keep(own.with_lease(held))
             receiver.check(rows)
+        return held
 
 
 def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int], name: Rename) -> Chunk:

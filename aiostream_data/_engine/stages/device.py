@@ -26,9 +26,11 @@ class DeviceStage(OneToOne):
             await self._send_all(inlets[0], outlet, device, thread)
 
     async def _send_all(self, inlet: Inlet, outlet: Outlet, device: Device, thread: ThreadExecutor) -> None:
+        slots = self.context.services.budget.charge(0, "slots")
         async for chunk in inlet:
             for row, batch in enumerate(chunk.elements()):
                 sent = await hop(self.counters, thread.submit(device.put, batch))
+                slots.resize(device.host_nbytes)
                 made_of = None if chunk.made_of is None else chunk.made_of[row : row + 1]
-                # The device's slots bound what is held, so the batch is not charged again.
+                # The device's slots are charged, for as long as this stage runs; so the batch is not charged again.
                 await outlet.send(Items([sent], chunk.ids[row : row + 1], "slot", made_of))

@@ -37,7 +37,7 @@ class FilledUp(Stage):
         self._order = FillOrder(self._window())
         self._given_before = 0
         self._last: Chunk | None = None
-        self._charge = self.context.services.budget.charge(0)
+        self._charge = self.context.services.budget.charge(0, "ranks")
 
     def _window(self) -> int:
         raise NotImplementedError

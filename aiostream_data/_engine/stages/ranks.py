@@ -33,7 +33,7 @@ class RankShardStep(Step):
         node: RankShard = self.node
         self._order = RankOrder(node.rank, node.world_size, node.tail)
         self._held: Chunk | None = None
-        self._charge = self.context.services.budget.charge(0)
+        self._charge = self.context.services.budget.charge(0, "ranks")
         self._fillers = 0
 
     def push(self, chunk: Chunk) -> Chunk | None:

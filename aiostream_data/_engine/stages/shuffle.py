@@ -38,7 +38,7 @@ class ShuffleStep(Step):
         self._state: dict[str, Any] | None = None
         self._rows_held = Lineage(np.empty((0, 2), np.int64))
         self._budget = self.context.services.budget
-        self._held = self._budget.charge(0)
+        self._held = self._budget.charge(0, "shuffle")
 
     def push(self, chunk: Chunk) -> Chunk | None:
         self._history.push(lineage_of(chunk))
