@@ -33,8 +33,11 @@ class Results:
         self._growth = 1.0
 
     async def room_for(self, nbytes: int) -> Charge:
-        """Wait for room for the result of a call that is given so many bytes; it ends with the charge."""
-        expected = int(nbytes * self._growth)
+        """Wait for room for the result of a call that is given so many bytes; it ends with the charge.
+
+        While the call runs there are the elements that it is given, what it returns, and that as columns.
+        """
+        expected = int(nbytes * (1 + 2 * self._growth))
         return await self._budget.admit(expected, lambda: self._in_flight() == 0, RESULTS, 1.0)
 
     def returned(self, room: Charge, given: int, nbytes: int) -> None:

@@ -5,9 +5,9 @@ trying (:meth:`CuttingFramer._completes`). Everything else is here: the record t
 two, byte offsets, and errors that come only after the good records before them were given out.
 
 What is copied: the tail of a block, once, into the next block's headroom, or when it does not fit there,
-tail and block into a buffer of their own. A record that spans many blocks is gathered in a buffer that
-doubles, so its cost is linear however small the blocks are, and memory follows the bytes received,
-never a length that they claim.
+tail and block into a buffer of their own. A record that spans many blocks is gathered in pieces, so its
+cost is linear however small the blocks are, and memory follows the bytes received, never a length that
+they claim.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from aiostream_data.errors import CorruptRecordError
 from aiostream_data.records import VarColumn, VarKind
 
 Bytes = NDArray[np.uint8]
+
+PIECE_NBYTES = 4 << 20
+"""Most room that is made for more of a record than has come."""
 
 
 class Cut(NamedTuple):
@@ -39,30 +42,43 @@ class Cut(NamedTuple):
 
 
 class Tail:
-    """Bytes waiting for the rest of their record, in a buffer that grows with them."""
+    """Bytes waiting for the rest of their record.
+
+    They stand in pieces, each as large as all before it up to ``PIECE_NBYTES``, and are joined once: a long
+    record is never there twice, as it would be each time that a single buffer grew.
+    """
 
     def __init__(self) -> None:
-        self._buffer: Bytes = np.empty(0, np.uint8)
+        self._pieces: list[Bytes] = []
+        self._room = 0  # bytes at the end of the last piece that are not used yet
         self.nbytes = 0
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of the buffer, room included."""
-        return len(self._buffer)
+        """Bytes of memory held, room included."""
+        return self.nbytes + self._room
 
     def view(self) -> Bytes:
-        """Return the bytes; valid until the tail next changes."""
-        return self._buffer[: self.nbytes]
+        """Return the bytes, in one array; valid until the tail next changes."""
+        if len(self._pieces) != 1 or self._room:
+            self._pieces = [self._joined(self.nbytes)]
+        return self._pieces[0]
 
     def append(self, piece: Bytes) -> None:
         """Copy ``piece`` to the end."""
-        total = self.nbytes + len(piece)
-        if total > len(self._buffer):
-            larger = np.empty(max(total, 2 * len(self._buffer)), np.uint8)
-            larger[: self.nbytes] = self.view()
-            self._buffer = larger
-        self._buffer[self.nbytes : total] = piece
-        self.nbytes = total
+        self.nbytes += len(piece)
+        fits = min(len(piece), self._room)
+        if fits:
+            last = self._pieces[-1]
+            start = len(last) - self._room
+            last[start : start + fits] = piece[:fits]
+            self._room -= fits
+        rest = piece[fits:]
+        if len(rest):
+            fresh = np.empty(max(len(rest), min(self.nbytes, PIECE_NBYTES)), np.uint8)
+            fresh[: len(rest)] = rest
+            self._pieces.append(fresh)
+            self._room = len(fresh) - len(rest)
 
     def join(self, block: Bytes, headroom: int) -> tuple[Bytes, int, int]:
         """Return the tail followed by ``block[headroom:]`` as (buffer, start, stop); the tail is then empty.
@@ -70,16 +86,27 @@ class Tail:
         The buffer is the block itself when the tail fits into its headroom, else one that the caller owns.
         """
         if self.nbytes <= headroom:
-            start = headroom - self.nbytes
+            start, values, stop = headroom - self.nbytes, block, len(block)
             if self.nbytes:
                 block[start:headroom] = self.view()
-                self.nbytes = 0
-            return block, start, len(block)
-        self.append(block[headroom:])
-        whole = self.view()
-        self._buffer = np.empty(0, np.uint8)
-        self.nbytes = 0
-        return whole, 0, len(whole)
+        else:
+            start, stop = 0, self.nbytes + len(block) - headroom
+            values = self._joined(stop)
+            values[self.nbytes :] = block[headroom:]
+        self._pieces, self._room, self.nbytes = [], 0, 0
+        return values, start, stop
+
+    def _joined(self, nbytes: int) -> Bytes:
+        """Return a new array of so many bytes that begins with all pieces; each is let go as it is copied."""
+        joined = np.empty(nbytes, np.uint8)
+        pieces, self._pieces, self._room = self._pieces[::-1], [], 0
+        end = 0
+        while pieces:
+            piece = pieces.pop()
+            used = min(len(piece), self.nbytes - end)
+            joined[end : end + used] = piece[:used]
+            end += used
+        return joined
 
 
 class CuttingFramer(ABC):

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from aiostream_data.formats.cutting import Tail
+from aiostream_data.formats.cutting import PIECE_NBYTES, Tail
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.testing.format_suite import read_blocks
 
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
 
 class CountingTail(Tail):
-    """Counts the bytes that are moved."""
+    """Counts the bytes that are moved, and the most that are held at once."""
 
     moved = 0
+    most = 0
 
-    def append(self, piece: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
-        before = self._buffer
+    def append(self, piece: Bytes) -> None:
         super().append(piece)
-        self.moved += len(piece) + (0 if self._buffer is before else len(before))
+        self.moved += len(piece)
+        self.most = max(self.most, self.held_nbytes)
+
+    def _joined(self, nbytes: int) -> Bytes:
+        self.moved += self.nbytes
+        return super()._joined(nbytes)
 
 
 def test_record_of_many_small_blocks_is_moved_a_constant_number_of_times() -> None:
@@ -28,6 +35,26 @@ def test_record_of_many_small_blocks_is_moved_a_constant_number_of_times() -> No
     found = [framer.feed(stream[at : at + 512], 0) for at in range(0, len(stream), 512)]
     assert [len(column) for column in found if len(column)] == [1]
     assert tail.moved < 4 * len(stream)
+
+
+def test_a_long_record_is_never_held_twice_while_it_comes() -> None:
+    framer = TFRecordFormat().framer("memory://x")
+    framer._tail = tail = CountingTail()
+    stream = np.frombuffer(frame(bytes(40 << 20)), np.uint8)
+    for at in range(0, len(stream), 1 << 20):
+        framer.feed(stream[at : at + (1 << 20)], 0)
+    assert tail.most <= len(stream) + PIECE_NBYTES
+
+
+def test_a_view_of_the_tail_is_in_one_piece_and_more_can_be_appended() -> None:
+    tail, expected = Tail(), b""
+    for size in (3, 1, 70_000, 5, 200_000):
+        piece = bytes([size % 251]) * size
+        tail.append(np.frombuffer(piece, np.uint8))
+        expected += piece
+        if size != 70_000:
+            assert tail.view().tobytes() == expected
+    assert tail.nbytes == len(expected)
 
 
 def test_tail_goes_into_the_headroom_exactly_when_it_fits() -> None:
