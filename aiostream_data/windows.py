@@ -120,10 +120,11 @@ class WindowOperators:
         self,
         element_length: Callable[..., int] | str,
         bucket_boundaries: Sequence[int],
-        bucket_batch_sizes: Sequence[int],
+        bucket_batch_sizes: Sequence[int] | None = None,
         padded_shapes: Any = None,
         padding_values: Any = None,
         *,
+        max_cost: int | None = None,
         pad_to_bucket_boundary: bool = False,
         no_padding: bool = False,
         drop_remainder: bool = False,
@@ -137,7 +138,9 @@ class WindowOperators:
             element_length: Gives the length of an element (a tuple is unpacked into arguments); or the
                 name of the leaf whose length counts, which costs nothing per element.
             bucket_boundaries: Ascending.
-            bucket_batch_sizes: One more than boundaries.
+            bucket_batch_sizes: One more than boundaries; or leave it out, and give ``max_cost``.
+            max_cost: What the rows of a batch times the longest of them may come to, whatever is in a bucket: each
+                has as many rows as its boundary minus 1 goes into it. No element may reach the last boundary.
             padded_shapes, padding_values: As for :meth:`padded_batch`.
             pad_to_bucket_boundary: Fill up to the bucket's boundary minus 1, in every axis without a
                 length, instead of to the longest row; no element may reach the last boundary. Needs
@@ -149,13 +152,13 @@ class WindowOperators:
             PlanError: An argument makes no sense.
 
         Raises (when iterated):
-            BatchShapeError: As for :meth:`padded_batch`, or an element reaches the last boundary.
+            BatchShapeError: As for :meth:`padded_batch`, or an element reaches the last boundary where none may.
         """
         from aiostream_data.plan import windows as win
         from aiostream_data.transforms.bucketing import BucketOrder
 
         boundaries = tuple(at_least("bucket_boundaries", boundary, 0) for boundary in bucket_boundaries)
-        sizes = tuple(at_least("bucket_batch_sizes", size, 1) for size in bucket_batch_sizes)
+        sizes = _bucket_sizes(boundaries, bucket_batch_sizes, max_cost)
         BucketOrder(boundaries, sizes)
         check_length_of(self.plan, "element_length", element_length)
         if no_padding and (pad_to_bucket_boundary or padded_shapes is not None or padding_values is not None):
@@ -169,6 +172,7 @@ class WindowOperators:
             element_length=element_length,
             boundaries=boundaries,
             batch_sizes=sizes,
+            max_cost=max_cost,
             padded_shapes=padded_shapes,
             padding_values=padding_values,
             padding=not no_padding,
@@ -229,3 +233,21 @@ class WindowOperators:
             too_long=too_long,
             padding_values=padding_values,
         )
+
+
+def _bucket_sizes(boundaries: Sequence[int], sizes: Sequence[int] | None, max_cost: Any) -> tuple[int, ...]:
+    """Return the batch size of every bucket, as given or as ``max_cost`` allows.
+
+    Raises:
+        PlanError: Not one of both is given, or a bucket has rows that cost more.
+    """
+    if (sizes is None) == (max_cost is None):
+        raise PlanError("bucket_by_sequence_length() needs either bucket_batch_sizes or max_cost")
+    if sizes is not None:
+        return tuple(at_least("bucket_batch_sizes", size, 1) for size in sizes)
+    budget = at_least("max_cost", max_cost, 1)
+    longest = [max(1, boundary - 1) for boundary in boundaries]
+    if not longest or max(longest) > budget:
+        found = f"max_cost={budget} and the longest row {max(longest)}" if longest else "no boundary"
+        raise PlanError(f"max_cost needs boundaries that end at or before max_cost + 1, got {found}")
+    return (*(budget // length for length in longest), 1)  # no row gets into the last bucket

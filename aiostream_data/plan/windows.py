@@ -85,6 +85,7 @@ class Bucket(Operator):
 
     Attributes:
         element_length: Tells the length of an element, or is the name of the leaf that has it.
+        max_cost: What ``batch_sizes`` were computed from, if they were: no element may reach the last boundary.
         padding: Whether short rows are filled up.
         pad_to_boundary: Whether they are to the bucket's boundary minus 1, instead of the longest row.
         share: (number, count) where ranks share every batch, whose sizes are then those of all ranks together.
@@ -94,6 +95,7 @@ class Bucket(Operator):
     element_length: Callable[..., int] | str
     boundaries: tuple[int, ...]
     batch_sizes: tuple[int, ...]
+    max_cost: int | None = None
     padded_shapes: Any = None
     padding_values: Any = None
     padding: bool = True
@@ -108,7 +110,8 @@ class Bucket(Operator):
 
     def detail(self) -> str:
         by = self.element_length if isinstance(self.element_length, str) else function_name(self.element_length)
-        sizes = f"boundaries={list(self.boundaries)}, batch_sizes={list(self.batch_sizes)}"
+        by_cost = "" if self.max_cost is None else f", max_cost={self.max_cost}"
+        sizes = f"boundaries={list(self.boundaries)}, batch_sizes={list(self.batch_sizes)}{by_cost}"
         share = "" if self.share is None else f", share {self.share[0]} of {self.share[1]}, tail={self.tail}"
         return f"{by}, {sizes}" + _dropping(self.drop_remainder) + share
 

@@ -272,9 +272,9 @@ def test_the_rows_of_a_batch_are_known_and_can_be_fetched_again() -> None:
 
 
 def test_rows_that_cost_nothing_are_held_no_longer_than_there_is_memory() -> None:
-    rows = asd.Dataset.range(1 << 20).map(lambda number: np.zeros(1 << 14, np.uint8))
+    dataset = asd.Dataset.range(1 << 21).batch(max_cost=9, cost=lambda row: 0)
     with leaves_nothing(), pytest.raises(MemoryBudgetError, match="batch_by_cost already holds"):
-        list(rows.batch(max_cost=9, cost=lambda row: 0).open(memory_limit="8MB"))
+        list(dataset.open(memory_limit="4MB"))
 
 
 def test_batches_go_to_a_device() -> None:
@@ -329,3 +329,35 @@ def test_counts_of_rows_say_nothing_of_batches_by_cost() -> None:
     plan = asd.Dataset.from_text("a*").batch(max_cost=100).plan
     with pytest.raises(PlanError, match="tells nothing of batches whose sizes depend on their rows"):
         for_rank(plan, Ranks(1, 2), Sharing(policy="file", tail="drop", counts=[3, 4]))
+
+
+# -- buckets of like length with a budget
+
+
+def test_a_budget_gives_each_bucket_as_many_rows_as_its_longest_allows() -> None:
+    dataset = of_lengths([3, 8, 1, 2, 8, 3, 3, 8]).bucket_by_sequence_length(len, [5, 10], max_cost=18)
+    assert "batch_sizes=[4, 2, 1], max_cost=18" in dataset.explain()
+    assert shapes(dataset) == [(2, 8), (4, 3), (1, 3), (1, 8)]
+
+
+def test_with_a_budget_no_row_may_reach_the_last_boundary() -> None:
+    dataset = of_lengths([3, 10]).bucket_by_sequence_length(len, [5, 10], max_cost=18)
+    with pytest.raises(BatchShapeError, match=r"record 1 has length 10; with max_cost every element must be shorter"):
+        list(dataset)
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "arguments", "message"),
+    [
+        ([5], {}, "either bucket_batch_sizes or max_cost"),
+        ([5], {"max_cost": 9, "bucket_batch_sizes": [2, 1]}, "either bucket_batch_sizes or max_cost"),
+        ([5, 11], {"max_cost": 9}, "got max_cost=9 and the longest row 10"),
+        ([], {"max_cost": 9}, "got no boundary"),
+        ([5], {"max_cost": 0}, "max_cost must be at least 1"),
+    ],
+)
+def test_budgets_of_buckets_that_make_no_sense_are_refused(
+    boundaries: list[int], arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        of_lengths([1]).bucket_by_sequence_length(len, boundaries, **arguments)

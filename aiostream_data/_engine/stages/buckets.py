@@ -45,7 +45,7 @@ class BucketStep(SortingStep[BucketOrder]):
             lengths = row_lengths(leaves, lambda row: describe(chunk.ids, row))
         else:
             lengths = numbers_of(node.element_length, chunk, "element_length", describe)
-        if node.pad_to_boundary:
+        if node.pad_to_boundary or node.max_cost is not None:
             self._check_below_last_boundary(lengths, chunk)
         return lengths
 
@@ -93,9 +93,10 @@ class BucketStep(SortingStep[BucketOrder]):
         if len(lengths) and int(lengths.max()) >= last:
             row = int(lengths.argmax())
             where = self.context.services.origins.describe(chunk.ids, row)
+            told = "pad_to_bucket_boundary=True" if self.node.pad_to_boundary else "max_cost"
             raise BatchShapeError(
-                f"{where} has length {lengths[row]}; with pad_to_bucket_boundary=True every element must be shorter "
-                f"than the last boundary, {last}"
+                f"{where} has length {lengths[row]}; with {told} every element must be shorter than the last "
+                f"boundary, {last}"
             )
 
 
