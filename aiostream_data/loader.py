@@ -24,6 +24,7 @@ from aiostream_data.plan.base import at_least
 from aiostream_data.provenance import Origin
 
 if TYPE_CHECKING:
+    from aiostream_data._engine.engine import Engine
     from aiostream_data.weights import Weights
 
 T = TypeVar("T")
@@ -54,7 +55,9 @@ class Loader(Generic[T]):
         self._engine = opening.engine()
         self._received = Received(opening, self._engine)
         self._opening = opening
-        finalizer = weakref.finalize(self, self._engine.stop_soon)
+        # By a weak reference: an error that the engine keeps refers to this loader by its traceback, and for
+        # what a finalizer refers to, nothing is ever collected. A running engine is kept alive by its thread.
+        finalizer = weakref.finalize(self, _stop_soon, weakref.ref(self._engine))
         finalizer.atexit = False  # the engine stops itself at exit, in order
 
     # -- iteration
@@ -334,6 +337,12 @@ class Loader(Generic[T]):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _stop_soon(engine: weakref.ref[Engine]) -> None:
+    running = engine()
+    if running is not None:
+        running.stop_soon()
 
 
 def _handed_out(parcel: Parcel) -> list[Any]:

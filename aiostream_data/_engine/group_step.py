@@ -33,6 +33,7 @@ class GroupStep(Step):
         self._held = self.context.services.budget.charge(0, self.node.label)
 
     def close(self) -> None:
+        self._rows = HeldRows()
         self._held.end()
 
     def keep(self, numbers: Numbers) -> None:

@@ -4,12 +4,15 @@ How this works. shuffle, batch and unbatch take rows strictly one chunk after an
 loop, so a task, a channel and a hop for each would be pure cost. They are *steps*: objects with
 ``push`` and ``finish``. The steps that follow a stage make up its *tail*, which works in the same hop
 in which the stage made the chunk, on the same thread, while the rows are still in its cache. Only one
-hop at a time may push into a tail; its owner, the stage's outlet, sees to that.
+hop at a time may push into a tail; its owner, the stage's outlet, sees to that. A run that is cut short does not wait
+for the hop in progress: whichever of the two ends last lets go of what the steps hold.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter, thread_time
@@ -122,6 +125,8 @@ class Tail:
     _left: Iterator[Chunk] | None = field(default=None)
     _idle_since: float = field(default_factory=perf_counter)
     _nbytes: int = 0
+    _in_use: threading.Lock = field(default_factory=threading.Lock)
+    _closed: bool = False
 
     def __post_init__(self) -> None:
         for before, after in pairwise(self.steps):
@@ -154,7 +159,8 @@ class Tail:
         waited_s = perf_counter() - self._idle_since
         for step in self.steps:
             step.counters.input_wait_s += waited_s
-        out = self._through(chunk, 0)
+        with self._used():
+            out = self._through(chunk, 0)
         self._idle_since = perf_counter()
         return out
 
@@ -166,12 +172,27 @@ class Tail:
         """Return the next chunk that is left when the input has ended, and its bytes; None after the last."""
         if self._left is None:
             self._left = self._finish()
-        return next(self._left, None), self._nbytes
+        with self._used():
+            return next(self._left, None), self._nbytes
 
     def close(self) -> None:
-        """Let go of what the steps hold."""
-        for step in self.steps:
-            step.close()
+        """Let go of what the steps hold: now, or at the end of the hop in progress. Idempotent; from any thread."""
+        self._closed = True
+        if self._in_use.acquire(blocking=False):
+            try:
+                for step in self.steps:
+                    step.close()
+            finally:
+                self._in_use.release()
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        try:
+            with self._in_use:
+                yield
+        finally:
+            if self._closed:
+                self.close()
 
     def check_account(self) -> None:
         """Raise CardinalityError unless every step's rows add up."""

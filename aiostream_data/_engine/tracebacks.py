@@ -2,8 +2,9 @@
 
 How this works. A user's function is called from deep inside the engine, and its error is raised again several
 times on its way to the consumer. Each of that adds frames. What is left of them here are the user's, and those of
-the libraries that he calls. An error that did not come from a user's code keeps all its frames, since it may be a
-bug of ours; except one of our own classes, whose message says everything.
+the libraries that he calls. The others forget what they held: it would stay in memory as long as the error does,
+since a frame leads to the one that called it. An error that did not come from a user's code keeps all its frames,
+since it may be a bug of ours; except one of our own classes, whose message says everything.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final
 
 import aiostream_data
@@ -44,17 +45,31 @@ def folded(error: BaseException) -> TracebackType | None:
     kept = [not is_machinery(file) for file in files]
     ours = isinstance(error, AiostreamError) and not isinstance(error, CardinalityError)
     if not any(kept):
-        return None if ours else error.__traceback__
+        if not ours:
+            return error.__traceback__
+        _forget_locals(frames, kept)
+        return None
     if not ours and not _ran_users_code(error, files):
         return error.__traceback__
     if frames and not ours and _is_package(files[-1]):  # the user called us, and we failed
         last = max(number for number, keep in enumerate(kept) if keep)
         kept[last:] = [True] * (len(kept) - last)
+    _forget_locals(frames, kept)
     joined: TracebackType | None = None
     for frame, keep in zip(reversed(frames), reversed(kept), strict=True):
         if keep:
             joined = TracebackType(joined, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return joined
+
+
+def _forget_locals(frames: list[TracebackType], kept: list[bool]) -> None:
+    """Let go of what the frames that are left out, and the package's that called them, hold in their variables."""
+    for traceback, keep in zip(frames, kept, strict=True):
+        frame: FrameType | None = None if keep else traceback.tb_frame
+        while frame is not None and is_machinery(frame.f_code.co_filename):
+            with contextlib.suppress(RuntimeError):  # it still runs, and forgets by itself at its end
+                frame.clear()
+            frame = frame.f_back
 
 
 def folded_text(text: str) -> str:

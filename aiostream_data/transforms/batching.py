@@ -131,6 +131,10 @@ class Batcher:
         """Bytes of the rows carried over; a list's elements are estimated."""
         return self._carry_nbytes
 
+    def drop(self) -> None:
+        """Let go of the rows carried over; nothing is pushed after that."""
+        self._carry, self._carry_nbytes, self.runs = [], 0, []
+
     def push(self, chunk: Chunk, own: bool = False) -> list[Batch]:
         """Take in all rows of ``chunk``; return the batches that are full with them.
 

@@ -230,6 +230,10 @@ class ShuffleBuffer:
             self._held = None
         return drained
 
+    def drop(self) -> None:
+        """Let go of the rows; nothing is pushed or drained after that."""
+        self._held = None
+
     def held(self) -> Lineage:
         """Return which rows are held, by ascending slot."""
         if self._held is None:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import aiostream_data as asd
 from aiostream_data import Dataset
 
@@ -42,6 +44,23 @@ def slow_same(value: Any) -> Any:
 async def same_async(value: Any) -> Any:
     await asyncio.sleep(0)
     return value
+
+
+def count_calls() -> list[int]:
+    return [0]
+
+
+def counted(value: Any, state: list[int]) -> Any:
+    state[0] += 1
+    return value
+
+
+def length(value: int) -> int:
+    return int(value) % 90 + 1
+
+
+def some(value: int) -> list[int]:
+    return [int(value)] * length(value)
 
 
 def always(value: Any) -> bool:
@@ -101,3 +120,42 @@ STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
         .to_device("cpu")
     ),
 }
+
+OTHER_STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
+    "shuffle of all": lambda _: _numbers().shuffle(seed=1),
+    "shuffle of all records": lambda shards: Dataset.from_tfrecord(shards).shuffle(seed=1),
+    "mixture": lambda shards: Dataset.sample_from([Dataset.from_tfrecord(shards), Dataset.from_generator(counting)]),
+    "random mixture": lambda shards: Dataset.sample_from(
+        [Dataset.from_tfrecord(shards), _numbers().map(slow_same)], weights=[0.7, 0.3], random=True
+    ),
+    "choice": lambda shards: Dataset.choose_from(
+        [Dataset.from_tfrecord(shards), Dataset.from_text(shards, encoding=None)], _numbers().map(_second_of_two)
+    ),
+    "buckets": lambda _: _numbers().map(some).bucket_by_sequence_length(len, [20, 50], [16, 8, 4]),
+    "packing": lambda _: _numbers().map(some).pack(128),
+    "windows": lambda _: _numbers().window(8, shift=3),
+    "padded batch": lambda _: _numbers().map(some).padded_batch(8),
+    "map with a state": lambda _: _numbers().map(counted, init=count_calls, concurrency=3),
+    "maps one after another": lambda _: _numbers().map(same).filter(always).map(slow_same).map(same_async),
+    "skipping map": lambda _: _numbers().map(slow_same, on_error="skip"),
+    "repeated cache": lambda shards: Dataset.from_tfrecord(shards).cache().shuffle(100, seed=1).batch(8).repeat(),
+    "skip, take, shard": lambda shards: Dataset.from_tfrecord(shards).skip(100).take(6_000).shard(2, 1),
+}
+
+PROCESS_STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
+    "process map": lambda _: _numbers().map(same, executor="process", concurrency=2),
+    "process map with a state": lambda _: _numbers().map(counted, init=count_calls, executor="process", concurrency=1),
+    "unordered process map": lambda _: _numbers().map(slow_same, executor="process", concurrency=2, ordered=False),
+    "process map of arrays": lambda _: _numbers().map(_large, executor="process", concurrency=2).batch(4),
+}
+"""Whose workers take long to start."""
+
+EVERY_STAGE = STAGES | OTHER_STAGES | PROCESS_STAGES
+
+
+def _second_of_two(value: int) -> int:
+    return int(value) % 2
+
+
+def _large(value: int) -> np.ndarray[Any, Any]:
+    return np.full(50_000, int(value))

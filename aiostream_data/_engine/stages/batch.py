@@ -44,6 +44,7 @@ class BatchStep(Step):
             yield last
 
     def close(self) -> None:
+        self._batcher.drop()
         self._held.end()
 
     def nbytes_of(self, chunk: Chunk) -> int:

@@ -55,10 +55,16 @@ class CoroutineMapStage(MaybeUnordered):
         limit = node.concurrency if isinstance(node.concurrency, int) else AUTO_CONCURRENCY
         self.counters.waits_for = "user"
         self.counters.workers = limit
-        pending = 0
         window = Window(limit)
         results = Results(outlet.budget, lambda: window.taken)
 
+        try:
+            await self._await_all(inlets[0], outlet, window, results)
+        finally:  # its place is asked for as long as there is a loader, which must not keep rows
+            self._ready, self._rows = [], []
+
+    async def _await_all(self, inlet: Inlet, outlet: Outlet, window: Window, results: Results) -> None:
+        pending = 0
         async with asyncio.TaskGroup() as group:
 
             def begin(row: _Row) -> asyncio.Future[Outcome]:
@@ -76,7 +82,7 @@ class CoroutineMapStage(MaybeUnordered):
                 if pending == 0 or len(self._ready) >= CHUNK_ROWS or perf_counter() - self._since > FLUSH_S:
                     await self._flush(outlet)
 
-            await Hops(begin, emit, window, node.ordered).run(self._each(self.held_then(inlets[0]), results))
+            await Hops(begin, emit, window, self.node.ordered).run(self._each(self.held_then(inlet), results))
         await self._flush(outlet)
 
     async def _flush(self, outlet: Outlet) -> None:

@@ -76,6 +76,13 @@ class TakesTurns(Stage):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         for name in self.names:
             self.counters.extra.setdefault(f"rows from {name}", 0)
+        try:
+            await self._take_turns(inlets, outlet)
+        finally:  # its place is asked for as long as there is a loader, which must not keep rows
+            self._current.clear()
+            self._picked.taken()
+
+    async def _take_turns(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         while True:
             step = self.advance(max(1, self._rows_at_once - len(self._picked)))
             if len(step):

@@ -54,6 +54,7 @@ class ShuffleStep(Step):
             yield shuffled
 
     def close(self) -> None:
+        self._buffer.drop()
         self._held.end()
 
     def at(self, rows: int, book: BookWriter) -> State:

@@ -58,6 +58,9 @@ class UnbatchStep(Step):
         if self._refilled is not None:
             yield self._refilled
 
+    def close(self) -> None:
+        self._refilled = None
+
     def at(self, rows: int, book: BookWriter) -> State:
         if rows < len(self._rest):
             held = book.rows(self._rest.slice(rows, len(self._rest)))
