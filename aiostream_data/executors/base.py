@@ -35,6 +35,17 @@ def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
     return Outcome(value, None, perf_counter() - wall, thread_time() - cpu)
 
 
+def prepare_worker(function: Callable[..., Any]) -> None:
+    """Let a function that wants to make something on a new worker do so before its time is taken.
+
+    Such a function has a method ``prepare_worker()``, which is called again and again and should do
+    something at the first call only.
+    """
+    prepare = getattr(function, "prepare_worker", None)
+    if prepare is not None:
+        prepare()
+
+
 class Executor(Protocol):
     """Runs blocking functions off the event loop."""
 
@@ -43,6 +54,13 @@ class Executor(Protocol):
 
         The future never raises what the function raised: that is in the outcome. Cancelling the
         future abandons the result; a function that has begun runs to its end.
+        """
+
+    def submit_within(self, limit_s: float, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
+        """Do the same, and give up a call that runs longer than ``limit_s`` seconds.
+
+        Its outcome's error is then a RecordTimeoutError. What a worker needs before its first call, such as
+        to start, to import the function and ``prepare_worker()``, is not counted, nor is waiting for one.
         """
 
     def close(self, timeout_s: float) -> bool:

@@ -1,224 +1,170 @@
-"""Worker processes, each served by one thread that speaks to it over a pipe.
+"""Worker processes, each served by one thread of this process that speaks to it over an exchange.
 
-How this works. The threads of a :class:`ThreadExecutor` each own one child, started with ``spawn``
-(never fork: this process has threads and an event loop). A hop is sent as a pickle and its outcome
-comes back as one. Because exactly one thread waits on each pipe, a child that dies is noticed at
-once: its end of the pipe closes. A parent that dies is noticed by its children the same way.
+How this works. The threads of a :class:`ThreadExecutor` each own one child. A function is pickled once, sent
+to each worker once, and called by its key. Arguments and results that are arrays pass through shared memory:
+results are views of it, without a copy. Because exactly one thread waits for each child, a child that
+dies is noticed at once: its end of the link closes. A parent that dies is noticed by its children the same way.
+
+The memory of a result is disowned on arrival, so that a consumer who keeps everything never stops a worker.
+What limits memory is that a worker has one request at a time, and is given the next by who counts the results.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import pickle
-import signal
-import sys
+import hashlib
 import threading
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from time import perf_counter, process_time
+from collections import OrderedDict
+from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
-from aiostream_data.errors import RecordError, WorkerDiedError
+from aiostream_data.errors import RecordTimeoutError, WorkerDiedError
 from aiostream_data.executors.base import Outcome
-from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.executors.blocks import LinkEnded
+from aiostream_data.executors.child import Child
+from aiostream_data.executors.failure import Failure
+from aiostream_data.executors.pickling import dumps
+from aiostream_data.executors.serving import MAX_FUNCTIONS, Answer, Call, Learn
+from aiostream_data.executors.thread import Job, ThreadExecutor
 
-JOIN_S = 1.0
+MAX_NBYTES = 64 << 20
+"""Shared memory that a worker, and this process for each worker, keep idle between messages, at most."""
+
+_SERVE = "aiostream_data.executors.serving:serve"
 
 
 class ProcessExecutor(ThreadExecutor):
-    """Up to ``max_threads`` worker processes; see :class:`.base.Executor`.
+    """Up to ``max_workers`` worker processes; see :class:`.base.Executor`.
 
-    Functions, arguments and results must pickle. An exception comes back as a ``RecordError`` that
-    also has the original's type; a worker that dies as a ``WorkerDiedError``, and is replaced.
+    Functions, arguments and results must pickle, with cloudpickle where it is installed. An exception comes
+    back as a ``RecordError`` that also has the original's type; a worker that dies as a ``WorkerDiedError``, and
+    is replaced. A call whose time is over ends with its worker.
+
+    Args:
+        max_workers: Processes at once; they start when first needed.
+        name: Of threads and processes.
+        max_nbytes: Most shared memory kept idle, per worker and direction.
     """
 
-    def __init__(self, max_workers: int, name: str) -> None:
+    def __init__(self, max_workers: int, name: str, *, max_nbytes: int = MAX_NBYTES) -> None:
         super().__init__(max_workers, name)
-        self._children: dict[int, _Child] = {}
+        self._max_nbytes = max_nbytes
+        self._workers: dict[int, _Worker] = {}
+        self._starting = threading.Lock()
+        self._parcels = _Parcels()
 
-    def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
+    def stacks(self, timeout_s: float) -> str:
+        """Return what every thread of every worker is doing now, as text."""
+        return "\n".join(worker.child.stacks(timeout_s) for worker in list(self._workers.values()))
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers."""
+        return [worker.child.pid for worker in list(self._workers.values())]
+
+    def close(self, timeout_s: float) -> bool:
+        with self._starting:
+            self._closed = True
+        for worker in list(self._workers.values()):
+            worker.child.stop()  # a thread that waits for a busy worker is released by this
+        ended = super().close(timeout_s)
+        for worker in list(self._workers.values()):
+            worker.child.bury()
+        return ended
+
+    def _call(self, job: Job) -> Outcome:
         started = perf_counter()
         me = threading.get_ident()
         try:
-            request = pickle.dumps((function, args), protocol=5)
-            child = self._children.get(me) or self._start_child(me)
-            reply = child.ask(request)
-            if reply is None:
-                del self._children[me]
-                raise child.obituary()
-            value, failure, busy_s, cpu_s = pickle.loads(reply)
-        except Exception as error:  # noqa: BLE001 - delivered to the caller as a value
+            parcel = self._parcels.of(job.function)
+            worker = self._workers.get(me) or self._start_worker(me)
+            answer = worker.call(parcel, job.args, job.limit_s)
+        except (WorkerDiedError, RecordTimeoutError) as error:
+            self._workers.pop(me, None)
             return Outcome(None, error, perf_counter() - started)
-        return Outcome(value, None if failure is None else failure.as_error(), busy_s, cpu_s)
+        except BaseException as error:  # noqa: BLE001 - delivered to the caller as a value
+            return Outcome(None, Failure(error).as_error(), perf_counter() - started)
+        raised = None if answer.failure is None else answer.failure.as_error()
+        return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s)
 
-    def _start_child(self, me: int) -> _Child:
-        if self._closed:
-            raise WorkerDiedError("the workers are being closed")
-        child = self._children[me] = _Child(self._name)
-        return child
-
-    def close(self, timeout_s: float) -> bool:
-        self._closed = True
-        for child in list(self._children.values()):
-            child.stop()  # a thread that waits for a busy child is released by this
-        ended = super().close(timeout_s)
-        for child in list(self._children.values()):
-            child.bury()
-        return ended
+    def _start_worker(self, me: int) -> _Worker:
+        with self._starting:  # the process itself starts beside others: this returns long before it is up
+            if self._closed:
+                raise WorkerDiedError("the workers are being closed")
+            worker = self._workers[me] = _Worker(Child(_SERVE, self._name, self._max_nbytes))
+        return worker
 
 
-class _Child:
-    """One worker process and the parent's end of its pipe."""
+class _Worker:
+    """One worker process, and which functions it knows."""
 
-    def __init__(self, name: str) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._lock = threading.Lock()  # two threads must not wait for one process at once, nor after it was closed
-        self._buried = False
-        self._exit_code: int | None = None
-        self._pipe, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(target=serve, args=(theirs,), name=name, daemon=True)
-        with theirs, _interrupts_held_back():
-            self._process.start()
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self._known: set[bytes] = set()
 
-    def ask(self, request: bytes) -> bytes | None:
-        """Send a request and wait for the reply; None when the worker died."""
+    def call(self, parcel: _Parcel, args: tuple[Any, ...], limit_s: float | None) -> Answer:
+        """Have the worker call a function, and wait for the answer.
+
+        Raises:
+            WorkerDiedError: It died; it is buried.
+            RecordTimeoutError: The time is over; the worker is buried.
+            Exception: Arguments did not pickle, or the result did not unpickle.
+        """
+        if parcel.key not in self._known:
+            forget_all = len(self._known) >= MAX_FUNCTIONS
+            learned = self._ask(Learn(parcel.key, parcel.pickled, forget_all), None)
+            if forget_all:
+                self._known.clear()
+            if learned.failure is not None:
+                return learned
+            self._known.add(parcel.key)
+        return self._ask(Call(parcel.key, args), limit_s)
+
+    def _ask(self, request: Learn | Call, limit_s: float | None) -> Answer:
+        exchange = self.child.exchange
         try:
-            self._pipe.send_bytes(request)
-            return self._pipe.recv_bytes()
-        except (EOFError, OSError):
-            return None
+            exchange.send(request)
+            del request
+            if limit_s is not None and not exchange.wait(limit_s):
+                self.child.kill()
+                self.child.bury()
+                raise RecordTimeoutError(f"a call took longer than {limit_s:g} s; its worker process was ended")
+            answer, lease = exchange.receive()
+        except LinkEnded:
+            raise self.child.obituary() from None
+        lease.release()
+        assert isinstance(answer, Answer)
+        return answer
 
-    def obituary(self) -> WorkerDiedError:
-        """Return the error that says how the worker ended."""
+
+class _Parcel:
+    """A function as it is sent."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function  # kept, so that its identity stands for it
+        self.pickled = dumps(function)
+        self.key = hashlib.blake2b(self.pickled, digest_size=16).digest()
+
+
+class _Parcels:
+    """The functions that were sent last. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._by_identity: OrderedDict[int, _Parcel] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, function: Callable[..., Any]) -> _Parcel:
+        """Return a function as it is sent, pickled when it is first seen.
+
+        Raises:
+            Exception: It does not pickle.
+        """
         with self._lock:
-            if not self._buried:
-                self._process.join(JOIN_S)
-        code = self.bury()
-        if code is not None and code < 0:
-            hint = ", likely out of memory" if code == -9 else ""
-            return WorkerDiedError(f"a worker process was killed by signal {-code}{hint}")
-        return WorkerDiedError(
-            f"a worker process ended by itself with exit code {code}; its standard error says why. A script that "
-            "uses worker processes needs the guard: if __name__ == '__main__'"
-        )
-
-    def stop(self) -> None:
-        """Ask the process to end, without waiting."""
-        with self._lock:
-            if not self._buried:
-                self._process.terminate()
-
-    def bury(self) -> int | None:
-        """End the process for certain, let go of everything it held, and return its exit code."""
-        with self._lock:
-            if not self._buried:
-                self._buried = True
-                self._process.terminate()
-                self._process.join(JOIN_S)
-                if self._process.is_alive():
-                    self._process.kill()
-                    self._process.join(JOIN_S)
-                self._exit_code = self._process.exitcode
-                self._pipe.close()
-                self._process.close()
-            return self._exit_code
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Block SIGINT in this thread, and so in a process started by it: Ctrl-C is the parent's business.
-
-    A signal handler set by the child would come too late for an interrupt while it still starts.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # not on every platform
-        yield
-        return
-    resource_tracker.ensure_running()  # its start would unblock the signal
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-class Failure:
-    """What a worker tells of an exception: always text, and the exception itself if it survives the trip."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.type_name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
-        self.message = _safe_str(error)
-        self.text = "".join(traceback.format_exception(error))
-        self.notes = list(getattr(error, "__notes__", ()))
-        self.pickled = _round_trip(error)
-
-    def as_error(self) -> BaseException:
-        """Return the RecordError to raise in the parent, caused by the original where there is one."""
-        original: BaseException | None = pickle.loads(self.pickled) if self.pickled is not None else None
-        error = _record_error_like(original)(f"{self.type_name}: {self.message}")
-        error.type_name = self.type_name
-        error.worker_traceback = self.text
-        error.__cause__ = original
-        for note in self.notes:
-            error.add_note(note)
-        error.add_note("worker traceback:\n" + self.text)
-        return error
-
-
-def _record_error_like(original: BaseException | None) -> type[RecordError]:
-    """Return a RecordError class that is also of the original's type, where Python allows that."""
-    kind = type(original)
-    if original is None or not isinstance(original, Exception) or issubclass(kind, RecordError):
-        return RecordError
-    try:
-        mixed = type(f"RecordError[{kind.__name__}]", (RecordError, kind), {"__init__": Exception.__init__})
-        mixed("probe")
-    except Exception:  # noqa: BLE001 - any refusal (layout, __new__, metaclass) means the plain class
-        return RecordError
-    return mixed
-
-
-def _safe_str(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as second:  # noqa: BLE001 - a broken __str__ must not hide the error
-        return f"<{type(second).__name__} in __str__>"
-
-
-def _round_trip(error: BaseException) -> bytes | None:
-    try:
-        pickled = pickle.dumps(error, protocol=5)
-        pickle.loads(pickled)
-    except BaseException:  # noqa: BLE001 - whatever goes wrong, the text is sent instead
-        return None
-    return pickled
-
-
-def serve(pipe: Connection) -> None:
-    """Work off requests until the parent closes the pipe or is gone; runs in the child."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked before the start
-    while True:
-        try:
-            request = pipe.recv_bytes()
-        except (EOFError, OSError):
-            sys.exit(0)
-        answer = _answer(request)
-        try:
-            pipe.send_bytes(answer)
-        except OSError:  # the parent went away meanwhile, which is nothing to print a traceback for
-            sys.exit(0)
-
-
-def _answer(request: bytes) -> bytes:
-    wall, cpu = perf_counter(), process_time()
-    try:
-        function, args = pickle.loads(request)
-        value = function(*args)
-        # Pickled inside the try: a result that does not pickle is an error like any other.
-        return pickle.dumps((value, None, perf_counter() - wall, process_time() - cpu), protocol=5)
-    except BaseException as error:  # noqa: BLE001 - sent to the parent as a value
-        failure = Failure(error)
-    return pickle.dumps((None, failure, perf_counter() - wall, process_time() - cpu), protocol=5)
+            parcel = self._by_identity.get(id(function))
+            if parcel is None:
+                parcel = self._by_identity[id(function)] = _Parcel(function)
+                if len(self._by_identity) > MAX_FUNCTIONS:
+                    self._by_identity.popitem(last=False)
+            else:
+                self._by_identity.move_to_end(id(function))
+            return parcel

@@ -1,0 +1,98 @@
+"""How an exception travels out of a worker: always as text, and as itself if it survives the trip."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from functools import lru_cache
+from typing import Any
+
+from aiostream_data.errors import RecordError
+from aiostream_data.executors.pickling import dumps
+
+
+class Failure:
+    """What a worker tells of an exception, whatever the exception is like. Pickles always.
+
+    Args:
+        error: What was raised.
+        during: Said in front of the message, such as "while the result was pickled".
+    """
+
+    def __init__(self, error: BaseException, during: str = "") -> None:
+        self.type_name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+        self.message = f"{_text(error)} ({during})" if during else _text(error)
+        self.text = _traceback_text(error)
+        self.notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+        self.pickled = _round_trip(error)
+
+    def as_error(self) -> BaseException:
+        """Return the RecordError to raise in the parent, caused by the original where there is one."""
+        original = self._original()
+        kind = RecordError if not isinstance(original, Exception) else _record_error_like(type(original))  # type: ignore[arg-type]
+        error = kind(f"{self.type_name}: {self.message}")
+        error.type_name = self.type_name
+        error.worker_traceback = self.text
+        error.__cause__ = original
+        for note in self.notes:
+            error.add_note(note)
+        error.add_note("worker traceback:\n" + self.text)
+        return error
+
+    def _original(self) -> BaseException | None:
+        if self.pickled is None:
+            return None
+        try:
+            original = pickle.loads(self.pickled)
+        except BaseException:  # noqa: BLE001 - what could be rebuilt in the worker cannot be here: the text says it
+            return None
+        return original if isinstance(original, BaseException) else None
+
+
+def _rebuild(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> RecordError:
+    mixed = _record_error_like(kind)  # type: ignore[arg-type]  # mypy takes a class for one of its objects
+    error = mixed.__new__(mixed)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+@lru_cache(maxsize=256)
+def _record_error_like(kind: type[Exception]) -> type[RecordError]:
+    """Return a RecordError class that is also of the original's type, where Python allows that."""
+
+    def reduce(self: RecordError) -> tuple[Any, ...]:
+        return (_rebuild, (kind, self.args, dict(self.__dict__)))
+
+    if issubclass(kind, RecordError):
+        return RecordError
+    body = {"__init__": Exception.__init__, "__str__": Exception.__str__, "__reduce__": reduce}
+    try:
+        mixed = type(f"RecordError[{kind.__name__}]", (RecordError, kind), body)
+        mixed("probe")
+    except Exception:  # noqa: BLE001 - any refusal (layout, __new__, metaclass) means the plain class
+        return RecordError
+    return mixed
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 - a broken __str__ must not hide the error
+        return f"<{type(second).__name__} in __str__>"
+
+
+def _traceback_text(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception as second:  # noqa: BLE001 - nor may whatever else is broken in it
+        return "".join(traceback.format_tb(error.__traceback__)) + f"<{type(second).__name__} while it was shown>\n"
+
+
+def _round_trip(error: BaseException) -> bytes | None:
+    try:
+        pickled = dumps(error)
+        pickle.loads(pickled)
+    except BaseException:  # noqa: BLE001 - whatever goes wrong, the text is sent instead
+        return None
+    return pickled
