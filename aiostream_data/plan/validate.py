@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from aiostream_data.errors import PlanError, StageBuildError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Cache, Repeat, ToDevice, function_name
+from aiostream_data.plan.reaching import obstacle_to_processes
 from aiostream_data.plan.sources import PythonIterable
 
 EXECUTORS = ("auto", "thread", "process", "inline", "interpreter")
@@ -49,34 +50,36 @@ def check_repeat(node: Repeat) -> None:
 
 
 def check_executor(name: str) -> None:
-    """Raise PlanError unless ``name`` is a known executor."""
+    """Refuse an executor that does not exist, or not here.
+
+    Raises:
+        PlanError: There is none of that name.
+        StageBuildError: This Python, or this system, does not have it.
+    """
     if name not in EXECUTORS:
         raise PlanError(f"executor must be one of {', '.join(EXECUTORS)}, got {name!r}")
+    if name == "interpreter" and sys.version_info < (3, 14):
+        found = ".".join(map(str, sys.version_info[:2]))
+        raise StageBuildError(
+            f"executor='interpreter' needs Python 3.14 or later, and this is {found}: use executor='process', "
+            "or executor='thread' for functions that release the interpreter's lock"
+        )
+    if name == "process" and sys.platform == "win32":
+        raise StageBuildError("executor='process' needs Linux or macOS: use executor='thread', or WSL")
 
 
 def check_reaches_processes(function: Callable[..., Any]) -> None:
-    """Refuse a function that a freshly started worker process could not import.
+    """Refuse a function that cannot be sent to a freshly started worker process.
 
     Raises:
-        StageBuildError: It is a lambda, a local function, lives in ``__main__``, or does not pickle.
+        StageBuildError: It does not pickle, or, without cloudpickle, is a lambda, a local function, or
+            defined in ``__main__``.
     """
-    name = function_name(function)
-    cure = "move it to the top level of an importable module, or use executor='thread'"
-    module = getattr(function, "__module__", None)
-    if getattr(function, "__name__", "") == "<lambda>" or "<locals>" in getattr(function, "__qualname__", ""):
-        raise StageBuildError(f"{name} is a lambda or local function and cannot be sent to a process: {cure}")
-    if module == "__main__":
-        raise StageBuildError(f"{name} is defined in __main__, which worker processes do not import: {cure}")
-    try:
-        pickle.dumps(function)
-    except Exception as error:
-        raise StageBuildError(f"{name} cannot be pickled for a process ({error}): {cure}") from error
+    obstacle = obstacle_to_processes(function)
+    if obstacle is not None:
+        raise StageBuildError(f"{function_name(function)} {obstacle}, or use executor='thread'")
 
 
 def reaches_processes(function: Callable[..., Any]) -> bool:
     """Tell whether a function can be sent to a process."""
-    try:
-        check_reaches_processes(function)
-    except StageBuildError:
-        return False
-    return True
+    return obstacle_to_processes(function) is None
