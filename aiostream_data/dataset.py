@@ -31,6 +31,7 @@ from aiostream_data.plan.base import (
 )
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.spec import element_spec
+from aiostream_data.plan.subprocess import in_subprocess
 from aiostream_data.plan.validate import (
     check_extends,
     check_repeat,
@@ -196,6 +197,19 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         """Let up to ``buffer_size`` elements be ready before they are asked for (tf.data ``prefetch``)."""
         size = auto_or_at_least_one("buffer_size", buffer_size)
         return self._then(op.Prefetch, "prefetch", buffer_size=size)
+
+    def in_subprocess(self, workers: int = 1) -> Dataset[T]:
+        """Run everything up to here in a process of its own, so that it takes no time from the training loop's.
+
+        Elements come over through shared memory, as NumPy arrays that belong to the consumer. Order, states,
+        hash and origins are those of the chain without it. With several workers each makes every
+        ``workers``-th element; :meth:`explain` says which part of the chain all of them run.
+
+        Raises:
+            StageBuildError: A function or source cannot be sent to another process.
+            PlanError: The chain has ``ordered=False`` and there are several workers.
+        """
+        return self._then(in_subprocess, "in_subprocess", workers=workers)
 
     def to_device(self, device: str = "auto", *, depth: int = 3) -> Dataset[Any]:
         """Give batches in the memory of a device; must come last.

@@ -121,6 +121,7 @@ class Loader(Generic[T]):
                 self._check_open()
             first_time = self._ending is None
             self._ending = item
+            self._received.settle(self._left)
             if item.error is not None and first_time:
                 raise item.error
             self._check_error()
@@ -274,8 +275,12 @@ class Loader(Generic[T]):
         """Return counters of every stage, of the consumer and of memory, as of now."""
         resources = self._engine.resources
         budget = resources.budget
-        memory = MemoryStats(budget.limit, budget.used, budget.peak, budget.wait_s, dict(budget.holders))
+        elsewhere = self._engine.stats_elsewhere()
+        counted = [(budget.used, budget.peak, budget.wait_s), *(process["memory"] for process in elsewhere)]
+        used, peak, wait_s = map(sum, zip(*counted, strict=True))
+        memory = MemoryStats(self._opening.memory_limit, used, peak, wait_s, dict(budget.holders))
         storage = [asdict(stores.counters) for stores in resources.stores.values()]
+        storage += [counters for process in elsewhere for counters in process["storage"]]
         given = self._received.given(self._left)
         consumer = replace(self._consumer, elements=self._consumer.elements + given)
         found = self._received.hash(self._left)
@@ -304,6 +309,7 @@ class Loader(Generic[T]):
         self._closed = True
         self._received.freeze(self._left)
         self._give_up_left()
+        self._received.settle(self._left)
 
     def _give_up_left(self) -> None:
         """Use up the iterator that a running ``for`` takes elements from, so that it gives none of them any more."""

@@ -31,9 +31,9 @@ class Announced:
         for callback in callbacks:
             callback()
 
-    def wait(self) -> None:
-        """Block until it has happened."""
-        self._event.wait()
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Block until it has happened, or for some seconds."""
+        self._event.wait(timeout_s)
 
     async def wait_async(self) -> None:
         """Await it on the caller's own loop."""

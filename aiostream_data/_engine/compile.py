@@ -28,8 +28,10 @@ from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
 from aiostream_data._engine.stages.rowwise import RowwiseStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
 from aiostream_data._engine.stages.shuffle import ShuffleStep
+from aiostream_data._engine.stages.subprocess import SubprocessStage
 from aiostream_data._engine.stages.unbatch import UnbatchStep
 from aiostream_data._engine.stages.windows import PaddedBatchStep, RebatchStep, WindowStep
+from aiostream_data._engine.stages.worker_shard import WorkerShardStep
 from aiostream_data._engine.stages.zip import ZipStage
 from aiostream_data._engine.tail import Step
 from aiostream_data.metrics.counters import StageCounters
@@ -41,6 +43,7 @@ from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.blocking import Block
 from aiostream_data.plan.costs import CostBatch
+from aiostream_data.plan.subprocess import InSubprocess, WorkerShard
 
 STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.Tensors: MemorySource,
@@ -67,6 +70,7 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     op.Cache: CacheStage,
     op.Prefetch: PrefetchStage,
     op.ToDevice: DeviceStage,
+    InSubprocess: SubprocessStage,
     ranks.EqualRows: EqualRowsStage,
     ranks.Agree: AgreeStage,
 }
@@ -83,10 +87,11 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
     win.Bucket: BucketStep,
     win.Pack: PackStep,
     CostBatch: CostBatchStep,
+    WorkerShard: WorkerShardStep,
 }
 """Nodes that ride on the hops of what they read, instead of being a task of their own."""
 
-OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache)
+OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache, InSubprocess)
 """Nodes whose stage runs its inputs itself, once or again and again, instead of reading inlets."""
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from aiostream_data.plan.operators import CacheToken
 from aiostream_data.records import Chunk, ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.transforms.randomness import key_of
+
+if TYPE_CHECKING:
+    from aiostream_data._engine.hosting import Hosting
 
 
 class Drained:
@@ -89,6 +92,14 @@ class Board:
         """Return the counters of every stage with the name of its place."""
         return list(self._counters.copy().items())
 
+    def put(self, key: str, counters: StageCounters) -> None:
+        """Show the counters of a stage that runs elsewhere, as they are now."""
+        self._counters[key] = counters
+
+    def items(self) -> list[tuple[str, StageCounters]]:
+        """Return the counters of every stage with the name of its place."""
+        return list(self._counters.copy().items())
+
     def __iter__(self) -> Iterator[StageCounters]:
         known = dict(self._counters)  # a copy: the loop may add a stage meanwhile
         entries = sorted(known.items(), key=lambda entry: _place(entry[0]))
@@ -135,6 +146,8 @@ class Services:
     """What caches hold that another loader has filled."""
     once: OneShotRows = field(default_factory=OneShotRows)
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
+    hosting: Hosting | None = None
+    """The processes that run parts of the plan."""
     pause: Callable[[float], Any] = time.sleep
     """Waits some seconds on a worker thread, or until the loader is closed."""
     passes: dict[Any, CachePass] = field(default_factory=dict)

@@ -6,8 +6,12 @@ import asyncio
 import os
 import threading
 import warnings
+import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from aiostream_data._engine.announced import Announced
 from aiostream_data._engine.at_exit import has_stopped, stop_at_exit
@@ -18,6 +22,7 @@ from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
 from aiostream_data._engine.event_loop import CLOSE_S, close_loop, new_loop
 from aiostream_data._engine.failures import for_consumer
+from aiostream_data._engine.hosting import Hosting
 from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.resources import Resources
 from aiostream_data._engine.running import open_plan, recall
@@ -26,9 +31,10 @@ from aiostream_data._engine.state_writer import ROWS
 from aiostream_data._engine.tracebacks import present
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.plan.base import Node
+from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
+from aiostream_data.plan.subprocess import own_nbytes, places_of
 from aiostream_data.plan.unshare import unshared
 from aiostream_data.records import Chunk, Items
 
@@ -44,6 +50,7 @@ class Engine:
         bridge: Where the consumer gets parcels.
         state: Where rows came from, and where the plan goes on.
         resources: Executors, stores and devices; budget and board, for statistics.
+        hosting: Processes that run parts of the plan; None where none does.
         pid: Process that the thread lives in.
     """
 
@@ -51,7 +58,9 @@ class Engine:
         self.plan = rewrite(unshared(plan))
         self.options = replace(options, written=options.written or plan)
         self.state = EngineState(self.plan, self.options)
-        self.resources = Resources(self.options)
+        own = replace(self.options, memory_limit=own_nbytes(self.plan, self.options.memory_limit))
+        self.resources = Resources(own)
+        self.hosting = self.state.hosting = self._hosting()
         self.bridge = Bridge(_waiting_elements(self.plan))
         self.pid = os.getpid()
         self._ready = Announced()
@@ -66,6 +75,13 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         stop_at_exit(self)
         self._thread.start()
+
+    def _hosting(self) -> Hosting | None:
+        if not places_of(self.plan):
+            return None
+        # By a weak reference, so that no cycle keeps an engine that nobody has any more.
+        has_closed = partial(_has_stopped, weakref.ref(self))
+        return Hosting(self.plan, self.options, self.state.origins, self.resources.budget, has_closed)
 
     # -- called by the consumer
 
@@ -88,11 +104,31 @@ class Engine:
         await self._ready.wait_async()
         self.wait_ready()
 
+    def settle(self, elements: int) -> None:
+        """Hear that the consumer stays behind its first ``elements`` elements.
+
+        Notes what only the plan's processes know, which end as soon as the engine has.
+        """
+        if self.hosting is not None:
+            self.hosting.hurry()
+            self.state.keep_place(elements)
+            self.stats_elsewhere()
+            self.hosting.let_go()
+
+    def stats_elsewhere(self) -> list[Mapping[str, Any]]:
+        """Show the stages of the plan's processes on the board, and return what else these say of themselves."""
+        if self.hosting is None:
+            return []
+        self.hosting.show(self.resources.board, {node: number for number, node in enumerate(walk(self.plan))})
+        return self.hosting.last_stats
+
     def stop_soon(self) -> None:
         """Ask everything to stop, without waiting. Idempotent; callable from any thread and finalizers."""
         if os.getpid() != self.pid or self._stopping:
             return
         self._stopping = True
+        if self.hosting is not None:
+            self.hosting.let_go()
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # already over
@@ -103,6 +139,8 @@ class Engine:
         self.stop_soon()
         if os.getpid() == self.pid and threading.current_thread() is not self._thread:
             self._thread.join(2 * CLOSE_S)
+            if self.hosting is not None:
+                self.hosting.wait_closed(CLOSE_S)
 
     async def stop_async(self) -> None:
         """Like :meth:`stop`, awaited on the caller's loop."""
@@ -152,8 +190,11 @@ class Engine:
                 self.resources.drop_blocks()
                 self.bridge.end(error)
                 self._ready.announce()
+                if self.hosting is None:
+                    has_stopped(self)
+                else:
+                    self.hosting.engine_ended()
                 self._done.announce()
-                has_stopped(self)
             if self._stuck:
                 _warn_stuck()
 
@@ -197,6 +238,12 @@ class Engine:
         if options.held_against is not None:
             check = (options.held_against, options.given_seed, options.force, options.allow)
             value_of(await self.resources.pool.submit(identity.check, *check))
+
+
+def _has_stopped(engine: weakref.ref[Engine]) -> None:
+    stopped = engine()
+    if stopped is not None:
+        has_stopped(stopped)
 
 
 def _waiting_elements(plan: Node) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.identity import Identity
@@ -13,12 +14,15 @@ from aiostream_data._engine.position import Position
 from aiostream_data._engine.state_book import read_book
 from aiostream_data._engine.state_writer import BookWriter, Spaces
 from aiostream_data._engine.weight_changes import WeightChanges
-from aiostream_data.errors import StateMismatchError
+from aiostream_data.errors import StateMismatchError, WorkerDiedError
 from aiostream_data.lineage import Ids, MadeOf
 from aiostream_data.plan.base import Node, keys_of
 from aiostream_data.plan.mixing import mixture_meant
 from aiostream_data.provenance import Origin
 from aiostream_data.weights import Weights, vector_of
+
+if TYPE_CHECKING:
+    from aiostream_data._engine.hosting import Hosting
 
 
 class EngineState:
@@ -32,6 +36,7 @@ class EngineState:
         cached_epochs: In which repetition the rows of caches were read first.
         identity: What tells whether a state is opened with the same data set.
         position: Place of the run; None until it has begun.
+        hosting: Processes that run parts of the plan, if any do.
     """
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
@@ -52,12 +57,20 @@ class EngineState:
         self.cached_epochs = _cached_epochs(options.caches)
         self.identity = Identity(options.written, options.world_size)
         self.position: Position | None = None
+        self.hosting: Hosting | None = None
         self._plan = plan
         self._options = options
+        self._kept: tuple[int, dict[str, Any]] | None = None
         self._spaces = Spaces(self.origins)
 
     def place(self, elements: int) -> dict[str, Any]:
-        """Return where the plan goes on after this run's first ``elements`` elements: parts of what is saved."""
+        """Return where the plan goes on after this run's first ``elements`` elements: parts of what is saved.
+
+        Raises:
+            WorkerDiedError: A process ran part of the plan, and has died.
+        """
+        if self._kept is not None and self._kept[0] == elements:
+            return self._kept[1]
         if elements == 0 or self.position is None:
             return {"position": self._options.state, "rows": self._options.book, "row_checks": None, **self._besides()}
         book = BookWriter(self._spaces)
@@ -67,6 +80,11 @@ class EngineState:
     def _besides(self) -> dict[str, Any]:
         caches = [[key, epoch] for (path, key), epoch in self.cached_epochs.copy().items() if path == 0]
         return {"weights": self.weights.state(), "caches": caches or None}
+
+    def keep_place(self, elements: int) -> None:
+        """Keep what :meth:`place` returns, since whoever knows it is about to end; nothing where that has died."""
+        with suppress(WorkerDiedError):
+            self._kept = elements, self.place(elements)
 
     def forget(self, elements: int) -> None:
         """Hear that nobody will ask for a place before ``elements`` elements any more."""
@@ -81,10 +99,15 @@ class EngineState:
         """Change the weights of the mixture that is meant; see :meth:`aiostream_data.Loader.set_weights`."""
         mixture = mixture_meant(self._plan, weights)
         vector = vector_of(weights, mixture.schedule.names)
-        return self.weights.set(keys_of(self._plan)[mixture], mixture.schedule, vector, from_row)
+        key = keys_of(self._plan)[mixture]
+        if self.hosting is not None and self.hosting.runs(mixture):
+            return self.hosting.set_weights(mixture, key, vector, from_row)
+        return self.weights.set(key, mixture.schedule, vector, from_row)
 
     def weights_so_far(self) -> Any:
         """Return every change of weights since the engine began, for whoever reads the same rows again."""
+        if self.hosting is not None:
+            self.hosting.tell_weights(self.weights, keys_of(self._plan))
         return self.weights.state(from_the_beginning=True)
 
 

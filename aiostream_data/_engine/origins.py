@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -83,6 +84,7 @@ class Origins:
     def __init__(self) -> None:
         self._known: OrderedDict[int, Namespace] = OrderedDict()
         self._next = 1  # 0 is for pairs that name no source
+        self._opening = Lock()
 
     def open(
         self,
@@ -93,14 +95,20 @@ class Origins:
         read_epoch: int | None = None,
         locate: Locate | None = None,
     ) -> Namespace:
-        """Return a new namespace. Call from the loop."""
-        place, self._next = self._next, self._next + 1
+        """Return a new namespace. Safe from any thread."""
+        with self._opening:
+            place, self._next = self._next, self._next + 1
         read_epoch = epoch if read_epoch is None else read_epoch
         namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, read_epoch, locate)
         self._known[place] = namespace
         if len(self._known) > _REMEMBERED:  # millions of tiny inner data sets must not pile up
             self._known.popitem(last=False)
         return namespace
+
+    def opened_since(self, number: int) -> list[Namespace]:
+        """Return the namespaces opened from this number on that are still known, in order. Safe from any thread."""
+        found = (self._known.get(later) for later in range(number, self._next))
+        return [namespace for namespace in found if namespace is not None]
 
     def namespace(self, number: int) -> Namespace:
         """Return the namespace that the upper bits of a split number name."""

@@ -76,6 +76,7 @@ class Resources:
             shared_caches=_shared_caches(plan),
             cached_epochs=state.cached_epochs,
             devices=self.devices,
+            hosting=state.hosting,
             dead_letters=self._letters,
             pause=self._closing.wait,
         )

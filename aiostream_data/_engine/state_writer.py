@@ -54,10 +54,14 @@ class Spaces:
     """Gives namespaces codes that stay the same in all states of one run, so that encoded rows can be used again.
 
     Safe from one thread at a time.
+
+    Args:
+        first: The first code; processes that write parts of one state must not use the same ones.
     """
 
-    def __init__(self, origins: Origins) -> None:
+    def __init__(self, origins: Origins, first: int = FIRST) -> None:
         self._origins = origins
+        self._first = first
         self._codes: dict[int, int] = {-1: PAD, 0: MARK}
         self._alike: dict[Any, int] = {}
         self._spaces: dict[int, Namespace] = {}
@@ -122,7 +126,7 @@ class Spaces:
             space = self._origins.namespace(number)
             alike = (space.number, space.epoch, space.read_epoch, space.locate)
             if alike not in self._alike:  # data sets made by flat_map() by the thousand need one entry in all
-                self._alike[alike] = FIRST + len(self._spaces)
+                self._alike[alike] = self._first + len(self._spaces)
                 self._spaces[self._alike[alike]] = space
             self._codes[number] = self._alike[alike]
         return self._codes[number]
@@ -139,6 +143,7 @@ class BookWriter:
         self.spaces = spaces
         self._hints: dict[int, dict[Hint, None]] = {}
         self._rows: list[Any] = []
+        self._written: list[list[Any]] = []
         self.checks: list[int] = []
 
     def rows(self, lineage: Lineage) -> Reference | None:
@@ -153,14 +158,31 @@ class BookWriter:
         self.checks.append(encoded.check)
         return {ROWS: len(self._rows) - 1}
 
+    def include(self, position: Any, contents: Mapping[str, Any], checks: Sequence[int]) -> Any:
+        """Note all rows of another process's writer, and return part of its state with references to them here."""
+        first = len(self._rows)
+        self._rows += contents["rows"]
+        self._written += contents["spaces"]
+        self.checks += checks
+        return _shifted(position, first) if first else position
+
     def contents(self) -> dict[str, Any]:
         """Return everything noted, as plain data."""
-        return {"spaces": [self._space(code) for code in self._hints], "rows": self._rows}
+        return {"spaces": [*(self._space(code) for code in self._hints), *self._written], "rows": self._rows}
 
     def _space(self, code: int) -> list[Any]:
         space, hints = self.spaces[code], self._hints[code]
         described = [code, space.number, space.epoch, space.read_epoch]
         return [*described, pack(np.array(list(hints), np.int64))] if hints else described
+
+
+def _shifted(state: Any, by: int) -> Any:
+    """Return part of a state whose references are to rows of so much higher numbers."""
+    if isinstance(state, dict):
+        if state.keys() == {ROWS}:
+            return {ROWS: state[ROWS] + by}
+        return {key: _shifted(value, by) for key, value in state.items()}
+    return [_shifted(value, by) for value in state] if isinstance(state, list) else state
 
 
 def _distinct(numbers: NDArray[np.int64]) -> list[int]:

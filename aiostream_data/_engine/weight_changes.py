@@ -61,6 +61,7 @@ class WeightChanges:
         self._last: dict[int, _Last] = {}
         self._set_here: set[int] = set()
         self._runs: dict[Run, _Running] = {}
+        self._elsewhere: dict[frozenset[int], Any] = {}
         if saved is not None:
             self._read(saved)
 
@@ -125,12 +126,32 @@ class WeightChanges:
             if run in self._runs:
                 self._runs[run].schedule = self._runs[run].schedule.since(row)
 
+    def known_elsewhere(self, mixtures: frozenset[int], state: dict[str, Any] | None) -> None:
+        """Take note of what :meth:`state` gives in the process that runs these mixtures."""
+        with self.lock:
+            self._elsewhere[mixtures] = state
+
     def state(self, from_the_beginning: bool = False) -> dict[str, Any] | None:
         """Return all changes for rows still to be received as plain data; None where there are none.
 
         Args:
             from_the_beginning: Return also those for rows received since the loader was opened.
         """
+        here = self._state_here(from_the_beginning)
+        if not self._elsewhere:
+            return here
+        with self.lock:
+            elsewhere = frozenset().union(*self._elsewhere)
+            known = [found for found in self._elsewhere.values() if found is not None]
+        joined: dict[str, list[Any]] = {"runs": [], "last": []}
+        for part, entries in joined.items():
+            entries += [entry for entry in (here or joined)[part] if entry[0] not in elsewhere]
+            for found in known:
+                entries += found[part]
+            entries.sort(key=lambda entry: entry[:1])
+        return joined if joined["last"] else None
+
+    def _state_here(self, from_the_beginning: bool) -> dict[str, Any] | None:
         with self.lock:
             if not self._last:
                 return None

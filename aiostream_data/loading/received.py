@@ -135,6 +135,10 @@ class Received:
         entry, own = self._entry(self._parcel, self._numbers[number])
         return self._engine.state.origins_of(own, entry)
 
+    def settle(self, left: Iterator[Any]) -> None:
+        """Let the engine hear that the consumer stays where it is."""
+        self._engine.settle(self._place(left))
+
     def freeze(self, left: Iterator[Any]) -> None:
         """Keep only what was given of the current parcel, since the rest never will be."""
         if self._parcel is None:

@@ -20,6 +20,7 @@ from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.functions import identify, parse_identity
 from aiostream_data.plan.shard_list import ShardSummary, lasting_url
+from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.values import dataclass_values, hashed, text_of
 from aiostream_data.structure import Structure, flatten
 
@@ -137,6 +138,7 @@ def _is_function(value: Any) -> bool:
 
 @arguments.register(op.Prefetch)
 @arguments.register(op.ToDevice)
+@arguments.register(InSubprocess)
 def _(node: Node) -> None:
     return None
 

@@ -21,6 +21,7 @@ from aiostream_data.plan import operators as op
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.costs import CostBatch
+from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.policies import may_drop
 
 SIZED_BY_ROWS: Final = (win.Bucket, CostBatch)
@@ -29,13 +30,16 @@ SIZED_BY_ROWS: Final = (win.Bucket, CostBatch)
 BATCHES: Final = (op.Batch, win.PaddedBatch, *SIZED_BY_ROWS)
 """What makes batches out of rows, each row of one batch."""
 
-LAST: Final = (op.Prefetch, op.ToDevice)
+HERE: Final = (op.Prefetch, op.ToDevice)
+"""What hands elements on as they are, in the process that opens the plan."""
+
+LAST: Final = (*HERE, InSubprocess)
 """What hands elements on as they are."""
 
 ON_STEPS: Final = (*LAST, op.Map, op.Repeat, op.Take, op.Skip)
 """What may follow the batches that ranks share: it happens to every rank's own."""
 
-ON_ROWS: Final = (op.Map, op.ParseExample, op.Prefetch)
+ON_ROWS: Final = (op.Map, op.ParseExample, op.Prefetch, InSubprocess)
 """What gives one row per row, whichever rows it is given. Not enumerate(), whose numbers are global."""
 
 Change = Callable[[Node], Node]

@@ -15,7 +15,7 @@ from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.rank_nodes import Agree, EqualRows, MarkPadding, RankShard
-from aiostream_data.plan.rank_places import LAST, ON_ROWS, SIZED_BY_ROWS, at_batches, at_rows, batches_of, below
+from aiostream_data.plan.rank_places import HERE, ON_ROWS, SIZED_BY_ROWS, at_batches, at_rows, batches_of, below
 from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.spec import spec_of
@@ -117,7 +117,7 @@ def _by_file(plan: Node, ranks: Ranks, sharing: Sharing) -> Node:
         return at_rows(shared, lambda rows: _marked(below(rows, ON_ROWS, equal), tail))
     assert consensus is not None
     batches = batches_of(plan) is not None
-    return below(shared, LAST, lambda node: _marked(Agree(input=node, consensus=consensus, tail=tail), tail, batches))
+    return below(shared, HERE, lambda node: _marked(Agree(input=node, consensus=consensus, tail=tail), tail, batches))
 
 
 def _with_shared_files(node: Node, share: tuple[int, int]) -> Node:

@@ -24,6 +24,7 @@ from aiostream_data.plan.operators import (
 from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
+from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.policies import OnError, handling_of
 
 
@@ -42,9 +43,9 @@ def rewrite(node: Node) -> Node:
 def unordered(node: Node) -> Node:
     """Return the plan with every stage free to give results as they come: same elements, any order.
 
-    What ranks share keeps its order, which decides who gets what.
+    What ranks or several worker processes share keeps its order, which decides who gets what.
     """
-    if isinstance(node, RankShard):
+    if isinstance(node, RankShard) or (isinstance(node, InSubprocess) and node.workers > 1):
         return node
     node = with_inputs(node, unordered)
     return replace(node, ordered=False) if isinstance(node, (Map, Interleave, ReadFiles)) else node

@@ -14,11 +14,12 @@ from typing import Final
 from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.operators import Filter, Map, ParseExample, Prefetch, Shuffle
 from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, TensorSlices
+from aiostream_data.plan.subprocess import InSubprocess
 
 SPREAD_CYCLE: Final = 32
 """Files that are read at once below ``shuffle()``."""
 
-EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, Prefetch, Filter)
+EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, Prefetch, Filter, InSubprocess)
 
 
 def chosen_shuffle(node: Shuffle) -> Node:

@@ -1,0 +1,70 @@
+"""What a process is told that hosts part of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aiostream_data.plan.base import TRANSPARENT, Node, walk
+from aiostream_data.plan.operators import Cache
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.records import ShardRef
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errand:
+    """A plan, and all that its run depends on. Picklable when the plan is.
+
+    Attributes:
+        plan: What the process runs.
+        keys: Numbers of its nodes in the whole plan, without those that decide nothing about rows; inputs first.
+        resolved: What was found for the patterns of its sources, in order; None where nothing was asked.
+        shared_caches: Which of its caches, in order, are read in several places of the whole plan.
+        memory_limit: Bytes of the process's budget.
+        window_nbytes: Bytes that may be on their way to the other process, for each run.
+        first_code: From where on the process numbers what states refer to.
+        root_seed, book, weights, caches: As in :class:`.EngineOptions`.
+    """
+
+    plan: Node
+    keys: tuple[int, ...]
+    resolved: tuple[list[ShardRef] | None, ...]
+    shared_caches: tuple[bool, ...]
+    memory_limit: int
+    window_nbytes: int
+    first_code: int
+    root_seed: int
+    book: Any
+    weights: Any
+    caches: Any
+
+
+def own_keys(plan: Node, keys: dict[Node, int]) -> tuple[int, ...]:
+    """Return the keys of a part of a plan as an errand holds them.
+
+    Args:
+        keys: Of the whole plan.
+    """
+    return tuple(keys[node] for node in walk(plan) if node.label not in TRANSPARENT)
+
+
+def keys_again(plan: Node, known: tuple[int, ...]) -> dict[Node, int]:
+    """Return the key of every node of a plan, given those of :func:`own_keys`."""
+    keys: dict[Node, int] = {}
+    left = list(known[::-1])
+    last = known[-1] + 1 if known else 0
+    for node in walk(plan):
+        keys[node] = left[-1] if left else last
+        if node.label not in TRANSPARENT:
+            left.pop()
+    return keys
+
+
+def file_sources(plan: Node) -> list[ListFiles | ReadFiles]:
+    """Return the sources that a plan reads from a store, in order."""
+    return [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles))]
+
+
+def caches_of(plan: Node) -> list[Cache]:
+    """Return the caches of a plan, in order."""
+    return [node for node in walk(plan) if isinstance(node, Cache)]

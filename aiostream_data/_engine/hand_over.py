@@ -1,0 +1,144 @@
+"""Chunks in the form in which they go from one process to another: few arrays, each no larger than what is in it.
+
+How this works. Arrays of some size cross in shared memory and arrive as views on it, whatever their number; small
+ones are copied, and every object costs some microseconds. So what a chunk holds in many small arrays is put side by
+side into a few, and cut again on the other side: the rows that batches were made of, and batches that are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.structure import Structure, structure_of
+
+SMALL_NBYTES: Final = 32 << 10
+"""Arrays of fewer bytes are put side by side with the same leaf of other elements."""
+
+SPARSE: Final = 0.75
+"""Where rows use less than this part of the values that they are cut from, they get values of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Arrays that differ in length only, one after another.
+
+    Attributes:
+        whole: All rows.
+        sizes: How many rows each array has.
+    """
+
+    whole: NDArray[Any]
+    sizes: list[int]
+
+    def apart(self) -> list[NDArray[Any]]:
+        """Return the arrays again, as views on the whole."""
+        ends = np.cumsum([0, *self.sizes]).tolist()
+        return [self.whole[start:stop] for start, stop in pairwise(ends)]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Elements of one structure, leaf by leaf."""
+
+    structure: Structure
+    columns: tuple[SideBySide | list[Any], ...]
+
+    def elements(self) -> list[Any]:
+        """Return the elements again."""
+        columns = [column.apart() if isinstance(column, SideBySide) else column for column in self.columns]
+        return self.structure.rows(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A chunk on its way.
+
+    Attributes:
+        rows: Elements of :class:`Items`, or the chunk itself where it is :class:`Columns`, without lineage and lease.
+        ids: Of the rows.
+        made_of: As in the chunk, or side by side.
+        nbytes: What the chunk is counted as.
+    """
+
+    rows: list[Any] | Leaves | Columns
+    ids: Ids
+    made_of: SideBySide | list[MadeOf | None] | None
+    nbytes: int
+
+
+def handed(chunk: Chunk, nbytes: int) -> Handed:
+    """Return a chunk as it is sent."""
+    rows = _compact(chunk) if isinstance(chunk, Columns) else _leaf_by_leaf(chunk.values)
+    made_of = chunk.made_of
+    return Handed(rows, chunk.ids, None if made_of is None else _runs_of(made_of) or made_of, nbytes)
+
+
+def taken(sent: Handed) -> Chunk:
+    """Return a chunk as it was before it was sent, over the memory that it has come in."""
+    made_of: list[MadeOf | None] | None
+    made_of, runs = (sent.made_of, None) if not isinstance(sent.made_of, SideBySide) else _apart(sent.made_of)
+    if isinstance(sent.rows, Columns):
+        return sent.rows.with_ids(sent.ids).with_made_of(made_of)
+    values = sent.rows.elements() if isinstance(sent.rows, Leaves) else sent.rows
+    return Items(values, sent.ids, None, made_of, runs)
+
+
+def _apart(runs: SideBySide) -> tuple[list[MadeOf | None], list[Ids]]:
+    return [*runs.apart()], [runs.whole]
+
+
+def _compact(chunk: Columns) -> Columns:
+    leaves = tuple(
+        leaf.compact() if isinstance(leaf, VarColumn) and _is_sparse(leaf) else leaf for leaf in chunk.leaves
+    )
+    return Columns(chunk.structure, leaves, chunk.ids[:0])
+
+
+def _is_sparse(column: VarColumn) -> bool:
+    row_nbytes = column.values.nbytes / max(1, len(column.values))
+    return int(column.lengths.sum()) * row_nbytes < SPARSE * column.values.nbytes
+
+
+def _runs_of(entries: Sequence[MadeOf | None]) -> SideBySide | None:
+    arrays = [entry for entry in entries if isinstance(entry, np.ndarray)]
+    return side_by_side(arrays) if len(arrays) == len(entries) else None
+
+
+def _leaf_by_leaf(elements: list[Any]) -> list[Any] | Leaves:
+    """Return elements leaf by leaf, where that puts arrays side by side; else as they are."""
+    if len(elements) < 2 or not _has_small_array(elements[0]):
+        return elements
+    structure = structure_of(elements[0])
+    if any(structure_of(element) != structure for element in elements[1:]):
+        return elements
+    columns = structure.columns(elements)
+    return Leaves(structure, tuple(_joined(column) for column in columns))
+
+
+def _has_small_array(element: Any) -> bool:
+    structure = structure_of(element)
+    return any(isinstance(leaf, np.ndarray) and leaf.nbytes < SMALL_NBYTES for leaf in structure.flatten(element))
+
+
+def _joined(column: list[Any]) -> SideBySide | list[Any]:
+    if all(type(leaf) is np.ndarray and leaf.nbytes < SMALL_NBYTES for leaf in column):
+        return side_by_side(column) or column
+    return column
+
+
+def side_by_side(arrays: Sequence[NDArray[Any]]) -> SideBySide | None:
+    """Return arrays one after another; None where they do not differ in length only, or hold objects."""
+    if not arrays or arrays[0].ndim == 0 or arrays[0].dtype.hasobject:
+        return None
+    kind = (arrays[0].dtype, arrays[0].shape[1:])
+    if any((array.dtype, array.shape[1:]) != kind for array in arrays):
+        return None
+    return SideBySide(np.concatenate(arrays), [len(array) for array in arrays])

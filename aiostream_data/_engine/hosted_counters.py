@@ -1,0 +1,38 @@
+"""The counters of several processes that run one plan, as those of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Final
+
+from aiostream_data.metrics.counters import StageCounters
+
+PREFIX: Final = "in_subprocess/"
+"""Stands before the names of stages that run in a process of their own."""
+
+WAITS: Final = ("input_wait_s", "output_wait_s")
+"""Counters that are seconds of the stage, and not of its workers."""
+
+
+def joined_counters(processes: Sequence[Sequence[tuple[str, StageCounters]]]) -> list[tuple[str, StageCounters]]:
+    """Return the counters of every stage, by the name of its place, for all processes together.
+
+    What is counted is summed; seconds without work or room are those of a process on average.
+    """
+    found: dict[str, list[StageCounters]] = {}
+    for stages in processes:
+        for key, counters in stages:
+            found.setdefault(key, []).append(counters)
+    return [(key, _joined(of_stage)) for key, of_stage in found.items()]
+
+
+def _joined(stages: Sequence[StageCounters]) -> StageCounters:
+    extra: dict[str, float] = {}
+    for stage in stages:
+        for name, value in stage.extra.items():
+            extra[name] = extra.get(name, 0.0) + value
+    values = {part.name: [getattr(stage, part.name) for stage in stages] for part in fields(StageCounters)}
+    sums = {name: sum(found) for name, found in values.items() if isinstance(found[0], (int, float))}
+    waits = {name: sums[name] / len(stages) for name in WAITS}
+    return replace(stages[0], **(sums | waits), name=PREFIX + stages[0].name, extra=extra)

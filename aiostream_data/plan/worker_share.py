@@ -1,0 +1,58 @@
+"""Where in a plan several processes share the rows, so that together they give one order.
+
+How this works. Worker k of n makes elements k, k + n, k + 2n, ... of the stream, and whoever
+reads them deals them out in turn. Each worker runs the plan from its sources on, and leaves out what is not its own as
+low in the plan as nothing above changes the order or the number of rows: below what gives one row per row, and below
+batches, where rows are shared in blocks of a batch, so that batches are those of one process. What stands below that
+place (reading, shuffling, filtering) is done by every worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.operators import Batch, ParseExample
+from aiostream_data.plan.rank_nodes import MarkPadding
+from aiostream_data.plan.rows import keeps_rows
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.plan.subprocess import WorkerShard
+from aiostream_data.plan.windows import PaddedBatch
+
+
+def for_worker(plan: Node, index: int, workers: int) -> Node:
+    """Return the plan that one of several workers runs, for the elements that are its own.
+
+    Args:
+        plan: The input of :class:`InSubprocess`, after it was rewritten.
+    """
+    if workers == 1:
+        return plan
+    return _shared(plan, lambda node, block: WorkerShard(input=node, index=index, workers=workers, block=block))
+
+
+def place_of_sharing(plan: Node) -> Node:
+    """Return the node whose rows workers share; every one of them does what that node and all below it do."""
+    found: list[Node] = []
+
+    def note(node: Node, block: int) -> Node:
+        found.append(node)
+        return node
+
+    _shared(plan, note)
+    return found[0]
+
+
+def _shared(node: Node, share: Callable[[Node, int], Node], block: int = 1) -> Node:
+    if isinstance(node, ReadFiles) and node.decoders:
+        # Parsing was drawn into the reading, which every worker does; the rows of others need not be parsed.
+        plain = share(replace(node, decoders=()), block)
+        for decoder in node.decoders:
+            plain = ParseExample(input=plain, decoder=decoder, features=())
+        return plain
+    if isinstance(node, (Batch, PaddedBatch)):
+        return replace(node, input=_shared(node.input, share, block * node.batch_size))
+    if isinstance(node, Operator) and (keeps_rows(node) or isinstance(node, MarkPadding)):
+        return replace(node, input=_shared(node.input, share, block))
+    return share(node, block)
