@@ -92,14 +92,6 @@ class Board:
         """Return the counters of every stage with the name of its place."""
         return list(self._counters.copy().items())
 
-    def put(self, key: str, counters: StageCounters) -> None:
-        """Show the counters of a stage that runs elsewhere, as they are now."""
-        self._counters[key] = counters
-
-    def items(self) -> list[tuple[str, StageCounters]]:
-        """Return the counters of every stage with the name of its place."""
-        return list(self._counters.copy().items())
-
     def __iter__(self) -> Iterator[StageCounters]:
         known = dict(self._counters)  # a copy: the loop may add a stage meanwhile
         entries = sorted(known.items(), key=lambda entry: _place(entry[0]))
