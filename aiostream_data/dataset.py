@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
-from aiostream_data.device.select import check_device
 from aiostream_data.batches import BatchOperators
+from aiostream_data.device.select import check_device
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
@@ -37,6 +38,7 @@ from aiostream_data.plan.validate import (
     check_repeat,
     check_rereadable,
 )
+from aiostream_data.policies import OnError, Raise, policy_of
 from aiostream_data.structure import flatten
 from aiostream_data.windows import WindowOperators
 
@@ -73,19 +75,31 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
 
     # -- records
 
-    def parse_example(self: Dataset[bytes], features: Mapping[str, Feature]) -> Dataset[dict[str, Any]]:
+    def parse_example(
+        self: Dataset[bytes], features: Mapping[str, Feature], *, on_error: OnError = None
+    ) -> Dataset[dict[str, Any]]:
         """Parse serialized ``tf.train.Example`` records into a dict of features (tf.io ``parse_example``).
 
         Parsing happens in native code, over whole chunks, in the reading hop where possible.
+
+        Args:
+            on_error: What becomes of a record that does not fit; see :meth:`map`.
 
         Raises (when iterated):
             ExampleParseError: Names URL, record, feature, expected and found.
         """
         parser = ExampleParser(features)
-        return self._then(op.ParseExample, "parse_example", decoder=parser, features=tuple(features))
+        policy_of(on_error)
+        return self._then(
+            op.ParseExample, "parse_example", decoder=parser, features=tuple(features), on_error=on_error
+        )
 
     def parse_sequence_example(
-        self: Dataset[bytes], context: Mapping[str, Feature], sequences: Mapping[str, Feature]
+        self: Dataset[bytes],
+        context: Mapping[str, Feature],
+        sequences: Mapping[str, Feature],
+        *,
+        on_error: OnError = None,
     ) -> Dataset[dict[str, dict[str, Any]]]:
         """Parse serialized ``tf.train.SequenceExample`` records (tf.io ``parse_sequence_example``).
 
@@ -96,8 +110,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             ExampleParseError: Names URL, record, feature, expected and found.
         """
         parser = SequenceExampleParser(context, sequences)
-        name = "parse_sequence_example"
-        return self._then(op.ParseExample, name, decoder=parser, features=(*context, *sequences), name=name)
+        name, features = "parse_sequence_example", (*context, *sequences)
+        policy_of(on_error)
+        return self._then(op.ParseExample, name, decoder=parser, features=features, name=name, on_error=on_error)
 
     # -- order
 
@@ -287,6 +302,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         consensus: Callable[[bool], bool] | None = None,
         skip: Iterable[tuple[int, int]] = (),
         block: Iterable[Any] = (),
+        on_error: OnError = None,
+        dead_letters: str | os.PathLike[str] | None = None,
         force: bool = False,
         allow: Collection[str] = (),
         full_tracebacks: bool = False,
@@ -313,6 +330,10 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
                 equal; see :class:`aiostream_data.ranks.Sharing`.
             skip: Elements (first, stop) that are read and not given, counted from the stream's very beginning.
             block: Origins, (URL, record index) pairs and URLs of objects that are not given.
+            on_error: What becomes of a record on which a stage fails that has no ``on_error`` of its own: "raise",
+                "skip", or a policy; see :meth:`map`.
+            dead_letters: A file of JSON lines to which every record that is skipped or replaced is appended, once;
+                :meth:`replay` runs them again.
             force: Open a state although the plan, seed or shard list is another.
             allow: Differences to the state that do not matter, such as "shards" or "shuffle.buffer_size".
             full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
@@ -340,6 +361,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             deterministic=deterministic,
             ranks=ranks_of(self.plan, rank, world_size, replicate),
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
+            on_error=None if policy_of(on_error) == Raise() else on_error,
+            dead_letters=None if dead_letters is None else os.fspath(dead_letters),
             force=force,
             allow=allow,
             full_tracebacks=full_tracebacks,

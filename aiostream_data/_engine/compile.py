@@ -58,6 +58,7 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     op.Filter: RowwiseStage,
     op.Interleave: InterleaveStage,
     op.ParseExample: ParseStage,
+    op.ParseRows: RowwiseStage,
     op.Repeat: RepeatStage,
     op.Take: TakeStage,
     op.Skip: SkipStage,

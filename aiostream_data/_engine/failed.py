@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+from aiostream_data._engine.tracebacks import present
 from aiostream_data.lineage import Ids, MadeOf
 from aiostream_data.records import Chunk
 
@@ -33,9 +34,17 @@ class Failed:
 
     @classmethod
     def of(cls, error: BaseException, chunk: Chunk, row: int, element: str, kind: Literal["skip", "replace"]) -> Self:
-        """Return what is told of row ``row`` of a chunk."""
+        """Return what is told of row ``row`` of a chunk; the error keeps the user's frames alone."""
         made_of = None if chunk.made_of is None else chunk.made_of[row]
-        return cls(row, chunk.ids[row : row + 1], made_of, error_line(error), error_text(error), element, kind)
+        return replace(cls.told(error, chunk.ids[row : row + 1], made_of, element, kind), row=row)
+
+    @classmethod
+    def told(
+        cls, error: BaseException, ids: Ids, made_of: MadeOf | None, element: str, kind: Literal["skip", "replace"]
+    ) -> Self:
+        """Return what is told of one row, number 0."""
+        present(error)
+        return cls(0, ids, made_of, error_line(error), error_text(error), element, kind)
 
 
 def error_line(error: BaseException) -> str:

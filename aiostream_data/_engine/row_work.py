@@ -9,8 +9,9 @@ that each stage's account is as exact as if it had run alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter, thread_time
 from typing import Literal, TypeAlias
 
@@ -28,13 +29,14 @@ from aiostream_data._engine.user_code import (
     map_numbers,
     summary,
 )
+from aiostream_data.errors import PlanError
 from aiostream_data.records import Chunk, Columns, concat
 from aiostream_data.transforms.collate import collate
 
 BLOCK_ROWS = 4096
 """Rows whose Python objects exist at once: few enough for the processor's cache."""
 
-PartKind: TypeAlias = Literal["map", "batched", "filter"]
+PartKind: TypeAlias = Literal["map", "batched", "filter", "parse"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ class Part:
         if self.kind == "filter":
             return _filtered(self.user, chunk)
         if self.kind == "batched":
-            return _batched(self.user, chunk)
+            return _whole(self.user, chunk, partial(map_batched, self.user))
+        if self.kind == "parse":
+            return _whole(self.user, chunk, self.user.function)
         return _mapped(self.user, chunk)
 
 
@@ -195,23 +199,23 @@ def _filtered(user: UserFunction, chunk: Chunk) -> Made:
     return Made(chunk.take(kept), kept, results.failed, results.retries)
 
 
-def _batched(user: UserFunction, chunk: Chunk) -> Made:
-    """Call the function for all rows at once; where that fails and rows may be left out, for each by itself."""
+def _whole(user: UserFunction, chunk: Chunk, call: Callable[[Chunk], Chunk]) -> Made:
+    """Call a function for all rows at once; where that fails and rows may be left out, for each by itself."""
     try:
-        return Made(_of_the_same(chunk, None, map_batched(user, chunk)))
-    except Exception:
-        if not user.handling.interferes:
+        return Made(_of_the_same(chunk, None, call(chunk)))
+    except Exception as error:
+        if not user.handling.interferes or isinstance(error, PlanError):
             raise
     singles = [chunk.slice(row, row + 1) for row in range(len(chunk))]
-    return _concatenated([_batched_single(user, single) for single in singles], [1] * len(singles))
+    return _concatenated([_single(user, single, call) for single in singles], [1] * len(singles))
 
 
-def _batched_single(user: UserFunction, row: Chunk) -> Made:
+def _single(user: UserFunction, row: Chunk, call: Callable[[Chunk], Chunk]) -> Made:
     """Give one row its attempts; skip or replace it, or raise its error, after the last."""
     handling = user.handling
     for attempt in itertools.count():
         try:
-            return Made(_of_the_same(row, None, map_batched(user, row)), None, [], attempt)
+            return Made(_of_the_same(row, None, call(row)), None, [], attempt)
         except Exception as error:
             if attempt < handling.retries:
                 user.pause(handling.pause_s(attempt))

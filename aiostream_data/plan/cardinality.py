@@ -47,7 +47,8 @@ def _(node: src.PythonIterable) -> int:
 
 @cardinality.register(op.Map)
 @cardinality.register(op.ParseExample)
-def _(node: op.Map | op.ParseExample) -> int:
+@cardinality.register(op.ParseRows)
+def _(node: op.Map | op.ParseExample | op.ParseRows) -> int:
     rows = cardinality(node.input)
     return UNKNOWN if rows > 0 and may_drop(node.on_error) else rows
 

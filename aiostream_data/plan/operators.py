@@ -121,6 +121,22 @@ class ParseExample(Operator):
         return ", ".join(self.features)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ParseRows(Call):
+    """``ParseExample`` where records that cannot be parsed are skipped, replaced or tried again; set by a rewrite."""
+
+    decoder: Decoder
+    name: str
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @property
+    def function_called(self) -> Callable[..., Any]:
+        return self.decoder.parse
+
+
 AUTO_BUFFER_ROWS: Final = 8192
 """Rows that ``shuffle()`` holds, at most, when it is not told how many."""
 

@@ -16,6 +16,7 @@ from aiostream_data.plan.operators import (
     Interleave,
     Map,
     ParseExample,
+    ParseRows,
     Prefetch,
     Repeat,
     Shuffle,
@@ -80,6 +81,8 @@ def _rewrite_one(node: Node) -> Node:
     if isinstance(node, ParseExample) and isinstance(node.input, ReadFiles) and _may_be_fused(node, node.input):
         # Parsing is row-wise, so it commutes with interleaving files and shares the reader's hop.
         return replace(node.input, decoders=(node.decoder,))
+    if isinstance(node, ParseExample) and handling_of(node.on_error).interferes:
+        return ParseRows(input=node.input, decoder=node.decoder, name=node.name, on_error=node.on_error)
     if isinstance(node, Repeat) and isinstance(node.input, (Tensors, TensorSlices)):
         # Data in memory needs no new run per epoch.
         return replace(node.input, times=_times(node.input.times, node.count))

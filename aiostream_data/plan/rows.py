@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Map, ParseExample, Prefetch, ToDevice
+from aiostream_data.plan.operators import Map, ParseExample, ParseRows, Prefetch, ToDevice
 from aiostream_data.policies import may_drop
 
 
@@ -14,4 +14,8 @@ def keeps_rows(node: Node) -> bool:
     """
     if isinstance(node, (Prefetch, ToDevice)):
         return True
-    return isinstance(node, (Map, ParseExample)) and getattr(node, "ordered", True) and not may_drop(node.on_error)
+    return (
+        isinstance(node, (Map, ParseExample, ParseRows))
+        and getattr(node, "ordered", True)
+        and not may_drop(node.on_error)
+    )

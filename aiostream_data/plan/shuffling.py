@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Final
 
 from aiostream_data.plan.base import Node, Operator
-from aiostream_data.plan.operators import Filter, Map, ParseExample, Prefetch, Shuffle
+from aiostream_data.plan.operators import Filter, Map, ParseExample, ParseRows, Prefetch, Shuffle
 from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess
 
 SPREAD_CYCLE: Final = 32
 """Files that are read at once below ``shuffle()``."""
 
-EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, Prefetch, Filter, InSubprocess)
+EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, ParseRows, Prefetch, Filter, InSubprocess)
 
 
 def chosen_shuffle(node: Shuffle) -> Node:

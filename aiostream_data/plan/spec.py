@@ -93,8 +93,9 @@ def _(node: src.ReadFiles) -> Spec:
     return spec
 
 
-@spec_of.register
-def _(node: op.ParseExample) -> Spec:
+@spec_of.register(op.ParseExample)
+@spec_of.register(op.ParseRows)
+def _(node: op.ParseExample | op.ParseRows) -> Spec:
     return _decoded(node.decoder)
 
 

@@ -25,13 +25,14 @@ from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.user_code import UserFunction, summary
+from aiostream_data._engine.user_code import Results, UserFunction, call_rows, summary
 from aiostream_data.errors import PlanError
 from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side, last_ordinals, split_ids
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.operators import Interleave, function_name
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.policies import handling_of
 from aiostream_data.records import Chunk, concat, lineage_of
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
@@ -41,6 +42,9 @@ CALLS_PER_HOP = 64
 
 READ_AHEAD = "interleave"
 """Holder of rows of data sets that user functions made in memory and that wait for their turn."""
+
+NOTHING = PythonIterable(iterable=(), one_shot=False)
+"""The data set of a row on which the function failed, and that is left out."""
 
 SMALL_ROWS = 8192
 """Inner data sets in memory of at most this many rows need no run of their own."""
@@ -71,6 +75,23 @@ class InterleaveStage(Stage):
         node: Interleave = self.node
         user = UserFunction(node.function, self.context.services.origins.describe)
         return [_as_node(result, node) for result in await self.hop(user.results, rows)]
+
+    async def nodes_of_new(self, rows: Chunk) -> list[Node]:
+        """Like :meth:`nodes_of`, for rows that come for the first time: one that may be left out gives nothing."""
+        node: Interleave = self.node
+        handling = handling_of(node.on_error)
+        if not handling.interferes:
+            return await self.nodes_of(rows)
+        context, services = self.context, self.context.services
+        user = UserFunction(node.function, services.origins.describe, handling=handling, pause=services.pause)
+        results: Results = await self.hop(call_rows, user, rows)
+        self.counters.skipped += len(results.lost)
+        self.counters.replaced += len(results.failed) - len(results.lost)
+        self.counters.retries += results.retries
+        letters = services.dead_letters
+        await letters.take(context.place(node), context.keys[node], node, len(rows), results.failed)
+        made = iter(results.values)
+        return [NOTHING if row in results.lost else _as_node(next(made), node) for row in range(len(rows))]
 
     def context_of(self, inner: Node, outer: Lineage) -> RunContext:
         """Return the context of the plan that was made for one row; the same whenever that row comes."""
@@ -181,7 +202,7 @@ class _InnerStreams:
         stop = min(self._row + min(CALLS_PER_HOP, node.cycle_length + 1), len(self._chunk))
         part = self._chunk.slice(self._row, stop)
         self._row = stop
-        for row, inner in enumerate(await self.stage.nodes_of(part)):
+        for row, inner in enumerate(await self.stage.nodes_of_new(part)):
             self._made.append((inner, lineage_of(part.slice(row, row + 1))))
         return True
 

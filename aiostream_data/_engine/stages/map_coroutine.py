@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from aiostream_data._engine.budget import Charge
-from aiostream_data._engine.context import settle
+from aiostream_data._engine.awaited_rows import AwaitedRows, Entry
+from aiostream_data._engine.context import value_of
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.hops import Hops
+from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.failures import as_raisable
+from aiostream_data._engine.kept_log import KeptLog
 from aiostream_data._engine.pacing import CHUNK_ROWS
+from aiostream_data._engine.position import State
 from aiostream_data._engine.results import Results
 from aiostream_data._engine.stages.base import MaybeUnordered
+from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_code import summary
-from aiostream_data._engine.window import Window
+from aiostream_data.errors import RecordTimeoutError
 from aiostream_data.executors.base import Outcome
-from aiostream_data.lineage import NO_PAIR, Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.lineage import NO_PAIR, Lineage, of_one_width
 from aiostream_data.plan.operators import Map, function_name
+from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, lineage_of, object_nbytes
 from aiostream_data.transforms.collate import collate
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
@@ -29,121 +35,233 @@ from aiostream_data.transforms.randomness import RecordGenerator, key_of
 AUTO_CONCURRENCY = 64
 """Coroutines awaited at once with AUTO: they wait far more than they work."""
 
+HELD = 4
+"""Rows held for each one that is awaited: so far others go on while one row is slow and the order waits for it."""
+
 FLUSH_S = 0.005
 """Results that are ready are handed on together, but are not held longer than this."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    element: Any
-    ids: Ids
-    made_of: MadeOf | None
-    number: int
-    room: Charge | None = None
 
 
 @dataclass
 class CoroutineMapStage(MaybeUnordered):
     """Running form of ``Map`` for coroutine functions, which are awaited on the engine's loop."""
 
-    _ready: list[Any] = field(default_factory=list)
-    _rows: list[_Row] = field(default_factory=list)
+    _ready: list[Entry] = field(default_factory=list)
     _since: float = 0.0
+    _state: Any = None
+    _rows: AwaitedRows | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        node: Map = self.node
+        self._handling = handling_of(node.on_error)
+        self._kept = KeptLog() if self._handling.kind == "skip" and self.log is None else None
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Map = self.node
         limit = node.concurrency if isinstance(node.concurrency, int) else AUTO_CONCURRENCY
         self.counters.waits_for = "user"
         self.counters.workers = limit
-        window = Window(limit)
-        results = Results(outlet.budget, lambda: window.taken)
-
+        await self._make_state()
+        rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)
+        self._rows = rows
+        results = Results(outlet.budget, lambda: rows.holding)
+        feed = self._each(self.held_then(inlets[0]), results)
         try:
-            await self._await_all(inlets[0], outlet, window, results)
-        finally:  # its place is asked for as long as there is a loader, which must not keep rows
-            self._ready, self._rows = [], []
+            async with asyncio.TaskGroup() as group:
+                try:
+                    rows.start(feed, group)
+                    await self._give_out(rows, results, outlet)
+                except BaseException:
+                    rows.stop()
+                    raise
+        finally:
+            if isinstance(feed, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
+                await feed.aclose()
 
-    async def _await_all(self, inlet: Inlet, outlet: Outlet, window: Window, results: Results) -> None:
-        pending = 0
-        async with asyncio.TaskGroup() as group:
+    async def _make_state(self) -> None:
+        node: Map = self.node
+        if not node.wants_state or node.init is None:
+            return
+        try:
+            state = node.init()
+            self._state = await state if inspect.isawaitable(state) else state
+        except BaseException as error:
+            error.add_note(f"raised by init, {function_name(node.init)}")
+            raise
 
-            def begin(row: _Row) -> asyncio.Future[Outcome]:
-                nonlocal pending
-                pending += 1
-                task = group.create_task(self._attempt(row))
-                task.add_done_callback(lambda done: _returned(results, row, done))
-                return task
+    # -- what came of rows
 
-            async def emit(row: _Row, outcome: Outcome) -> None:
-                nonlocal pending
-                pending -= 1
-                self._ready.append(settle(self.counters, outcome))
-                self._rows.append(row)
-                if pending == 0 or len(self._ready) >= CHUNK_ROWS or perf_counter() - self._since > FLUSH_S:
+    async def _give_out(self, rows: AwaitedRows, results: Results, outlet: Outlet) -> None:
+        while entries := await rows.take():
+            for entry in entries:
+                self.counters.busy_s += entry.busy_s
+                if entry.error is not None:
                     await self._flush(outlet)
-
-            await Hops(begin, emit, window, self.node.ordered).run(self._each(self.held_then(inlet), results))
+                    raise as_raisable(entry.error)
+                if entry.room is not None:
+                    results.returned(entry.room, object_nbytes(entry.element), object_nbytes(entry.value))
+            self._ready += entries
+            waited = perf_counter() - self._since
+            if rows.unfinished and len(self._ready) < CHUNK_ROWS and waited < FLUSH_S:
+                await asyncio.sleep(FLUSH_S - waited)
+                continue
+            await self._flush(outlet)
         await self._flush(outlet)
 
     async def _flush(self, outlet: Outlet) -> None:
-        results, rows = self._ready, self._rows
-        self._ready, self._rows, self._since = [], [], perf_counter()
+        entries, self._ready = self._ready, []
+        self._since = perf_counter()
+        if not entries:
+            return
+        given = [entry for entry in entries if not entry.skipped]
+        failed = [entry.failed for entry in entries if entry.failed is not None]
+        lost = len(entries) - len(given)
         if self.log is not None:
-            self.log.give_out(np.array([row.number for row in rows], np.int64))
-        if results:
-            await outlet.send_work(_collated, results, rows)
+            numbers = np.array([entry.number for entry in entries], np.int64)
+            kept = np.array([entry.number for entry in given], np.int64) if lost else None
+            self.log.give_out(numbers, kept)
+        if self._kept is not None:
+            self._kept.begin(len(entries)).kept = np.array(
+                [number for number, entry in enumerate(entries) if not entry.skipped], np.int64
+            )
+        if self._handling.interferes:
+            await self._count(entries, failed, lost)
+            outlet.dropped += lost
+        if given:
+            await outlet.send_work(_collated, given)
 
-    async def recall(self, lineage: Lineage) -> Chunk:
-        chunk = await self.context.recall(self.node.input, lineage)
-        results = []
-        for row, element in enumerate(chunk.elements()):
-            outcome = await self._attempt(_Row(element, chunk.ids[row : row + 1], None, row))
-            results.append(settle(self.counters, outcome))
-        return collate(results, chunk.ids).with_made_of(chunk.made_of)
+    async def _count(self, entries: list[Entry], failed: list[Failed], lost: int) -> None:
+        counters, context = self.counters, self.context
+        counters.skipped += lost
+        counters.replaced += len(failed) - lost
+        counters.retries += sum(entry.retries for entry in entries)
+        letters, node = context.services.dead_letters, self.node
+        await letters.take(context.place(node), context.keys[node], node, len(entries), failed)
 
-    async def _each(self, chunks: AsyncIterator[Chunk], results: Results) -> AsyncIterator[_Row]:
+    async def _each(self, chunks: AsyncIterator[Chunk], results: Results) -> AsyncGenerator[Entry, None]:
+        number = 0
         async for chunk in chunks:
-            first = 0 if self.log is None else self.log.take_in(lineage_of(chunk))
+            if self.log is not None:
+                number = self.log.take_in(lineage_of(chunk))
             made_of = chunk.made_of or [None] * len(chunk)
             for row, (element, entry) in enumerate(zip(chunk.elements(), made_of, strict=True)):
                 room = await results.room_for(object_nbytes(element))
-                yield _Row(element, chunk.ids[row : row + 1], entry, first + row, room)
+                yield Entry(element, chunk.ids, row, entry, number, room)
+                number += 1
+            del chunk
 
-    async def _attempt(self, row: _Row) -> Outcome:
-        node: Map = self.node
+    # -- one row
+
+    async def _attempt(self, entry: Entry) -> None:
+        handling = self._handling
         started = perf_counter()
-        options = {"rng": self._rng(row)} if node.wants_rng else {}
-        try:
-            if type(row.element) is tuple:
-                value = await node.function(*row.element, **options)
-            else:
-                value = await node.function(row.element, **options)
-        except BaseException as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise
-            error.add_note(f"function: {function_name(node.function)}")
-            error.add_note(f"record: {self.context.services.origins.describe(row.ids, 0)}")
-            error.add_note(f"element: {summary(row.element)}")
-            return Outcome(None, error, perf_counter() - started)
-        return Outcome(value, None, perf_counter() - started)
+        while True:
+            error = await self._call(entry)
+            if error is None or entry.retries >= handling.retries or not isinstance(error, Exception):
+                break
+            await asyncio.sleep(handling.pause_s(entry.retries))
+            entry.retries += 1
+        entry.busy_s = perf_counter() - started
+        if error is not None:
+            self._give_up(entry, error, handling)
 
-    def _rng(self, row: _Row) -> np.random.Generator:
+    async def _call(self, entry: Entry) -> BaseException | None:
+        """Await the function once; return what it raised."""
         node: Map = self.node
-        source, epoch, split = self.context.services.origins.stable(int(row.ids[0, 0]))
-        others = [number for number in row.ids[0, 3::2].tolist() if number != NO_PAIR]
+        arguments = entry.element if type(entry.element) is tuple else (entry.element,)
+        options: dict[str, Any] = {}
+        if node.wants_rng:
+            options["rng"] = self._rng(entry)
+        if node.wants_state:
+            options["state"] = self._state
+        try:
+            if node.timeout_s is None:
+                entry.value = await node.function(*arguments, **options)
+            else:
+                entry.value = await _within(node.timeout_s, node.function(*arguments, **options))
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and self._is_cancelled():
+                raise
+            return error
+        return None
+
+    def _is_cancelled(self) -> bool:
+        """Tell whether a cancellation is the stage's, and not the function's own."""
+        task = asyncio.current_task()
+        stopped = self._rows is None or self._rows.stopped  # without rows it is a recall, in its caller's task
+        return stopped and task is not None and task.cancelling() > 0
+
+    def _give_up(self, entry: Entry, error: BaseException, handling: Handling) -> None:
+        """Let a row that failed be skipped or replaced, or end the stream with its error."""
+        services = self.context.services
+        error.add_note(f"function: {function_name(self.node.function)}")
+        error.add_note(f"record: {services.origins.describe(entry.ids, entry.row)}")
+        error.add_note(f"element: {summary(entry.element)}")
+        if handling.kind == "raise" or not isinstance(error, Exception):
+            entry.error = error
+            return
+        entry.failed = Failed.told(
+            error, entry.ids[entry.row : entry.row + 1], entry.made_of, summary(entry.element), handling.kind
+        )
+        entry.skipped = handling.kind == "skip"
+        entry.value = handling.value
+
+    def _rng(self, entry: Entry) -> np.random.Generator:
+        node: Map = self.node
+        first, *rest = entry.ids[entry.row].tolist()
+        source, epoch, split = self.context.services.origins.stable(first)
+        others = [number for number in rest[2::2] if number != NO_PAIR]
         key = key_of(int(self.context.key(node, node.seed, "rng", self.context.epoch)), source, epoch, *others)
         # A generator of its own: other rows are awaited meanwhile.
-        return RecordGenerator(key).at(split, int(row.ids[0, 1]))
+        return RecordGenerator(key).at(split, rest[0])
+
+    # -- its place
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        if self._kept is None:
+            return super().at(rows, book)
+        return self.inputs[0].at(self._kept.input_rows(rows), book)
+
+    def forget(self, rows: int) -> None:
+        if self._kept is None:
+            super().forget(rows)
+            return
+        self.inputs[0].forget(self._kept.input_rows(rows))
+        self._kept.forget(rows)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        chunk = await self.context.recall(self.node.input, lineage)
+        await self._make_state()
+        if self._handling.kind == "skip":  # rows that are asked for were not skipped
+            self._handling = Handling()
+        results = []
+        for row, element in enumerate(chunk.elements()):
+            entry = Entry(element, chunk.ids, row, None, row)
+            await self._attempt(entry)
+            self.counters.busy_s += entry.busy_s
+            results.append(value_of(Outcome(entry.value, entry.error)))
+        return collate(results, chunk.ids).with_made_of(chunk.made_of)
 
 
-def _collated(results: list[Any], rows: list[_Row]) -> Chunk:
-    chunk = collate(results, np.concatenate(of_one_width([row.ids for row in rows])))
-    if all(row.made_of is None for row in rows):
+async def _within(seconds: float, call: Any) -> Any:
+    """Await a call for so long.
+
+    Raises:
+        RecordTimeoutError: It took longer, and was cancelled.
+    """
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await call
+    except TimeoutError:
+        if not limit.expired():
+            raise  # the function's own
+        raise RecordTimeoutError(f"the call took longer than the stage's time-out of {seconds:g} s") from None
+
+
+def _collated(entries: list[Entry]) -> Chunk:
+    ids = np.concatenate(of_one_width([entry.ids[entry.row : entry.row + 1] for entry in entries]))
+    chunk = collate([entry.value for entry in entries], ids)
+    if all(entry.made_of is None for entry in entries):
         return chunk
-    return chunk.with_made_of([row.made_of for row in rows])
-
-
-def _returned(results: Results, row: _Row, done: asyncio.Future[Outcome]) -> None:
-    if row.room is not None and not done.cancelled():
-        results.returned(row.room, object_nbytes(row.element), object_nbytes(done.result().value))
+    return chunk.with_made_of([entry.made_of for entry in entries])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import root_error
 from aiostream_data._engine.kept_log import KeptLog
 from aiostream_data._engine.paced_hops import MAX_AUTO_THREADS, PacedHops, Piece
+from aiostream_data._engine.parse_rows import parse_rows
 from aiostream_data._engine.position import State
 from aiostream_data._engine.row_work import Done, Part, RowWork, Tally
 from aiostream_data._engine.stages.base import MaybeUnordered
@@ -23,7 +25,7 @@ from aiostream_data.executors.base import Executor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Call, Filter, Map
+from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
 from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, lineage_of
@@ -56,8 +58,8 @@ class RowwiseStage(MaybeUnordered):
         node: Call = self.node
         services = self.context.services
         self.all_counters = [*(self.context.counters(lower) for lower in self.fused), self.counters]
-        for counters in self.all_counters:
-            counters.waits_for = "user"
+        for each, counters in zip(self.nodes, self.all_counters, strict=True):
+            counters.waits_for = "cpu" if isinstance(each, ParseRows) else "user"
         work = RowWork(tuple(part_of(self, each) for each in self.nodes))
         workers = _workers_of(node, services.cpus)
         elsewhere = node.executor in IN_OTHER_PLACES
@@ -205,6 +207,9 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
         next(_tokens),
         context.services.pause,
     )
+    if isinstance(node, ParseRows):
+        decode = partial(parse_rows, node.decoder, origins=origins)
+        return Part("parse", replace(user, function=decode))
     if isinstance(node, Filter):
         return Part("filter", user)
     return Part("batched" if isinstance(node, Map) and node.batched else "map", user)
