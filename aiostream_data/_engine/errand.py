@@ -23,7 +23,7 @@ class Errand:
         memory_limit: Bytes of the process's budget.
         window_nbytes: Bytes that may be on their way to the other process, for each run.
         first_code: From where on the process numbers what states refer to.
-        root_seed, book, weights, caches: As in :class:`.EngineOptions`.
+        root_seed, book, weights, caches, dead_letters, full_tracebacks: As in :class:`.EngineOptions`.
     """
 
     plan: Node
@@ -37,6 +37,8 @@ class Errand:
     book: Any
     weights: Any
     caches: Any
+    dead_letters: str | None = None
+    full_tracebacks: bool = False
 
 
 def own_keys(plan: Node, keys: dict[Node, int]) -> tuple[int, ...]:

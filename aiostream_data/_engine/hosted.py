@@ -39,6 +39,7 @@ from aiostream_data._engine.resources import Resources
 from aiostream_data._engine.running import position_of
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_writer import BookWriter, Spaces
+from aiostream_data._engine.tracebacks import present
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.failure import Failure
 from aiostream_data.executors.thread import ThreadExecutor
@@ -114,6 +115,7 @@ class HostedEngine:
             book=errand.book,
             weights=errand.weights,
             caches=errand.caches,
+            dead_letters=errand.dead_letters,
             written=errand.plan,
         )
         self._errand = errand
@@ -258,6 +260,7 @@ class HostedEngine:
             raise
         except BaseException as error:  # noqa: BLE001 - told to whoever reads the run
             root = error.error if isinstance(error, CarriedError) else error
+            present(root, full=self._errand.full_tracebacks)
             with suppress(EOFError):
                 await self._send("failed", number, Failure(root))
 

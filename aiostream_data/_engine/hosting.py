@@ -26,6 +26,7 @@ from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.context import Board, RunContext
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.errand import Errand, caches_of, file_sources, own_keys
+from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.hand_over import taken
 from aiostream_data._engine.hosted_counters import joined_counters
 from aiostream_data._engine.origins import Origins
@@ -38,7 +39,7 @@ from aiostream_data.executors.failure import Failure
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.mixing import Mix
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
-from aiostream_data.plan.worker_share import for_worker
+from aiostream_data.plan.worker_share import check_shared, for_worker
 from aiostream_data.records import Chunk
 
 ASK_S: Final = 5.0
@@ -97,7 +98,7 @@ class RemoteRun:
             return found
         self._arrived.append(found)  # asked again, it answers the same
         if isinstance(found, BaseException):
-            raise found
+            raise as_raisable(found)
         if found != self._rows:
             raise CardinalityError(
                 f"{found} rows were handed over and {self._rows} arrived; this is a bug in aiostream_data, and the "
@@ -338,6 +339,9 @@ class Hosting:
         plan: As it is run.
         options: Of the engine that runs it.
         has_closed: Called when there is no process any more, and will be none.
+
+    Raises:
+        PlanError: Several workers would each count and log the same records.
     """
 
     def __init__(
@@ -349,6 +353,8 @@ class Hosting:
         self._has_closed = has_closed
         self._nbytes = process_nbytes(plan, options.memory_limit)
         self._places: dict[InSubprocess, list[HostingProcess]] = {node: [] for node in places_of(plan)}
+        for node in self._places:
+            check_shared(node)
         self._starting = threading.Lock()
         self._lock = threading.RLock()  # a garbage collection inside the locked region may let go
         self._engine_ended = self._let_go = False
@@ -402,6 +408,8 @@ class Hosting:
             book=options.book,
             weights=options.weights,
             caches=options.caches,
+            dead_letters=options.dead_letters,
+            full_tracebacks=options.full_tracebacks,
         )
 
     # -- what they say, and are told

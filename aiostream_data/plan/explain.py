@@ -10,7 +10,9 @@ from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.spec import ArraySpec, spec_of
+from aiostream_data.plan.subprocess import places_of, process_nbytes
 from aiostream_data.plan.windows import Bucket, Pack
+from aiostream_data.plan.worker_share import place_of_sharing
 
 
 def explain(plan: Node, memory_limit: int) -> str:
@@ -26,6 +28,7 @@ def explain(plan: Node, memory_limit: int) -> str:
     lines += _reads(running)
     lines.append(f"host memory: at most {_size(memory_limit)} in queues and buffers, plus one record or range")
     lines += _buffers(running)
+    lines += _processes(running, memory_limit)
     lines += _device(running)
     return "\n".join(lines)
 
@@ -62,6 +65,18 @@ def _buffers(plan: Node) -> list[str]:
             lines.append(f"  of these, {node.label} holds up to {node.rows_held:,} rows {size}")
         elif isinstance(node, Pack):
             lines.append(f"  of these, pack fills up to {node.open_bins:,} rows of {node.max_length:,} values")
+    return lines
+
+
+def _processes(plan: Node, memory_limit: int) -> list[str]:
+    lines = []
+    for node in places_of(plan):
+        each = _size(process_nbytes(plan, memory_limit))
+        lines.append(f"  of these, {node.detail()} of in_subprocess may hold {each}" + (" each" * (node.workers > 1)))
+        if node.workers > 1:
+            place = place_of_sharing(node.input)
+            works = "all of it" if place is node.input else f"all up to {place.label}"
+            lines.append(f"    every one runs {works}, and does its own part of the rest: elements in turn")
     return lines
 
 

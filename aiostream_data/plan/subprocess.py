@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -9,9 +10,10 @@ from typing import Any, Final
 from aiostream_data.errors import PlanError, StageBuildError
 from aiostream_data.plan.base import Node, Operator, at_least, gives_one_order, walk
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.reaching import obstacle_to_processes
 from aiostream_data.plan.sources import PythonIterable
 from aiostream_data.plan.spec import Spec, spec_of
-from aiostream_data.plan.validate import check_reaches_processes
 
 SHARE: Final = 0.75
 """Part of the memory limit that goes to the processes of a plan, in equal parts."""
@@ -54,6 +56,8 @@ def in_subprocess(*, input: Node, workers: int) -> InSubprocess:
         PlanError: It cannot be shared by so many, or part of it runs in a process of its own already.
         StageBuildError: A function or source cannot be sent to another process.
     """
+    if sys.platform == "win32":
+        raise StageBuildError("in_subprocess() needs Linux or macOS: leave it out, or use WSL")
     node = InSubprocess(input=input, workers=at_least("workers", workers, 1))
     for lower in walk(input):
         if isinstance(lower, InSubprocess):
@@ -75,7 +79,9 @@ def _check_reaches_processes(node: Node) -> None:
             "give a list, or a function to from_generator()"
         )
     for function in _functions_of(node):
-        check_reaches_processes(function)
+        obstacle = obstacle_to_processes(function)
+        if obstacle is not None:
+            raise StageBuildError(f"{function_name(function)} {obstacle}, or let it follow in_subprocess()")
 
 
 def _functions_of(node: Node) -> Iterator[Callable[..., Any]]:

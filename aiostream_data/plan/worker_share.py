@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from aiostream_data.plan.base import Node, Operator
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.base import Node, Operator, walk
 from aiostream_data.plan.operators import Batch, ParseExample
 from aiostream_data.plan.rank_nodes import MarkPadding
 from aiostream_data.plan.rows import keeps_rows
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.plan.subprocess import WorkerShard
+from aiostream_data.plan.subprocess import InSubprocess, WorkerShard
 from aiostream_data.plan.windows import PaddedBatch
+from aiostream_data.policies import handling_of
 
 
 def for_worker(plan: Node, index: int, workers: int) -> Node:
@@ -30,6 +32,22 @@ def for_worker(plan: Node, index: int, workers: int) -> Node:
     if workers == 1:
         return plan
     return _shared(plan, lambda node, block: WorkerShard(input=node, index=index, workers=workers, block=block))
+
+
+def check_shared(node: InSubprocess) -> None:
+    """Refuse workers each of which would leave out, count and log the same records.
+
+    Raises:
+        PlanError: What all of them run has an error policy.
+    """
+    if node.workers == 1:
+        return
+    for lower in walk(place_of_sharing(node.input)):
+        if handling_of(getattr(lower, "on_error", None)).kind != "raise":
+            raise PlanError(
+                f"in_subprocess(workers={node.workers}): {lower.label} has on_error=, and every worker would run it on "
+                "all records and log them; use workers=1, or map() it directly before batch() with Replace"
+            )
 
 
 def place_of_sharing(plan: Node) -> Node:
