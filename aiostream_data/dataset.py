@@ -28,6 +28,7 @@ from aiostream_data.plan.base import (
     Node,
     at_least,
     auto_or_at_least_one,
+    seconds_or_none,
     seed_of,
 )
 from aiostream_data.plan.cardinality import cardinality
@@ -90,9 +91,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         """
         parser = ExampleParser(features)
         policy_of(on_error)
-        return self._then(
-            op.ParseExample, "parse_example", decoder=parser, features=tuple(features), on_error=on_error
-        )
+        return self._then(op.ParseExample, "parse_example", decoder=parser, features=tuple(features), on_error=on_error)
 
     def parse_sequence_example(
         self: Dataset[bytes],
@@ -306,6 +305,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         dead_letters: str | os.PathLike[str] | None = None,
         force: bool = False,
         allow: Collection[str] = (),
+        stall_after: float | None = 120.0,
         full_tracebacks: bool = False,
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
@@ -336,6 +336,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
                 :meth:`replay` runs them again.
             force: Open a state although the plan, seed or shard list is another.
             allow: Differences to the state that do not matter, such as "shards" or "shuffle.buffer_size".
+            stall_after: Seconds that an element may be waited for, after which the logger "aiostream_data" warns once,
+                naming the stage that is stuck, with all that :meth:`Loader.dump` tells; None never does.
             full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
 
         Raises:
@@ -365,6 +367,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             dead_letters=None if dead_letters is None else os.fspath(dead_letters),
             force=force,
             allow=allow,
+            stall_after_s=seconds_or_none("stall_after", stall_after),
             full_tracebacks=full_tracebacks,
             saved=saved,
             steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,

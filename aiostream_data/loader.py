@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from dataclasses import asdict, replace
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data.device.device_slots import DeviceBatch
@@ -290,6 +290,19 @@ class Loader(Generic[T]):
     def report(self) -> Report:
         """Return a table of the stages and one sentence naming the one that limits; print it with ``str``."""
         return Report(self.stats())
+
+    def dump(self, file: IO[str] | None = None) -> str:
+        """Return what everything in the loader does at this moment, as text, and write it to ``file`` if given.
+
+        It names the stage that keeps the consumer waiting, and tells of every stage what it waits for, which functions
+        run on which record and for how long, who waits for memory, and the stacks of all tasks, threads and worker
+        processes. Call it from any thread, also while another one waits for an element, or in a signal handler.
+        """
+        self._check_process()
+        text = self._engine.dump()
+        if file is not None:
+            file.write(text + "\n")
+        return text
 
     # -- ending
 

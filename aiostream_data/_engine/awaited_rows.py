@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from aiostream_data.lineage import Ids, MadeOf
@@ -59,6 +60,7 @@ class AwaitedRows:
         ordered: Entries come out in the order of the rows; else as they end.
 
     Attributes:
+        awaiting: The row that each task awaits, and ``perf_counter()`` when it began; may be copied from any thread.
         stopped: From here on a cancellation of the tasks comes from outside, not from the function that they await.
     """
 
@@ -76,6 +78,7 @@ class AwaitedRows:
         self._changed: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.awaiting: dict[asyncio.Task[Any], tuple[Entry, float]] = {}
         self.stopped = False
 
     @property
@@ -130,8 +133,12 @@ class AwaitedRows:
         self._tasks.add(self._group.create_task(self._work(), name="awaited rows"))
 
     async def _work(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
         while not self.stopped and (entry := await self._next()) is not None:
+            self.awaiting[me] = (entry, perf_counter())
             await self._attempt(entry)
+            del self.awaiting[me]
             entry.done = True
             self._unfinished -= 1
             if not self._ordered:

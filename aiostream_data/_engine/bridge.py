@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 
 from aiostream_data.lineage import Ids, MadeOf
 
@@ -48,11 +49,21 @@ class Ending:
     error: BaseException | None
 
 
+class Waiting(NamedTuple):
+    """A consumer that waits: ``perf_counter()`` when it began, and the identifier of its thread."""
+
+    since: float
+    thread: int
+
+
 class Bridge:
     """One producer (the engine's loop), one consumer at a time.
 
     Args:
         max_elements: Elements that may wait for the consumer; a parcel may go over it alone.
+
+    Attributes:
+        consumer: Says since when the consumer waits for a parcel; None while it does not.
     """
 
     def __init__(self, max_elements: int) -> None:
@@ -64,6 +75,7 @@ class Bridge:
         self._lock = threading.Lock()
         self._async_waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         self._ending: Ending | None = None
+        self.consumer: Waiting | None = None
 
     @property
     def waiting(self) -> int:
@@ -120,9 +132,19 @@ class Bridge:
 
     # -- the consumer's side
 
+    @contextmanager
+    def consumer_waits(self) -> Iterator[None]:
+        """Note that the consumer waits for as long as the block takes."""
+        self.consumer = Waiting(perf_counter(), threading.get_ident())
+        try:
+            yield
+        finally:
+            self.consumer = None
+
     def get(self) -> Parcel | Ending:
         """Block until there is a parcel or an ending. Interruptible by signals in the main thread."""
-        return self._ending or self._received(self._queue.get())
+        with self.consumer_waits():
+            return self._ending or self._received(self._queue.get())
 
     async def get_async(self) -> Parcel | Ending:
         """Await a parcel or an ending on the caller's own loop. Cancelling it loses nothing."""
@@ -143,7 +165,8 @@ class Bridge:
             self._async_waiter = (loop, future)
         if not self._queue.empty():  # put between the look and the registration
             return
-        await future
+        with self.consumer_waits():
+            await future
 
     def _received(self, item: Parcel | Ending) -> Parcel | Ending:
         if isinstance(item, Ending):

@@ -21,6 +21,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from time import perf_counter
 
 ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
@@ -72,6 +73,7 @@ class Budget:
         self.peak = 0
         self.holders: dict[str, tuple[int, int]] = {}
         self.wait_s = 0.0
+        self.waiting: dict[str, float] = {}  # names of tasks that wait, and perf_counter() when they began
         # Re-entrant: a garbage collection inside the locked region may end another charge.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -130,14 +132,20 @@ class Budget:
             return
         self._loop = loop = asyncio.get_running_loop()
         started = loop.time()
-        while True:
-            waiter = loop.create_future()
-            self._waiters.append(waiter)
-            if holds():  # room may have been made by another thread just before
-                break
-            await waiter
-            if holds():
-                break
+        task = asyncio.current_task()
+        name = task.get_name() if task is not None else "a callback"
+        self.waiting[name] = perf_counter()
+        try:
+            while True:
+                waiter = loop.create_future()
+                self._waiters.append(waiter)
+                if holds():  # room may have been made by another thread just before
+                    break
+                await waiter
+                if holds():
+                    break
+        finally:
+            self.waiting.pop(name, None)
         self.wait_s += loop.time() - started
 
     def poke(self) -> None:

@@ -42,6 +42,13 @@ class ChannelSnapshot(NamedTuple):
     peak_nbytes: int
 
 
+class Waits(NamedTuple):
+    """Since when (``perf_counter()``) the receiver waits for an item, and the sender for room; None: it does not."""
+
+    for_input: float | None
+    for_room: float | None
+
+
 class _SenderState(Enum):
     OPEN = auto()
     CLOSED = auto()
@@ -61,6 +68,8 @@ class _Shared(Generic[T]):
         self.receiver_open = True
         self.rows: int | None = None
         self.awaiting = 0
+        self.input_wait_since: float | None = None  # perf_counter() when the receiver began to wait
+        self.room_wait_since: float | None = None
         self.on_behalf_of: Callable[[], bool] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -74,6 +83,9 @@ class _Shared(Generic[T]):
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
+
+    def snapshot(self) -> ChannelSnapshot:
+        return ChannelSnapshot(len(self.buffer), self.nbytes, self.peak_nbytes)
 
     def notify(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -97,11 +109,12 @@ class Sender(Generic[T]):
         """
         shared = self._shared
         if shared.receiver_open and not shared.has_room_for(nbytes):
-            started = perf_counter()
+            started = shared.room_wait_since = perf_counter()
             try:
                 while shared.receiver_open and not shared.has_room_for(nbytes):
                     await shared.changed()
             finally:
+                shared.room_wait_since = None
                 if self.counters is not None:
                     self.counters.output_wait_s += perf_counter() - started
         self.put(item, nbytes)
@@ -125,6 +138,15 @@ class Sender(Generic[T]):
         """Whether the receiver waits for an item, and so does whoever it needs the item for, up to the consumer."""
         shared = self._shared
         return shared.awaiting > 0 and (shared.on_behalf_of is None or shared.on_behalf_of())
+
+    @property
+    def waits(self) -> Waits:
+        """What either end waits for."""
+        return Waits(self._shared.input_wait_since, self._shared.room_wait_since)
+
+    def snapshot(self) -> ChannelSnapshot:
+        """Return how much is buffered now."""
+        return self._shared.snapshot()
 
     def declare(self, rows: int) -> None:
         """Say how many rows all items hold together, before the stream is declared complete."""
@@ -199,7 +221,7 @@ class Receiver(Generic[T]):
     async def wait_ready(self) -> None:
         """Wait until :attr:`ready`."""
         shared = self._shared
-        started = perf_counter()
+        started = shared.input_wait_since = perf_counter()
         shared.awaiting += 1
         try:
             if self.on_wait is not None:
@@ -208,6 +230,8 @@ class Receiver(Generic[T]):
                 await shared.changed()
         finally:
             shared.awaiting -= 1
+            if not shared.awaiting:
+                shared.input_wait_since = None
             if self.on_wait is not None:
                 self.on_wait(False)
             if self.counters is not None:
@@ -222,10 +246,14 @@ class Receiver(Generic[T]):
                 "aiostream_data, and the epoch cannot be trusted"
             )
 
+    @property
+    def waits(self) -> Waits:
+        """What either end waits for."""
+        return Waits(self._shared.input_wait_since, self._shared.room_wait_since)
+
     def snapshot(self) -> ChannelSnapshot:
         """Return how much is buffered now."""
-        shared = self._shared
-        return ChannelSnapshot(len(shared.buffer), shared.nbytes, shared.peak_nbytes)
+        return self._shared.snapshot()
 
     def close(self) -> None:
         """Drop what is buffered and refuse further items."""

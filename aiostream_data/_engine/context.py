@@ -21,6 +21,7 @@ from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.origins import Locate, Namespace, Origins, source_of
 from aiostream_data._engine.position import State
 from aiostream_data._engine.shard_offsets import ShardOffsets
+from aiostream_data._engine.stage_runs import StageRuns
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data._engine.workers import Workers
@@ -94,12 +95,12 @@ class Board:
 
     def __iter__(self) -> Iterator[StageCounters]:
         known = dict(self._counters)  # a copy: the loop may add a stage meanwhile
-        entries = sorted(known.items(), key=lambda entry: _place(entry[0]))
+        entries = sorted(known.items(), key=lambda entry: order_of(entry[0]))
         return iter([counters for _, counters in entries])
 
 
-def _place(key: str) -> tuple[float, ...]:
-    """Return where a key stands in the plan: inputs, and inner data sets, before what reads them."""
+def order_of(key: str) -> tuple[float, ...]:
+    """Return where the key of a place stands in the plan: inputs, and inner data sets, before what reads them."""
     return (*(int(number) for number in key.split("/")), math.inf)
 
 
@@ -137,6 +138,8 @@ class Services:
     cached: dict[CacheToken, Charge] = field(default_factory=dict)
     """What caches hold that another loader has filled."""
     once: OneShotRows = field(default_factory=OneShotRows)
+    runs: StageRuns = field(default_factory=StageRuns)
+    """Which stages run now."""
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
     hosting: Hosting | None = None
     """The processes that run parts of the plan."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from aiostream_data._engine.budget import Budget, Charge
-from aiostream_data._engine.channel import EndOfStream, Receiver, Sender
+from aiostream_data._engine.channel import ChannelSnapshot, EndOfStream, Receiver, Sender, Waits
 from aiostream_data._engine.context import settle, value_of
 from aiostream_data._engine.sizes import chunk_nbytes
-from aiostream_data._engine.tail import Joined, Tail
+from aiostream_data._engine.tail import Joined, Step, Tail
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk
@@ -43,6 +43,11 @@ class Inlet:
     def ready(self) -> bool:
         """True when :meth:`receive` would not wait."""
         return self._receiver.ready
+
+    @property
+    def waits(self) -> Waits:
+        """What either end of its channel waits for."""
+        return self._receiver.waits
 
     async def receive(self) -> Chunk | None:
         """Return the next chunk, or None at the end of the stream.
@@ -105,6 +110,21 @@ class Outlet:
         self.dropped = 0
         self._sent = 0
         sender.counters = counters
+
+    @property
+    def waits(self) -> Waits:
+        """What either end of its channel waits for."""
+        return self._sender.waits
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The steps of its tail."""
+        return () if self.tail is None else self.tail.steps
+
+    @property
+    def queued(self) -> ChannelSnapshot:
+        """What its channel holds."""
+        return self._sender.snapshot()
 
     def is_awaited(self) -> bool:
         """Return whether somebody waits for what this outlet sends, and the consumer in the end."""

@@ -29,6 +29,7 @@ from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_writer import ROWS
 from aiostream_data._engine.tracebacks import present
+from aiostream_data._engine.watchdog import Watchdog
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, walk
@@ -51,6 +52,7 @@ class Engine:
         state: Where rows came from, and where the plan goes on.
         resources: Executors, stores and devices; budget and board, for statistics.
         hosting: Processes that run parts of the plan; None where none does.
+        thread, loop: Where everything runs; the loop is there once the thread runs.
         pid: Process that the thread lives in.
     """
 
@@ -66,15 +68,24 @@ class Engine:
         self._ready = Announced()
         self._done = Announced()
         self._open_error: BaseException | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._stopping = False
         self._abandoning: asyncio.TimerHandle | None = None
         self._stuck = False
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         stop_at_exit(self)
-        self._thread.start()
+        self._watchdog = self._begin_to_watch()
+        self.thread.start()
+
+    def _begin_to_watch(self) -> Watchdog | None:
+        stall_after_s = self.options.stall_after_s
+        if stall_after_s is None:
+            return None
+        watchdog = Watchdog(stall_after_s, lambda: self.bridge.consumer and self.bridge.consumer.since, self.dump)
+        watchdog.start()
+        return watchdog
 
     def _hosting(self) -> Hosting | None:
         if not places_of(self.plan):
@@ -95,13 +106,17 @@ class Engine:
 
     def wait_ready(self) -> None:
         """Block until the sources were found and the stages started; raise what prevented it."""
-        self._ready.wait()
+        if not self._ready.happened:
+            with self.bridge.consumer_waits():
+                self._ready.wait()
         if self._open_error is not None:
             raise self._open_error
 
     async def wait_ready_async(self) -> None:
         """Like :meth:`wait_ready`, awaited on the caller's loop."""
-        await self._ready.wait_async()
+        if not self._ready.happened:
+            with self.bridge.consumer_waits():
+                await self._ready.wait_async()
         self.wait_ready()
 
     def settle(self, elements: int) -> None:
@@ -122,6 +137,12 @@ class Engine:
         self.hosting.show(self.resources.board, {node: number for number, node in enumerate(walk(self.plan))})
         return self.hosting.last_stats
 
+    def dump(self) -> str:
+        """Return what stages, functions, tasks, threads and processes do now, as text. Safe from any thread."""
+        from aiostream_data._engine.dump import dump_of  # seldom needed
+
+        return dump_of(self)
+
     def stop_soon(self) -> None:
         """Ask everything to stop, without waiting. Idempotent; callable from any thread and finalizers."""
         if os.getpid() != self.pid or self._stopping:
@@ -129,7 +150,7 @@ class Engine:
         self._stopping = True
         if self.hosting is not None:
             self.hosting.let_go()
-        loop = self._loop
+        loop = self.loop
         if loop is not None:
             with suppress(RuntimeError):  # already over
                 loop.call_soon_threadsafe(self._cancel_main)
@@ -137,8 +158,8 @@ class Engine:
     def stop(self) -> None:
         """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``."""
         self.stop_soon()
-        if os.getpid() == self.pid and threading.current_thread() is not self._thread:
-            self._thread.join(2 * CLOSE_S)
+        if os.getpid() == self.pid and threading.current_thread() is not self.thread:
+            self.thread.join(2 * CLOSE_S)
             if self.hosting is not None:
                 self.hosting.wait_closed(CLOSE_S)
 
@@ -151,16 +172,16 @@ class Engine:
     # -- on the engine's thread
 
     def _cancel_main(self) -> None:
-        if self._main is not None and self._loop is not None:
+        if self._main is not None and self.loop is not None:
             if not self._closing:  # what closes the stores must not be cut short
                 self._main.cancel()
-            self._abandoning = self._loop.call_later(CLOSE_S, self._abandon)
+            self._abandoning = self.loop.call_later(CLOSE_S, self._abandon)
 
     def _abandon(self) -> None:
         """Leave behind a user's coroutine that does not end although it was cancelled."""
-        if self._loop is not None:
+        if self.loop is not None:
             self._stuck = True
-            self._loop.stop()
+            self.loop.stop()
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -168,7 +189,7 @@ class Engine:
         try:
             asyncio.set_event_loop(loop)
             self._main = loop.create_task(self._work())
-            self._loop = loop
+            self.loop = loop
             if self._stopping:
                 self._main.cancel()
             loop.run_until_complete(self._main)
@@ -188,6 +209,9 @@ class Engine:
                 close_loop(loop)
             finally:
                 self.resources.drop_blocks()
+                if self._watchdog is not None:
+                    self._watchdog.stop(CLOSE_S)
+                    self._watchdog = None
                 self.bridge.end(error)
                 self._ready.announce()
                 if self.hosting is None:

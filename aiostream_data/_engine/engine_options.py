@@ -29,6 +29,7 @@ class EngineOptions:
         force, allow: Which differences between the two do not matter.
         fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
         full_tracebacks: Errors keep the frames of the package.
+        stall_after_s: Seconds that the consumer may wait for an element before the log says for what; None: for ever.
         dead_letters: Path of the log of records that are skipped or replaced; None for none.
     """
 
@@ -47,4 +48,5 @@ class EngineOptions:
     allow: Collection[str] = ()
     fetch: bool = False
     full_tracebacks: bool = False
+    stall_after_s: float | None = None
     dead_letters: str | None = None

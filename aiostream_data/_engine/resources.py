@@ -17,6 +17,7 @@ from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
 from aiostream_data._engine.pacing import cpu_count
 from aiostream_data._engine.running import open_plan, recall
+from aiostream_data._engine.stage_runs import StageRuns
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.thread import ThreadExecutor
@@ -39,6 +40,8 @@ class Resources:
         pool: Threads for the engine's own work and the user's functions.
         stores: Those that were used, by their options.
         devices: Where batches are copied to, by the node that says so.
+        workers: Whatever runs functions.
+        runs: Which stages run now.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -47,14 +50,15 @@ class Resources:
         self.pool = ThreadExecutor(cpu_count(), "asd-pool")
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
+        self.runs = StageRuns()
         self._epoch = options.epoch
         self._dead_letters = options.dead_letters
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
         self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 32))
-        self._workers = Workers(self.pool)
+        self.workers = Workers(self.pool)
         # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
-        self._readers = self._workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
+        self._readers = self.workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
 
     def context(self, plan: Node, state: EngineState) -> RunContext:
         """Return what the stages of ``plan`` are given. On the engine's loop."""
@@ -68,7 +72,7 @@ class Resources:
             root_seed=state.root_seed,
             cpus=cpu_count(),
             stores=self._stores,
-            workers=self._workers,
+            workers=self.workers,
             open_plan=open_plan,
             recall=recall,
             book=state.book,
@@ -79,6 +83,7 @@ class Resources:
             hosting=state.hosting,
             dead_letters=self._letters,
             pause=self._closing.wait,
+            runs=self.runs,
         )
         return RunContext(
             services=services,
@@ -118,7 +123,7 @@ class Resources:
     def close_executors(self, timeout_s: float) -> bool:
         """Close what runs functions, before the loop is; False when some are still in one after ``timeout_s``."""
         self._closing.set()  # nobody waits for another attempt any more
-        return self._workers.close(timeout_s)
+        return self.workers.close(timeout_s)
 
     def drop_blocks(self) -> None:
         """Give up the blocks that wait to be read into again."""

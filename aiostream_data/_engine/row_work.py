@@ -41,16 +41,28 @@ PartKind: TypeAlias = Literal["map", "batched", "filter", "parse"]
 
 @dataclass(frozen=True)
 class Part:
-    """One stage's share of the work."""
+    """One stage's share of the work.
+
+    Attributes:
+        stage: Note that names the stage on an error.
+    """
 
     kind: PartKind
     user: UserFunction
+    stage: str
 
     def with_stable(self, stable: Stable) -> Part:
         """Return the same for a process that cannot tell the names of rows by itself."""
         return replace(self, user=replace(self.user, stable=stable)) if self.user.rng_key is not None else self
 
     def __call__(self, chunk: Chunk) -> Made:
+        try:
+            return self._made(chunk)
+        except BaseException as error:
+            error.add_note(self.stage)
+            raise
+
+    def _made(self, chunk: Chunk) -> Made:
         if self.kind == "filter":
             return _filtered(self.user, chunk)
         if self.kind == "batched":

@@ -135,6 +135,7 @@ async def supervise(
         for inlet in inlets:
             ends.enter_context(inlet)
         ends.enter_context(outlet)
+        ends.enter_context(stage.context.services.runs.running(stage, inlets, outlet))
         try:
             try:
                 await outlet.refill()

@@ -87,12 +87,14 @@ def folded_text(text: str) -> str:
 
 
 def in_order(notes: list[str]) -> list[str]:
-    """Return notes in the order of :data:`NOTES`; as they are where a kind of them is there twice."""
-    places = [_place(note) for note in notes]
-    known = [place for place in places if NOTES[place]]
-    if len(known) != len(set(known)):  # a loader inside a function of another: they belong together as they came
-        return notes
-    return [note for _, note in sorted(zip(places, notes, strict=True), key=lambda pair: pair[0])]
+    """Return notes in the order of :data:`NOTES`; those of a loader inside another's function come first, together."""
+    groups: list[list[tuple[int, str]]] = [[]]
+    for note in notes:
+        place = _place(note)
+        if NOTES[place] and any(place == other for other, _ in groups[-1]):
+            groups.append([])
+        groups[-1].append((place, note))
+    return [note for group in groups for _, note in sorted(group, key=lambda pair: pair[0])]
 
 
 def _place(note: str) -> int:

@@ -145,6 +145,16 @@ class ThreadExecutor:
         return self.ended
 
     @property
+    def unfinished(self) -> int:
+        """How many hops were begun, or wait for a thread, and have no outcome yet."""
+        return self._unfinished
+
+    @property
+    def threads(self) -> list[threading.Thread]:
+        """The threads that are alive."""
+        return [thread for thread in list(self._threads) if thread.is_alive()]
+
+    @property
     def ended(self) -> bool:
         """True when no thread is left, nor one that was left behind in a call."""
         return not any(thread.is_alive() for thread in (*self._threads, *self._left_behind))

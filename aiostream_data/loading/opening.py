@@ -19,6 +19,9 @@ from aiostream_data.plan.rewrite import unordered, with_policy
 from aiostream_data.policies import OnError
 from aiostream_data.ranks import Ranks, Sharing, choose_ranks
 
+STALL_AFTER_S = 120.0
+"""Seconds without an element after which the log says what the loader waits for."""
+
 SavedStates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 
@@ -37,6 +40,7 @@ class Opening:
         only: Elements ``a`` to ``b`` alone are given; None for all.
         weights: Changes of mixtures' weights by row, instead of those of ``saved``.
         full_tracebacks: Errors keep the frames of the package.
+        stall_after_s: Seconds that the consumer may wait before the log says for what; None: for ever.
         on_error: What becomes of records that fail in stages that were not told.
         dead_letters: Path of the log of those that are skipped or replaced; None for none.
     """
@@ -55,6 +59,7 @@ class Opening:
     only: tuple[int, int] | None = None
     weights: Any = None
     full_tracebacks: bool = False
+    stall_after_s: float | None = STALL_AFTER_S
     on_error: OnError = None
     dead_letters: str | None = None
 
@@ -82,6 +87,7 @@ class Opening:
             force=self.force,
             allow=self.allow,
             full_tracebacks=self.full_tracebacks,
+            stall_after_s=self.stall_after_s,
             dead_letters=self.dead_letters,
         )
         plan = self._plan()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -134,6 +135,15 @@ def at_least(name: str, value: Any, minimum: int) -> int:
 def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
     """Return ``value`` when it is AUTO or an integer of at least 1; raise PlanError when it is not."""
     return AUTO if value is AUTO else at_least(name, value, 1)
+
+
+def seconds_or_none(name: str, value: Any) -> float | None:
+    """Return ``value`` as a positive, finite number of seconds, or None; raise PlanError when it is neither."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise PlanError(f"{name} must be a positive number of seconds or None, got {value!r}")
+    return float(value)
 
 
 def seed_of(value: Any) -> int | None:

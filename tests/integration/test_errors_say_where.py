@@ -263,8 +263,16 @@ def test_an_error_in_a_loader_inside_a_function_keeps_its_own_notes_together() -
     notes = error_of(asd.Dataset.range(3).map(outer)).__notes__
     assert [note.partition(":")[0] for note in notes] == [
         *("stage", "function", "record", "element"),
-        *("function", "record", "element"),
+        *("stage", "function", "record", "element"),
     ]
+
+
+def test_of_stages_that_run_together_the_one_that_failed_is_named() -> None:
+    dataset = asd.Dataset.range(100)
+    line = here() + 1
+    dataset = dataset.map(decode)
+    dataset = dataset.map(abs).filter(lambda x: x >= 0)
+    assert error_of(dataset).__notes__[0].endswith(f"{HERE}:{line}")
 
 
 def test_explain_says_where_each_stage_was_written() -> None:

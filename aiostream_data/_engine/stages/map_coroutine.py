@@ -151,6 +151,18 @@ class CoroutineMapStage(MaybeUnordered):
                 number += 1
             del chunk
 
+    def awaited(self) -> list[tuple[str, float, bool]]:
+        """Return the records whose coroutines are awaited, when each began, and whether it keeps the loop busy now.
+
+        Safe from any thread. Times are of ``perf_counter()``.
+        """
+        describe = self.context.services.origins.describe
+        awaiting = {} if self._rows is None else self._rows.awaiting.copy()
+        return [
+            (describe(entry.ids, entry.row), since, getattr(task.get_coro(), "cr_running", False))
+            for task, (entry, since) in awaiting.items()
+        ]
+
     # -- one row
 
     async def _attempt(self, entry: Entry) -> None:

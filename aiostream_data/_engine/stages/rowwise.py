@@ -209,10 +209,10 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
     )
     if isinstance(node, ParseRows):
         decode = partial(parse_rows, node.decoder, origins=origins)
-        return Part("parse", replace(user, function=decode))
+        return Part("parse", replace(user, function=decode), node.noted)
     if isinstance(node, Filter):
-        return Part("filter", user)
-    return Part("batched" if isinstance(node, Map) and node.batched else "map", user)
+        return Part("filter", user, node.noted)
+    return Part("batched" if isinstance(node, Map) and node.batched else "map", user, node.noted)
 
 
 def _workers_of(node: Call, cpus: int) -> int | None:
