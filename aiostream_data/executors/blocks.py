@@ -13,10 +13,8 @@ is then a ring that the lender has yet to hear.
 
 from __future__ import annotations
 
-import mmap
 import os
 import socket
-import tempfile
 import threading
 import warnings
 import weakref
@@ -24,11 +22,16 @@ import weakref
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.executors.mapping import Mapping
+
 ALIGNMENT = 64
 """Arrays in a block begin at multiples of this, and the first after as many bytes."""
 
 GRAIN_NBYTES = 1 << 16
 """Blocks are multiples of this, and of an eighth of the power of two below them."""
+
+MAX_BLOCKS = 1024
+"""Blocks in the hands of one borrower. Systems map a few ten thousand at most; what is more goes through the socket."""
 
 _LOAN, _RETURNED, _DISOWNED = range(3)
 
@@ -40,15 +43,15 @@ class LinkEnded(EOFError):
 class Block:
     """One mapping of shared memory, as either side has it."""
 
-    def __init__(self, number: int, mapping: mmap.mmap) -> None:
+    def __init__(self, number: int, mapping: Mapping) -> None:
         self.number = number
-        self.nbytes = len(mapping)
-        self.words = np.frombuffer(mapping, np.int64, 3)
+        self.nbytes = mapping.nbytes
+        self.words = mapping.view(0, ALIGNMENT).view(np.int64)
         self._mapping = mapping
 
     def memory(self) -> NDArray[np.uint8]:
         """Return the bytes behind the words. What is cut out of this array keeps it, and the mapping, alive."""
-        return np.frombuffer(self._mapping, np.uint8, offset=ALIGNMENT)
+        return self._mapping.view(ALIGNMENT, self.nbytes)
 
 
 def rounded(nbytes: int) -> int:
@@ -80,8 +83,8 @@ class Lender:
     def borrow(self, nbytes: int) -> tuple[Block, list[int]] | None:
         """Return a block with room for ``nbytes``, and descriptors to send with it; wait while too much is lent.
 
-        The caller closes the descriptors. None means that the system has no memory to share: a warning
-        has said so, once.
+        The caller closes the descriptors. None means that the borrower keeps very many, or that the system has no
+        memory to share: a warning has said so, once.
 
         Raises:
             LinkEnded: There is nobody who could give anything back.
@@ -93,6 +96,8 @@ class Lender:
         descriptors: list[int] = []
         block = self._idle_block(size)
         if block is None:
+            if len(self._lent) + len(self._disowned) >= MAX_BLOCKS:
+                return None
             self._retire_idle(self.max_nbytes - self.lent_nbytes - size)
             try:
                 block, descriptor = self._new_block(size)
@@ -130,7 +135,7 @@ class Lender:
         if not self._heard(wait):
             return
         for number, block in list(self._lent.items()):
-            loan, returned, disowned = block.words.tolist()
+            loan, returned, disowned = block.words[:3].tolist()
             if loan in (returned, disowned):
                 del self._lent[number]
                 self.lent_nbytes -= block.nbytes
@@ -172,7 +177,7 @@ class Lender:
         descriptor = _anonymous()
         try:
             _allocate(descriptor, size)
-            block = Block(self._next_number, mmap.mmap(descriptor, size))
+            block = Block(self._next_number, Mapping(descriptor, size))
         except BaseException:
             os.close(descriptor)
             raise
@@ -266,7 +271,7 @@ class Borrower:
                 raise OSError("no descriptor arrived with a block of shared memory: this process has too many open")
             if len(descriptors) > 1:
                 self._bell = Bell(socket.socket(fileno=descriptors.pop()))
-            self._blocks[number] = Block(number, mmap.mmap(descriptors[0], nbytes))
+            self._blocks[number] = Block(number, Mapping(descriptors[0], nbytes))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -277,9 +282,14 @@ class Borrower:
         self._ends.pop(number, None)
 
     def open(self, number: int) -> tuple[NDArray[np.uint8], Lease]:
-        """Return the bytes of a block that was just lent, and the lease on it."""
-        block, bell = self._blocks[number], self._bell
-        assert bell is not None
+        """Return the bytes of a block that was just lent, and the lease on it.
+
+        Raises:
+            LinkEnded: There is no such block: the other end has lost count.
+        """
+        block, bell = self._blocks.get(number), self._bell
+        if block is None or bell is None:
+            raise LinkEnded("the other process names a block of shared memory that it never sent")
         memory, words, loan = block.memory(), block.words, int(block.words[_LOAN])
 
         def give_back(_: object) -> None:
@@ -315,6 +325,8 @@ def _anonymous() -> int:
     """Return the descriptor of memory without a name, where the system has it; else of a file without one."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("aiostream_data", os.MFD_CLOEXEC)
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

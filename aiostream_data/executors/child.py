@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -23,12 +22,10 @@ from time import monotonic
 from aiostream_data.errors import WorkerDiedError
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.forks import keep_from_forks
+from aiostream_data.executors.in_child import STACKS_HEAD
 
 JOIN_S = 1.0
 """How long a child may take to end after a signal."""
-
-STACKS_HEAD = struct.Struct("<II")
-"""Of an answer with stacks: the number of the question, and the bytes that follow."""
 
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split('\\n'); from aiostream_data.executors.in_child import main; main()"

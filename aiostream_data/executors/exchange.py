@@ -41,7 +41,7 @@ CLOSE_S = 1.0
 
 _HEAD = struct.Struct("<4sIIiqq")
 _MAGIC = b"asd\1"
-_MAX_PARTS = 1 << 26
+_MAX_PARTS = 1 << 22
 _MAX_DESCRIPTORS = 2
 
 
@@ -118,7 +118,11 @@ class Exchange:
             Exception: The message does not unpickle: what its objects raised. The link can be used further.
         """
         with self._receiving:
-            sizes, memory, lease = self._read_frame()
+            try:
+                sizes, memory, lease = self._read_frame()
+            except BaseException:
+                shut_down(self._sock)  # whatever it was, where the next message begins is not known any more
+                raise
         places, _ = _layout(sizes)
         views = [memory[place : place + size] for place, size in zip(places, sizes, strict=True)]
         del memory

@@ -7,15 +7,18 @@ import fcntl
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
 import traceback
 from contextlib import suppress
 from importlib import import_module
 
-from aiostream_data.executors.child import STACKS_HEAD
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.forks import keep_from_forks
+
+STACKS_HEAD = struct.Struct("<II")
+"""Of an answer with stacks: the number of the question, and the bytes that follow."""
 
 
 def main() -> None:
