@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.finished import finished
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.user_code import (
     Stable,
@@ -31,7 +32,7 @@ from aiostream_data._engine.user_code import (
 )
 from aiostream_data.errors import PlanError
 from aiostream_data.records import Chunk, Columns, concat
-from aiostream_data.transforms.collate import collate
+from aiostream_data.transforms.collate import collate, collate_results
 
 BLOCK_ROWS = 4096
 """Rows whose Python objects exist at once: few enough for the processor's cache."""
@@ -187,7 +188,7 @@ def _mapped(user: UserFunction, chunk: Chunk) -> Made:
     if user.is_plain and isinstance(chunk, Columns) and chunk.structure.is_leaf:
         numbers = chunk.leaves[0]
         if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
-            return Made(_of_the_same(chunk, None, map_numbers(user, chunk, numbers)))
+            return Made(_of_the_same(chunk, None, finished(user, map_numbers(user, chunk, numbers))))
     if len(chunk) <= BLOCK_ROWS:
         return _mapped_block(user, chunk)
     blocks = [chunk.slice(start, start + BLOCK_ROWS) for start in range(0, len(chunk), BLOCK_ROWS)]
@@ -200,8 +201,8 @@ def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
     kept = results.kept(len(chunk))
     if kept is not None and not len(kept):
         return Made(chunk.slice(0, 0), kept, results.failed, results.retries)
-    mapped = collate(results.values, chunk.ids if kept is None else chunk.ids[kept])
-    return Made(_of_the_same(chunk, kept, mapped), kept, results.failed, results.retries)
+    mapped = collate_results(results.values, chunk.ids if kept is None else chunk.ids[kept])
+    return Made(_of_the_same(chunk, kept, finished(user, mapped)), kept, results.failed, results.retries)
 
 
 def _filtered(user: UserFunction, chunk: Chunk) -> Made:

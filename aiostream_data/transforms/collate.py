@@ -17,13 +17,30 @@ from aiostream_data import _native
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.lineage import Ids
 from aiostream_data.records import Column, Columns, Items, VarColumn
-from aiostream_data.structure import StructureError, structure_of
+from aiostream_data.structure import StructureError, flatten, structure_of
 
 DescribeRow = Callable[[int], str]
 """Names a row of the batch for messages: ``s3://b/x.tfrecord record 17``."""
 
 _NUMBERS = {int, float, bool, complex}
 _ARRAY_KINDS = "biufcmMV"
+
+LARGE_RESULT_NBYTES = 16 << 10
+"""Bytes of arrays in a result from which on copying it costs more than later steps save."""
+
+
+def collate_results(results: list[Any], ids: Ids) -> Columns | Items:
+    """Return what a function returned as :func:`collate` does, but large arrays by reference.
+
+    So large results are copied once only, into their batch. A function that returns memory it will write
+    into again breaks its earlier results, as it would in a list.
+    """
+    return Items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
+
+
+def _is_large(element: Any) -> bool:
+    leaves = flatten(element)[1]
+    return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, np.ndarray)) >= LARGE_RESULT_NBYTES
 
 
 def collate(elements: list[Any], ids: Ids) -> Columns | Items:
@@ -155,8 +172,8 @@ def _numbers(values: Sequence[Any], kinds: set[type[Any]]) -> NDArray[Any] | Non
 def _as_array(value: Any) -> NDArray[Any] | None:
     """Return arrays, numbers and lists of numbers as an array; None for anything else."""
     if isinstance(value, (np.ndarray, np.generic)):
-        return np.asarray(value)
-    if type(value) in _NUMBERS or isinstance(value, list):
+        return None if hasattr(value, "mask") else np.asarray(value)  # which would take masked values for real ones
+    if type(value) in _NUMBERS or isinstance(value, (list, tuple)):
         try:
             array = np.asarray(value)
         except ValueError:  # lists of differing length

@@ -12,7 +12,8 @@ from aiostream_data.errors import BatchShapeError
 from aiostream_data.lineage import run_of_ids
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Columns, Items, VarColumn
-from aiostream_data.transforms.collate import collate, stack
+from aiostream_data.transforms.batching import Batcher, BatchOrder
+from aiostream_data.transforms.collate import LARGE_RESULT_NBYTES, collate, collate_results, stack
 
 Box = namedtuple("Box", ["x", "y"])
 
@@ -174,3 +175,26 @@ def test_what_does_not_stack_is_named_with_both_records(elements: list[Any], par
         stack(elements, name)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_large_results_are_handed_on_by_reference_and_small_ones_as_columns() -> None:
+    large = [{"image": np.zeros(LARGE_RESULT_NBYTES, np.uint8), "label": row} for row in range(2)]
+    small = [{"image": np.zeros(LARGE_RESULT_NBYTES - 1, np.uint8), "label": row} for row in range(2)]
+    ids = run_of_ids(0, 0, 2)
+    kept = collate_results(large, ids)
+    assert isinstance(kept, Items)
+    assert all(given is value for given, value in zip(large, kept.values, strict=True))
+    assert isinstance(collate_results(small, ids), Columns)
+
+
+def test_batches_of_large_results_are_those_of_columns() -> None:
+    elements = [{"image": np.full((100, 200), row, np.uint8), "label": row, "name": b"x" * row} for row in range(5)]
+    ids = run_of_ids(0, 0, len(elements))
+    by_reference, in_columns = (
+        Batcher(BatchOrder(5), lambda ids, row: "").push(made(elements, ids))[0].element
+        for made in (collate_results, collate)
+    )
+    assert list(by_reference) == list(in_columns)
+    for name, column in in_columns.items():
+        assert by_reference[name].dtype == column.dtype
+        np.testing.assert_array_equal(by_reference[name], column)

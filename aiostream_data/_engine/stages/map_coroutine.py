@@ -29,7 +29,7 @@ from aiostream_data.lineage import NO_PAIR, Lineage, of_one_width
 from aiostream_data.plan.operators import Map, function_name
 from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, lineage_of, object_nbytes
-from aiostream_data.transforms.collate import collate
+from aiostream_data.transforms.collate import collate, collate_results
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
 
 AUTO_CONCURRENCY = 64
@@ -137,7 +137,7 @@ class CoroutineMapStage(MaybeUnordered):
         counters.replaced += len(failed) - lost
         counters.retries += sum(entry.retries for entry in entries)
         letters, node = context.services.dead_letters, self.node
-        await letters.take(context.place(node), context.keys[node], node, len(entries), failed)
+        await letters.take(context.place(node), context.nth(node), node, len(entries), failed)
 
     async def _each(self, chunks: AsyncIterator[Chunk], results: Results) -> AsyncGenerator[Entry, None]:
         number = 0
@@ -273,7 +273,7 @@ async def _within(seconds: float, call: Any) -> Any:
 
 def _collated(entries: list[Entry]) -> Chunk:
     ids = np.concatenate(of_one_width([entry.ids[entry.row : entry.row + 1] for entry in entries]))
-    chunk = collate([entry.value for entry in entries], ids)
+    chunk = collate_results([entry.value for entry in entries], ids)
     if all(entry.made_of is None for entry in entries):
         return chunk
     return chunk.with_made_of([entry.made_of for entry in entries])
