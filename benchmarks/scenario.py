@@ -46,6 +46,7 @@ class Scenario:
         expected: Yields the batches that a workload must give, made without any loader.
         tally: The timed consumer, the same for all.
         check: What the warm-up's output is held against.
+        from_first_batch: The clocks start when the first batch is there, and building the pipeline is not in them.
         total: What the tally of a whole pass must be, where making the expected batches would take long.
         contenders: In the order they take turns.
     """
@@ -60,6 +61,7 @@ class Scenario:
     tally: Callable[[Iterable[Any]], Tally]
     check: Callable[[Iterable[Any]], Tally]
     contenders: tuple[Contender, ...]
+    from_first_batch: bool = False
     total: Callable[[Workload], Tally] | None = None
 
     def expected_tally(self, workload: Workload) -> Tally:

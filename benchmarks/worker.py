@@ -14,6 +14,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -43,10 +44,16 @@ def measure(scenario: Scenario, contender: Contender, workload: Workload) -> dic
         _require(tally(batches(small)), tally(scenario.expected(small)), contender)
     expected = scenario.expected_tally(workload)
     cpu, wall = cpu_s(), perf_counter()
-    seen = scenario.tally(batches(workload))
+    passing = batches(workload)
+    first = [next(passing)] if scenario.from_first_batch else []
+    first_s = perf_counter() - wall
+    if first:
+        cpu, wall = cpu_s(), perf_counter()
+    seen = scenario.tally(chain(first, passing))
     wall_s, used_s = perf_counter() - wall, cpu_s() - cpu
     _require(seen, expected, contender)
     return {
+        **({"first_batch_s": round(first_s, 5)} if first else {}),
         "wall_s": round(wall_s, 5),
         "cpu_s": round(used_s, 5),
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

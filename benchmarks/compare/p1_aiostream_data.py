@@ -12,7 +12,7 @@ from benchmarks.workload import BATCH_SIZE, CYCLE_LENGTH, FEATURES, SHUFFLE_BUFF
 
 
 def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
-    """Yield dicts of arrays."""
+    """Yield dicts of arrays; ``variant`` says in whose process they are made."""
     dataset = (
         asd.Dataset.from_tfrecord([str(path) for path in workload.paths], compression="", cycle_length=CYCLE_LENGTH)
         .parse_example(
@@ -24,7 +24,8 @@ def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
         )
         .shuffle(SHUFFLE_BUFFER, seed=7)
         .batch(BATCH_SIZE)
-        .prefetch(8)
     )
-    with dataset.open() as loader:
+    if variant == "in_subprocess":
+        dataset = dataset.in_subprocess()
+    with dataset.prefetch(8).open() as loader:
         yield from loader

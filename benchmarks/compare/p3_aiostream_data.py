@@ -6,21 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import aiostream_data as asd
-from benchmarks.compare.p3_function import decode, load
+from benchmarks.compare.p3_function import load
 from benchmarks.images import IMAGE_BATCH, WORKERS
 from benchmarks.workload import Workload
 
 
 def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
-    """Yield dicts of arrays; ``variant`` says who reads the files."""
-    if variant == "from_files":
-        files = asd.Dataset.from_files([str(path) for path in workload.paths])
-        mapped = files.map(_decoded, concurrency=WORKERS)
-    else:
-        mapped = asd.Dataset.from_iterable([str(path) for path in workload.paths]).map(load, concurrency=WORKERS)
-    with mapped.batch(IMAGE_BATCH).prefetch(4).open() as loader:
+    """Yield dicts of arrays; ``variant`` says in whose process they are made."""
+    paths = [str(path) for path in workload.paths]
+    dataset = asd.Dataset.from_iterable(paths).map(load, concurrency=WORKERS).batch(IMAGE_BATCH)
+    if variant == "in_subprocess":
+        dataset = dataset.in_subprocess()
+    with dataset.prefetch(4).open() as loader:
         yield from loader
-
-
-def _decoded(file: dict[str, Any]) -> dict[str, Any]:
-    return decode(file["data"], file["url"])

@@ -16,10 +16,6 @@ cv2.setNumThreads(1)  # parallelism is the loader's business
 def load(path: str) -> dict[str, Any]:
     """Read a JPEG, decode it with libjpeg-turbo and resize it: uint8 (224, 224, 3), and its number."""
     with open(path, "rb") as file:
-        return decode(file.read(), path)
-
-
-def decode(data: bytes, path: str) -> dict[str, Any]:
-    """Return the image in ``data`` and the number in its file's name."""
-    image = cv2.resize(simplejpeg.decode_jpeg(data), (SIDE, SIDE), interpolation=cv2.INTER_LINEAR)
+        pixels = simplejpeg.decode_jpeg(file.read())
+    image = cv2.resize(pixels, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR)
     return {"image": image, "label": int(Path(path).stem)}
