@@ -1,0 +1,110 @@
+"""A chain in processes of its own resumes at every element, and its states are those of the chain without them."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from resume_plans import CASES, draws, numbers, write_files
+from thread_child import ThreadChild
+
+from aiostream_data import Dataset
+from aiostream_data._engine import hosting
+from aiostream_data.testing.comparing import same
+from aiostream_data.testing.resume import resumes_everywhere
+
+ORDERED = (
+    *("tfrecord, permuted", "parse_example, batched", "map, coroutine", "filter", "flat_map of data sets"),
+    *("shuffle of records of its own size", "shuffle twice", "repeat and shuffle", "skip of shuffle", "enumerate"),
+    *("zip of different rates", "batch across epochs", "padded_batch", "buckets", "pack", "choose_from"),
+    *("unbatch of batches in any order", "sample_from with a schedule", "cache, shuffle and repeat"),
+)
+UNORDERED = ("tfrecord, unordered", "map, unordered", "interleave, unordered")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("resume"))
+
+
+@pytest.fixture(autouse=True)
+def threads_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let threads stand in for processes, which take half a second each to start."""
+    monkeypatch.setattr(hosting, "Child", ThreadChild)
+
+
+def resumes(name: str, folder: Path, workers: int) -> None:
+    case = CASES[name]
+    resumes_everywhere(
+        case.make(folder).in_subprocess(workers),
+        open_options={"seed": 7, **(case.options or {})},
+        every=max(2, case.every),
+        unordered=not case.ordered,
+        twice=False,
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("name", [name for name in ORDERED if CASES[name].ordered])
+def test_it_resumes_at_every_second_element(name: str, workers: int, folder: Path) -> None:
+    resumes(name, folder, workers)
+
+
+@pytest.mark.parametrize("name", UNORDERED)
+def test_it_resumes_in_any_order(name: str, folder: Path) -> None:
+    resumes(name, folder, 1)
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        draws(9).shuffle(4).in_subprocess(2).repeat(2).batch(4),
+        draws().in_subprocess().shuffle(6),
+        draws().in_subprocess(3).shuffle(),
+        Dataset.zip(draws().shuffle(5).in_subprocess(), numbers().in_subprocess(2)),
+        draws(6).in_subprocess().cache().repeat(2),
+        Dataset.sample_from([draws().in_subprocess(), draws(20)], [0.6, 0.4]),
+        draws().shuffle(5).batch(3).in_subprocess(2).unbatch(),
+        draws().shuffle(5).batch(3).in_subprocess().prefetch(2).to_device("cpu"),
+    ],
+    ids=["repeat", "shuffle", "shuffle()", "zip", "cache", "mix", "unbatch", "to_device"],
+)
+def test_what_follows_it_resumes_at_every_second_element(dataset: Dataset[Any]) -> None:
+    resumes_everywhere(dataset, open_options={"seed": 7}, every=2, twice=False)
+
+
+@pytest.mark.parametrize("chain", ["shuffled draws", "batches of a shuffle", "parse_example, batched"])
+def test_a_state_of_any_number_of_workers_is_opened_with_any_other_and_without_it(chain: str, folder: Path) -> None:
+    plain = {
+        "shuffled draws": lambda: draws(20).shuffle(7),
+        "batches of a shuffle": lambda: draws(23).shuffle(7).batch(4),
+    }.get(chain, lambda: CASES[chain].make(folder))()
+    variants = [plain, *(plain.in_subprocess(workers) for workers in (1, 2, 3))]
+    with plain.open(seed=7) as loader:
+        expected = list(loader)
+    for number, saved_by in enumerate(variants):
+        with saved_by.open(seed=7) as loader:
+            assert len(list(islice(loader, 3))) == 3
+            state = json.loads(json.dumps(loader.state_dict()))
+        for opened_by in (*variants[:number], *variants[number + 1 :]):
+            with opened_by.open(state=state) as loader:
+                rest = list(loader)
+            assert len(rest) == len(expected) - 3
+            assert all(map(same, expected[3:], rest))
+
+
+def test_a_state_can_be_taken_when_the_stream_has_ended_and_when_the_loader_was_closed() -> None:
+    dataset = draws().shuffle(5).in_subprocess(2)
+    with dataset.open(seed=7) as loader:
+        elements = list(islice(loader, 6))
+    state = loader.state_dict()  # asked for when no process is left
+    with dataset.open(state=state) as loader:
+        rest = list(loader)
+        ended = loader.state_dict()
+    with draws().shuffle(5).open(seed=7) as plain:
+        assert all(map(same, plain, [*elements, *rest]))
+    with dataset.open(state=ended) as loader:
+        assert list(loader) == []
