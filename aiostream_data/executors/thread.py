@@ -82,10 +82,19 @@ class ThreadExecutor:
 
     def _start_thread_if_needed(self) -> None:
         if self._unfinished > len(self._threads) and len(self._threads) < self.max_threads:
-            thread = threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True)
+            thread = threading.Thread(target=self._run_thread, name=f"{self._name}-{self._started}", daemon=True)
             self._started += 1
             self._threads.append(thread)
             thread.start()
+
+    def _run_thread(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._thread_ends()
+
+    def _thread_ends(self) -> None:
+        """Let go of what belongs to this thread."""
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -140,7 +149,7 @@ class ThreadExecutor:
         for _ in self._threads:
             self._jobs.put(None)
         deadline = monotonic() + timeout_s
-        for thread in tuple(self._threads):
+        for thread in (*self._threads, *self._left_behind):
             thread.join(max(0.0, deadline - monotonic()))
         return self.ended
 
