@@ -395,14 +395,38 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
         return fetch_row(self.plan, Origin.from_dict(origin) if isinstance(origin, Mapping) else origin, limit)
 
+    def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
+        """Return a data set of what the records of a dead-letter log give now, from where they failed on.
+
+        Each is read again at its source, and taken through the stage in which it failed and all after it;
+        without ``repeat``, ``take``, ``skip`` and ``shard``, which count all rows. Open it as any other, with an error policy and
+        another log for those that fail still. Without a seed it runs with that of the log.
+
+        Args:
+            log: What ``open(dead_letters=...)`` or :class:`Quarantine` wrote for this data set, or one like it.
+
+        Raises:
+            DeadLetterError: It cannot be read, is empty, or does not fit the plan.
+        """
+        from aiostream_data.dead_letter_log import read_entries
+        from aiostream_data.plan.replaying import replayed
+
+        return Dataset(replayed(self.plan, read_entries(log)))
+
     def __iter__(self) -> Iterator[T]:
         """Open, iterate and close. Every iteration over this object is the next epoch, as in tf.data."""
-        with self.open(epoch=self._next_epoch(), seed=self._iteration_seed) as loader:
+        with self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()) as loader:
             yield from loader
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Open and iterate; what is left is closed when the iterator is dropped."""
-        return _AsyncIteration(self.open(epoch=self._next_epoch(), seed=self._iteration_seed))
+        return _AsyncIteration(self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()))
+
+    def _seed_of_iterations(self) -> int:
+        from aiostream_data.plan.replaying import replayed_seed
+
+        logged = replayed_seed(self.plan)
+        return self._iteration_seed if logged is None else logged
 
     def _next_epoch(self) -> int:
         epoch = next(self._iterations)

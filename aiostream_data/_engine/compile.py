@@ -24,6 +24,7 @@ from aiostream_data._engine.stages.parse import ParseStage
 from aiostream_data._engine.stages.prefetch import PrefetchStage
 from aiostream_data._engine.stages.python_source import PythonSource
 from aiostream_data._engine.stages.ranks import MarkPaddingStep, RankShardStep
+from aiostream_data._engine.stages.recalled import RecalledStage
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
 from aiostream_data._engine.stages.rowwise import RowwiseStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
@@ -43,6 +44,7 @@ from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.blocking import Block
 from aiostream_data.plan.costs import CostBatch
+from aiostream_data.plan.replaying import Recalled
 from aiostream_data.plan.subprocess import InSubprocess, WorkerShard
 
 STAGES: Final[dict[type[Node], type[Stage]]] = {
@@ -54,6 +56,7 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.ListFiles: ListFilesSource,
     src.ReadFiles: ReadFilesSource,
     Block: BlockStage,
+    Recalled: RecalledStage,
     op.Map: RowwiseStage,
     op.Filter: RowwiseStage,
     op.Interleave: InterleaveStage,
@@ -92,7 +95,7 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
 }
 """Nodes that ride on the hops of what they read, instead of being a task of their own."""
 
-OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache, InSubprocess)
+OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache, InSubprocess, Recalled)
 """Nodes whose stage runs its inputs itself, once or again and again, instead of reading inlets."""
 
 

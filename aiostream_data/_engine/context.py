@@ -192,6 +192,11 @@ class RunContext:
         """Return the name of the node's place in the plan, the same in every run."""
         return f"{self.prefix}{self.numbers[node]}"
 
+    def nth(self, node: Node) -> int:
+        """Return the number of the node among those of its label in the plan."""
+        mine = self.numbers[node]
+        return sum(other.label == node.label and number < mine for other, number in self.numbers.items())
+
     def namespace(self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None) -> Namespace:
         """Open the row ids of one run of a source."""
         number = self.keys[node]

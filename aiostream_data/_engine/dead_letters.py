@@ -38,11 +38,11 @@ class DeadLetters:
         self._accounts: dict[str, _Account] = {}
         self._logs: dict[str, DeadLetterLog] = {}
 
-    async def take(self, place: str, number: int, node: Node, rows: int, failed: list[Failed]) -> None:
+    async def take(self, place: str, nth: int, node: Node, rows: int, failed: list[Failed]) -> None:
         """Count and write down the records of one hop.
 
         Args:
-            place, number: Name of the stage in its loader, and number of the node in its plan.
+            place, nth: Name of the stage in its loader, and its number among those of its label in the plan.
             rows: Rows that the stage took in the hop.
             failed: Those on which it failed, in order.
 
@@ -64,7 +64,7 @@ class DeadLetters:
         path = handling.path or self._path
         if path is not None and allowed:
             log = self._logs.setdefault(path, DeadLetterLog(path))
-            outcome = await self._pool.submit(self._write, log, number, node.label, allowed)
+            outcome = await self._pool.submit(self._write, log, nth, node.label, allowed)
             if outcome.error is not None:
                 raise outcome.error
         if spent is not None:
@@ -75,10 +75,10 @@ class DeadLetters:
         for log in self._logs.values():
             log.close()
 
-    def _write(self, log: DeadLetterLog, number: int, label: str, failed: list[Failed]) -> None:
-        log.append([self._entry(number, label, one) for one in failed])
+    def _write(self, log: DeadLetterLog, nth: int, label: str, failed: list[Failed]) -> None:
+        log.append([self._entry(nth, label, one) for one in failed])
 
-    def _entry(self, number: int, label: str, failed: Failed) -> dict[str, Any]:
+    def _entry(self, nth: int, label: str, failed: Failed) -> dict[str, Any]:
         origin = element_origin(failed.ids, failed.made_of, self._origins, self._seed)
         return {
             "url": origin.url,
@@ -91,10 +91,10 @@ class DeadLetters:
             "element": failed.element,
             "done": DID[failed.kind],
             "time": round(time(), 3),
-            "node": number,
+            "nth": nth,
             "seed": self._seed,
             "row": dict(origin.row),
-            "name": [number, *self._origins.path_of(failed.ids)],
+            "name": [label, nth, *self._origins.path_of(failed.ids)],
         }
 
 

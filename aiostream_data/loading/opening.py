@@ -15,6 +15,7 @@ from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.blocking import with_blocked
 from aiostream_data.plan.ranks import check_enough_rows, for_rank
+from aiostream_data.plan.replaying import replayed_seed
 from aiostream_data.plan.rewrite import unordered, with_policy
 from aiostream_data.policies import OnError
 from aiostream_data.ranks import Ranks, Sharing, choose_ranks
@@ -75,7 +76,7 @@ class Opening:
         options = EngineOptions(
             memory_limit=self.memory_limit,
             epoch=self.epoch if saved is None else saved.epoch,
-            root_seed=self.ranks.root_seed(self.seed) if saved is None else saved.seed,
+            root_seed=self._root_seed() if saved is None else saved.seed,
             state=None if saved is None else saved.position,
             book=None if saved is None else saved.rows,
             weights=self.weights or (saved.weights if saved is not None else None),
@@ -94,6 +95,10 @@ class Opening:
         if saved is not None and not self.force:
             check_same_rank(saved, plan, self.ranks, self.sharing.policy)
         return Engine(plan, options)
+
+    def _root_seed(self) -> int | None:
+        seed = replayed_seed(self.plan) if self.seed is None else self.seed
+        return self.ranks.root_seed(seed)
 
     def again(self, saved: Saved, **changes: Any) -> Opening:
         """Return how to open the same, where another state says."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -74,7 +74,8 @@ class InterleaveStage(Stage):
         """Call the user's function for every row and return the plans that it gives."""
         node: Interleave = self.node
         user = UserFunction(node.function, self.context.services.origins.describe)
-        return [_as_node(result, node) for result in await self.hop(user.results, rows)]
+        results = await self.hop(user.results, rows)
+        return [self._node_made_for(rows, row, result) for row, result in enumerate(results)]
 
     async def nodes_of_new(self, rows: Chunk) -> list[Node]:
         """Like :meth:`nodes_of`, for rows that come for the first time: one that may be left out gives nothing."""
@@ -89,9 +90,18 @@ class InterleaveStage(Stage):
         self.counters.replaced += len(results.failed) - len(results.lost)
         self.counters.retries += results.retries
         letters = services.dead_letters
-        await letters.take(context.place(node), context.keys[node], node, len(rows), results.failed)
+        await letters.take(context.place(node), context.nth(node), node, len(rows), results.failed)
         made = iter(results.values)
-        return [NOTHING if row in results.lost else _as_node(next(made), node) for row in range(len(rows))]
+        return [
+            NOTHING if row in results.lost else self._node_made_for(rows, row, next(made)) for row in range(len(rows))
+        ]
+
+    def _node_made_for(self, rows: Chunk, row: int, result: Any) -> Node:
+        try:
+            return _as_node(result, self.node)
+        except PlanError as error:
+            error.add_note(f"record: {self.context.services.origins.describe(rows.ids, row)}")
+            raise
 
     def context_of(self, inner: Node, outer: Lineage) -> RunContext:
         """Return the context of the plan that was made for one row; the same whenever that row comes."""
@@ -269,7 +279,7 @@ def _as_node(result: Any, node: Interleave) -> Node:
     plan = getattr(result, "plan", None)
     if isinstance(plan, Node):
         return rewrite(plan)
-    if isinstance(result, Iterable) and not isinstance(result, (str, bytes, dict)):
+    if isinstance(result, Iterable | AsyncIterable) and not isinstance(result, (str, bytes, dict)):
         return PythonIterable(iterable=result, one_shot=False)  # made anew for every run of this row
     raise PlanError(
         f"the function of {node.label}() must return a Dataset or an iterable, "

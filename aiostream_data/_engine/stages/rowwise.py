@@ -132,7 +132,7 @@ class RowwiseStage(MaybeUnordered):
             if self._counts_failures[number]:
                 node, context = self.nodes[number], self.context
                 letters = context.services.dead_letters
-                await letters.take(context.place(node), context.keys[node], node, tally.rows_in, tally.failed)
+                await letters.take(context.place(node), context.nth(node), node, tally.rows_in, tally.failed)
 
     def _count(self, number: int, tally: Tally) -> None:
         """Add one part's account to its stage's counters, but for what the ends of the chain count themselves."""

@@ -1,0 +1,53 @@
+"""Give single rows of the input, made again from their names; and then what the input gives itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.position import State, taken_up
+from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import read_book
+from aiostream_data._engine.state_writer import ROWS, BookWriter
+from aiostream_data.lineage import concat_lineages
+from aiostream_data.plan.replaying import Recalled
+
+ROWS_AT_ONCE = 256
+"""Rows that are made again together."""
+
+
+@dataclass
+class RecalledStage(Stage):
+    """Running form of ``Recalled``. Taken up again, it makes its few rows once more and skips some."""
+
+    _skip: int = 0
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: Recalled = self.node
+        context, left = self.context, self._skip
+        for first in range(0, len(node.rows), ROWS_AT_ONCE):
+            books = [read_book(dict(row), context.services.origins) for row in node.rows[first : first + ROWS_AT_ONCE]]
+            rows = concat_lineages([book.rows({ROWS: 0}) for book in books])
+            made = await context.recall(node.input, rows)
+            await outlet.send(made.slice(min(left, len(made)), len(made)))
+            left -= min(left, len(made))
+        if not node.then_input:
+            return
+        async with context.open(node.input) as receiver:
+            given = 0
+            async for chunk in receiver:
+                given += len(chunk)
+                await outlet.send(chunk.slice(min(left, len(chunk)), len(chunk)))
+                left -= min(left, len(chunk))
+            receiver.check(given)
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return {"op": "recalled", "given": self._skip + rows}
+
+    def forget(self, rows: int) -> None:
+        pass
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._skip = taken_up(state, "recalled")["given"]
+        return (None,)
