@@ -53,12 +53,12 @@ class Loader(Generic[T]):
     def _start(self, opening: Opening) -> None:
         """Open an engine, and count from the place of its state on."""
         self._engine = opening.engine()
-        self._received = Received(opening, self._engine)
-        self._opening = opening
         # By a weak reference: an error that the engine keeps refers to this loader by its traceback, and for
         # what a finalizer refers to, nothing is ever collected. A running engine is kept alive by its thread.
         finalizer = weakref.finalize(self, _stop_soon, weakref.ref(self._engine))
         finalizer.atexit = False  # the engine stops itself at exit, in order
+        self._received = Received(opening, self._engine)
+        self._opening = opening
 
     # -- iteration
 

@@ -20,7 +20,7 @@ from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.context import RunContext, value_of
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
-from aiostream_data._engine.event_loop import CLOSE_S, close_loop, new_loop
+from aiostream_data._engine.event_loop import CLOSE_S, close_loop, loop_maker
 from aiostream_data._engine.failures import for_consumer
 from aiostream_data._engine.hosting import Hosting
 from aiostream_data._engine.prepare import prepare
@@ -74,10 +74,21 @@ class Engine:
         self._abandoning: asyncio.TimerHandle | None = None
         self._stuck = False
         self._closing = False
+        self._new_loop = loop_maker()
         self.thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         stop_at_exit(self)
         self._watchdog = self._begin_to_watch()
-        self.thread.start()
+        self._start()
+
+    def _start(self) -> None:
+        try:
+            self.thread.start()
+        except BaseException:  # as by Ctrl-C: it may run already, and nobody would have it to stop it
+            self.stop_soon()
+            if self.thread.ident is None:
+                has_stopped(self)
+                self._stop_watching()
+            raise
 
     def _begin_to_watch(self) -> Watchdog | None:
         stall_after_s = self.options.stall_after_s
@@ -86,6 +97,11 @@ class Engine:
         watchdog = Watchdog(stall_after_s, lambda: self.bridge.consumer and self.bridge.consumer.since, self.dump)
         watchdog.start()
         return watchdog
+
+    def _stop_watching(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.stop(CLOSE_S)
+            self._watchdog = None
 
     def _hosting(self) -> Hosting | None:
         if not places_of(self.plan):
@@ -185,8 +201,9 @@ class Engine:
 
     def _run(self) -> None:
         error: BaseException | None = None
-        loop = new_loop()
+        loop: asyncio.AbstractEventLoop | None = None
         try:
+            loop = self._new_loop()
             asyncio.set_event_loop(loop)
             self._main = loop.create_task(self._work())
             self.loop = loop
@@ -206,12 +223,11 @@ class Engine:
             try:
                 # Executors first: their threads report to this loop.
                 self._stuck = not self.resources.close_executors(CLOSE_S) or self._stuck
-                close_loop(loop)
+                if loop is not None:
+                    close_loop(loop)
             finally:
                 self.resources.drop_blocks()
-                if self._watchdog is not None:
-                    self._watchdog.stop(CLOSE_S)
-                    self._watchdog = None
+                self._stop_watching()
                 self.bridge.end(error)
                 self._ready.announce()
                 if self.hosting is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 CLOSE_S = 2.0
 """Seconds within which a closed loader has stopped everything it can stop."""
@@ -11,14 +12,18 @@ LEFTOVERS_S = 0.5
 """Seconds for tasks that nobody awaits, such as those of a client library, to end after their cancellation."""
 
 
-def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: uvloop's where that is installed."""
+def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes an event loop: uvloop's where that is installed.
+
+    Called on the thread that opens a loader, since what is imported for it cannot be on another thread while the
+    interpreter exits.
+    """
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+        return asyncio.new_event_loop
+    make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return make
 
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -31,7 +31,7 @@ from aiostream_data._engine.context import Drained, RunContext, value_of
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
 from aiostream_data._engine.errand import Errand, caches_of, file_sources, keys_again
-from aiostream_data._engine.event_loop import CLOSE_S, close_loop, new_loop
+from aiostream_data._engine.event_loop import CLOSE_S, close_loop, loop_maker
 from aiostream_data._engine.failures import CarriedError
 from aiostream_data._engine.hand_over import handed
 from aiostream_data._engine.position import Position, State
@@ -126,7 +126,7 @@ class HostedEngine:
         self._spaces = Spaces(self._state.origins, errand.first_code)
         self._told = 1  # the first namespace that the other side has not heard of
         self._runs: dict[int, Run] = {}
-        self._loop = new_loop()
+        self._loop = loop_maker()()
         self._stopped = asyncio.Event()
         self._context = self._whole_context()
         self._sender = ThreadExecutor(1, "asd-hand-over")  # one thread, so that chunks keep their order

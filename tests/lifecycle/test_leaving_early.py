@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import itertools
 import random
@@ -15,6 +16,7 @@ import pytest
 from pipelines import ROWS, STAGES, same
 
 from aiostream_data import Dataset, Loader
+from aiostream_data._engine import engine
 from aiostream_data._engine.resources import Resources
 from aiostream_data.errors import LoaderClosedError
 from aiostream_data.testing.leaks import leaves_nothing
@@ -207,6 +209,41 @@ def test_a_coroutine_that_refuses_to_be_cancelled_does_not_keep_the_loader_open(
         loader.close()
     assert any("still running" in str(warning.message) for warning in caught)
     assert "aiostream-engine" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_event_loop_that_cannot_be_made_is_an_error_of_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> asyncio.AbstractEventLoop:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(engine, "loop_maker", lambda: refuse)
+    with leaves_nothing(), pytest.raises(OSError, match="too many open files"):
+        Dataset.range(10).open()
+
+
+def test_an_interrupt_while_the_loaders_thread_is_started_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "aiostream-engine":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with leaves_nothing(), pytest.raises(KeyboardInterrupt):
+        Dataset.from_generator(itertools.count).open()
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_of_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "aiostream-engine":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with leaves_nothing(), pytest.raises(RuntimeError, match="new thread"):
+        Dataset.range(10).open()
 
 
 def test_closing_while_an_async_consumer_waits_wakes_it_with_an_error() -> None:
