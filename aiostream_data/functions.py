@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from aiostream_data.errors import PlanError, StageBuildError
+from aiostream_data.callables import check_gives_a_value, check_takes_an_element
+from aiostream_data.errors import PlanError
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import (
     AUTO,
@@ -113,14 +114,15 @@ class FunctionOperators(Generic[T]):
             PlanError: An argument makes no sense.
         """
         _check_callable("map", function)
-        if inspect.isgeneratorfunction(function):
-            raise StageBuildError("map() gives one element per element, got a generator function; use flat_map()")
+        check_gives_a_value("map", function)
         is_coroutine = _is_coroutine_function(function)
         wants_rng = takes(RNG, function)
         if wants_rng and batched:
             raise PlanError("a function with a parameter rng draws per record; it cannot have batched=True")
         if is_coroutine and executor not in ("auto", AUTO, "thread"):
             raise PlanError(f"a coroutine function is awaited on the loop; it cannot have executor={executor!r}")
+        how = _how(function, executor, concurrency, init, timeout, on_error)
+        check_takes_an_element("map", function, {RNG, STATE} if init is not None else {RNG})
         return self._then(
             op.Map,
             "map",
@@ -130,7 +132,7 @@ class FunctionOperators(Generic[T]):
             is_coroutine=is_coroutine,
             wants_rng=wants_rng,
             seed=seed_of(seed),
-            **_how(function, executor, concurrency, init, timeout, on_error),
+            **how,
         )
 
     def filter(
@@ -150,13 +152,17 @@ class FunctionOperators(Generic[T]):
         """
         _check_callable("filter", predicate)
         _refuse_coroutine("filter", predicate)
+        check_gives_a_value("filter", predicate)
         how = _how(predicate, executor, concurrency, init, timeout, on_error)
+        check_takes_an_element("filter", predicate, {STATE} if init is not None else ())
         return self._then(op.Filter, "filter", predicate=predicate, **how)
 
-    def flat_map(self, function: Callable[..., Dataset[U] | Iterable[U]], *, on_error: OnError = None) -> Dataset[U]:
+    def flat_map(
+        self, function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]], *, on_error: OnError = None
+    ) -> Dataset[U]:
         """Return all elements of the data sets that ``function`` makes, one after another (tf.data ``flat_map``).
 
-        The function may also return any iterable, or be a generator function.
+        The function may also return any iterable, sync or async, or be a generator function.
 
         Args:
             on_error: What becomes of an element for which the function itself raises; see :meth:`map`.
@@ -165,7 +171,7 @@ class FunctionOperators(Generic[T]):
 
     def interleave(
         self,
-        function: Callable[..., Dataset[U] | Iterable[U]],
+        function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]],
         *,
         cycle_length: int | Auto = AUTO,
         block_length: int = 1,
@@ -190,6 +196,7 @@ class FunctionOperators(Generic[T]):
     ) -> Dataset[Any]:
         _check_callable(name, function)
         _refuse_coroutine(name, function)
+        check_takes_an_element(name, function)
         policy_of(on_error)
         return self._then(
             op.Interleave,

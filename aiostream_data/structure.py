@@ -1,7 +1,8 @@
 """Take nested elements apart into leaves, and put them together again.
 
 An element is any nesting of dicts, tuples, NamedTuples and dataclasses; whatever else stands in it
-(arrays, numbers, bytes, str, lists) is a leaf. Lists are data, not structure, as in tf.data.
+(arrays, numbers, bytes, str, lists) is a leaf. Lists are data, not structure, as in tf.data; so are other subclasses
+of tuple, which nobody could put together again.
 """
 
 from __future__ import annotations
@@ -166,11 +167,11 @@ def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
         return LEAF
     if isinstance(element, Mapping):
         return Structure("dict", tuple(element), tuple(structure_of(value, leaf_type) for value in element.values()))
-    if isinstance(element, tuple):
+    if isinstance(element, tuple) and (type(element) is tuple or hasattr(element, "_fields")):
         children = tuple(structure_of(value, leaf_type) for value in element)
-        if hasattr(element, "_fields"):
-            return Structure("namedtuple", tuple(element._fields), children, type(element))
-        return Structure("tuple", (), children)
+        if type(element) is tuple:
+            return Structure("tuple", (), children)
+        return Structure("namedtuple", tuple(getattr(element, "_fields")), children, type(element))  # noqa: B009
     if dataclasses.is_dataclass(element) and not isinstance(element, type) and not hasattr(element, "__array__"):
         names = tuple(field.name for field in dataclasses.fields(element) if field.init)
         children = tuple(structure_of(getattr(element, name), leaf_type) for name in names)

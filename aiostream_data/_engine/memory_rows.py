@@ -16,6 +16,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.structure import LEAF
+from aiostream_data.transforms.fresh import fresh
 
 FIRST_ROWS = 256
 """Rows of the first chunk: small, so that the first element is soon there."""
@@ -30,7 +31,7 @@ def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk
             row = 0
     elif isinstance(node, Tensors):
         for split in repetitions(node.times, skip):
-            yield Items([node.element], run_of_ids(namespace.base + split, 0, 1))
+            yield Items([fresh(node.element)], run_of_ids(namespace.base + split, 0, 1))
     elif isinstance(node, Range):
         yield from _range_chunks(node, namespace.base, skip)
     elif isinstance(node, PythonIterable) and isinstance(node.iterable, (list, tuple)):
@@ -52,7 +53,7 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
     if isinstance(node, TensorSlices):
         return Columns(node.structure, tuple(_native.take_rows(leaf, ordinals) for leaf in node.leaves), ids)
     if isinstance(node, Tensors):
-        return Items([node.element] * len(ids), ids)
+        return Items([fresh(node.element) for _ in range(len(ids))], ids)
     if isinstance(node, Range):
         return Columns(LEAF, ((node.start + ordinals * node.step).astype(node.dtype),), ids)
     assert isinstance(node, PythonIterable)

@@ -6,7 +6,6 @@ import asyncio
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -24,9 +23,8 @@ from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.lineage import CACHED, Lineage, with_pair, without_last_pair
 from aiostream_data.plan.operators import Cache, CacheToken
-from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
-from aiostream_data.structure import flatten
+from aiostream_data.transforms.fresh import fresh
 
 HOLDER = "cache"
 """Holder of cached rows."""
@@ -192,7 +190,7 @@ class CacheStage(Stage):
         return self._marked(self._renamed(chunk, self.context.services.origins, {}))
 
     async def _copy(self, chunk: Chunk) -> Chunk:
-        # Columns are protected by being read-only; the arrays in a list are the consumer's to change.
+        # Columns are protected by being read-only; what stands in a list is the consumer's to change.
         return await self.hop(_copied, chunk) if isinstance(chunk, Items) else chunk
 
     async def _read(self, node: Cache, first: CachePass) -> Charge:
@@ -225,20 +223,7 @@ def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int
 
 
 def _copied(chunk: Items) -> Chunk:
-    return replace(chunk, values=[_copied_element(value) for value in chunk.values], lease=None)
-
-
-def _copied_element(element: Any) -> Any:
-    structure, leaves = flatten(element)
-    if not any(isinstance(leaf, (np.ndarray, RaggedArray)) for leaf in leaves):
-        return element
-    return structure.unflatten([_copied_leaf(leaf) for leaf in leaves])
-
-
-def _copied_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, RaggedArray):
-        return RaggedArray(leaf.values.copy(), leaf.row_splits.copy())
-    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+    return replace(chunk, values=[fresh(value) for value in chunk.values], lease=None)
 
 
 def _owned(chunk: Chunk) -> Chunk:

@@ -1,0 +1,29 @@
+"""Hand out an element that is kept: whoever gets it may change it, and the one that is kept stays as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.structure import flatten
+
+
+def fresh(element: Any) -> Any:
+    """Return the element with dicts, tuples, lists and arrays of its own; other objects are the same ones."""
+    structure, leaves = flatten(element)
+    copies = [_fresh_leaf(leaf) for leaf in leaves]
+    return copies[0] if structure.is_leaf else structure.unflatten(copies)
+
+
+def _fresh_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return leaf.copy()
+    if isinstance(leaf, RaggedArray):
+        return RaggedArray(leaf.values.copy(), leaf.row_splits.copy())
+    if type(leaf) is list:
+        return [_fresh_leaf(value) for value in leaf]
+    if type(leaf) in (dict, tuple):  # in a list
+        return fresh(leaf)
+    return leaf
