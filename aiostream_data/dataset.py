@@ -399,8 +399,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         """Return a data set of what the records of a dead-letter log give now, from where they failed on.
 
         Each is read again at its source, and taken through the stage in which it failed and all after it;
-        without ``repeat``, ``take``, ``skip`` and ``shard``, which count all rows. Open it as any other, with an error policy and
-        another log for those that fail still. Without a seed it runs with that of the log.
+        without ``repeat``, ``take``, ``skip`` and ``shard``, which count all rows. Open it as any other, with an
+        error policy and another log for those that fail still. Without a seed it runs with that of the log.
 
         Args:
             log: What ``open(dead_letters=...)`` or :class:`Quarantine` wrote for this data set, or one like it.
