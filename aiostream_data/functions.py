@@ -20,7 +20,7 @@ from aiostream_data.plan.base import (
     auto_or_at_least_one,
     seed_of,
 )
-from aiostream_data.plan.validate import check_executor, check_reaches_processes
+from aiostream_data.plan.validate import check_executor, check_reaches_interpreters, check_reaches_processes
 from aiostream_data.policies import OnError, policy_of
 
 if TYPE_CHECKING:
@@ -246,6 +246,8 @@ def _how(
         check_reaches_processes(function)
         if init is not None:
             check_reaches_processes(init)
+    if where == "interpreter":
+        check_reaches_interpreters(function, wants_rng=takes(RNG, function), wants_state=init is not None)
     policy_of(on_error)
     return {
         "executor": where,

@@ -162,6 +162,15 @@ class RowWork:
             kept = _composed(kept, made.kept)
         return Done(chunk, nbytes, kept, tuple(tallies))
 
+    def prepare_worker(self) -> None:
+        """Make the states of this worker now, where making them would count as part of a call with a time limit."""
+        for part in self.parts:
+            try:
+                part.user.call_with()
+            except BaseException as error:
+                error.add_note(part.stage)
+                raise
+
 
 def joined(dones: Sequence[Done], parts: int) -> Done:
     """Return what hops over consecutive pieces of a chunk gave, as if it had been one."""

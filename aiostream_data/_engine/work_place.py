@@ -6,9 +6,10 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from aiostream_data._engine.row_work import RowWork
+from aiostream_data._engine.row_work import Part, RowWork
 from aiostream_data._engine.user_code import Stable, stable_table, without_origins
 from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.records import Chunk
 
 
@@ -32,7 +33,7 @@ class OnThreads:
 
 
 class OnWorkers:
-    """Processes or interpreters: work goes there without what only this process knows, and once."""
+    """Processes: work goes there without what only this process knows, and once."""
 
     def __init__(self, executor: Executor, stable: Stable) -> None:
         self._executor = executor
@@ -48,6 +49,24 @@ class OnWorkers:
         if timeout_s is None:
             return self._executor.submit(sent, rows, *names)
         return self._executor.submit_within(timeout_s, sent, rows, *names)
+
+
+class OnInterpreters:
+    """Threads whose user functions run in an interpreter of the thread's own; all else runs where NumPy is."""
+
+    def __init__(self, executor: InterpreterExecutor) -> None:
+        self._executor = executor
+        self._sent: dict[RowWork, RowWork] = {}
+
+    def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
+        sent = self._sent.get(work) or self._sent.setdefault(work, self._calling_elsewhere(work))
+        return OnThreads(self._executor).submit(sent, chunk, timeout_s)
+
+    def _calling_elsewhere(self, work: RowWork) -> RowWork:
+        def elsewhere(part: Part) -> Part:
+            return replace(part, user=replace(part.user, function=self._executor.remote(part.user.function)))
+
+        return RowWork(tuple(part if part.kind == "parse" else elsewhere(part) for part in work.parts))
 
 
 def _portable(work: RowWork) -> RowWork:

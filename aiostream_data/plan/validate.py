@@ -80,6 +80,19 @@ def check_reaches_processes(function: Callable[..., Any]) -> None:
         raise StageBuildError(f"{function_name(function)} {obstacle}, or use executor='thread'")
 
 
+def check_reaches_interpreters(function: Callable[..., Any], *, wants_rng: bool, wants_state: bool) -> None:
+    """Refuse a function that asks for what NumPy makes, which subinterpreters do not load, or for a state.
+
+    Raises:
+        StageBuildError: It has a parameter ``rng`` or ``state``.
+    """
+    cure = "use executor='process' or 'thread'"
+    if wants_rng:
+        raise StageBuildError(f"{function_name(function)} takes rng, a NumPy object, which interpreters lack: {cure}")
+    if wants_state:
+        raise StageBuildError(f"{function_name(function)} takes state, which stays in one interpreter: {cure}")
+
+
 def reaches_processes(function: Callable[..., Any]) -> bool:
     """Tell whether a function can be sent to a process."""
     return obstacle_to_processes(function) is None

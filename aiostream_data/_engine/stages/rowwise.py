@@ -20,8 +20,9 @@ from aiostream_data._engine.row_work import Done, Part, RowWork, Tally
 from aiostream_data._engine.stages.base import MaybeUnordered
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_code import UserFunction, name_records
-from aiostream_data._engine.work_place import OnThreads, OnWorkers, WorkPlace
+from aiostream_data._engine.work_place import OnInterpreters, OnThreads, OnWorkers, WorkPlace
 from aiostream_data.executors.base import Executor
+from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
@@ -105,6 +106,8 @@ class RowwiseStage(MaybeUnordered):
             return executor_elsewhere(kind, workers or services.cpus, f"asd-{self.node.label}")
 
         executor = services.workers.at(f"{self.context.place(self.node)}/{kind}", make)
+        if isinstance(executor, InterpreterExecutor):
+            return OnInterpreters(executor)
         return OnWorkers(executor, services.origins.stable)
 
     # -- what became of rows
@@ -226,8 +229,6 @@ def _workers_of(node: Call, cpus: int) -> int | None:
 def executor_elsewhere(kind: str, workers: int, name: str) -> Executor:
     """Return an executor of worker processes or interpreters."""
     if kind == "interpreter":
-        from aiostream_data.executors.interpreter import InterpreterExecutor
-
         return InterpreterExecutor(workers, name)
     from aiostream_data.executors.process import ProcessExecutor
 
