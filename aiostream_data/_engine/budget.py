@@ -26,6 +26,12 @@ from time import perf_counter
 ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
 
+LEAST_ADMITTED = 0.125
+"""Share that sources may fill however large rows are: what the order waits for passes anyway."""
+
+COPIES_OF_A_ROW = 4
+"""How often a row may be there at once: as it was read, as a function's argument, its result, and as a column."""
+
 
 CHANNEL_SHARE = 8
 """A channel holds at most this fraction (1/8) of the limit."""
@@ -78,6 +84,7 @@ class Budget:
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
+        self._left_free = 0
         self._warned = False
         _budgets.add(self)
 
@@ -85,6 +92,15 @@ class Budget:
     def channel_nbytes(self) -> int:
         """Most bytes that one channel may hold."""
         return max(1, self.limit // CHANNEL_SHARE)
+
+    @property
+    def admitted_nbytes(self) -> int:
+        """Most bytes that sources may fill."""
+        return int(min(self.limit * ADMITTED, max(self.limit - self._left_free, self.limit * LEAST_ADMITTED)))
+
+    def leave_free(self, nbytes: int) -> None:
+        """Say how much is needed at once to move what was read; sources leave that much from now on."""
+        self._left_free = max(self._left_free, nbytes)
 
     @property
     def is_over(self) -> bool:
@@ -112,16 +128,19 @@ class Budget:
         nbytes: int,
         is_urgent: Callable[[], bool] = lambda: False,
         holder: str = QUEUES,
-        share: float = ADMITTED,
     ) -> Charge:
-        """Wait until ``nbytes`` fit, then note them.
+        """Wait until sources may fill ``nbytes`` more, then note them.
 
         Args:
             is_urgent: Asked again at each :meth:`poke`; when true the bytes pass over the limit.
-            share: Fraction of the limit that they have to fit into.
         """
-        await self._until(lambda: self._fits(nbytes, share) or is_urgent())
+        await self._until(lambda: self._fits(nbytes, self.admitted_nbytes) or is_urgent())
         return self.charge(nbytes, holder)
+
+    async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
+        """Wait until ``nbytes`` more are within the limit, or are urgent; return whether they are within it."""
+        await self._until(lambda: self._fits(nbytes, self.limit) or is_urgent())
+        return self._fits(nbytes, self.limit)
 
     async def until_within(self, is_urgent: Callable[[], bool]) -> None:
         """Wait while more is held than the limit says, unless it is urgent to make room by going on."""
@@ -155,8 +174,8 @@ class Budget:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _fits(self, nbytes: int, share: float) -> bool:
-        return self.used == 0 or self.used + nbytes <= self.limit * share
+    def _fits(self, nbytes: int, most: int) -> bool:
+        return self.used == 0 or self.used + nbytes <= most
 
     def _note(self, change: int, holder: str) -> None:
         with self._lock:

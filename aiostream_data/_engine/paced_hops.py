@@ -16,13 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.context import value_of
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.isolation import alone, broke_off
 from aiostream_data._engine.pacing import CHEAP_ROW_S, Pace
+from aiostream_data._engine.results import Results
 from aiostream_data._engine.row_work import Done, RowWork
+from aiostream_data._engine.sizes import about_nbytes
 from aiostream_data._engine.tail import Joined
 from aiostream_data._engine.window import Window
 from aiostream_data._engine.work_place import WorkPlace
@@ -39,10 +41,11 @@ STRAGGLER_S = 0.1
 
 
 class Piece(NamedTuple):
-    """Rows of one hop, and the number of the first one among those that the stage has taken."""
+    """Rows of one hop, the number of the first one among those that the stage has taken, and room for its results."""
 
     rows: Chunk
     number: int
+    room: Charge | None = None
 
 
 Account = Callable[[Piece, Done], Awaitable[None]]
@@ -82,6 +85,7 @@ class PacedHops:
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
         self._running, self._held = Window(1), Window(1)
+        self._results = Results(self.budget, lambda: self._held.taken)
         self._widen()
 
     async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
@@ -117,7 +121,7 @@ class PacedHops:
                 outcome = await alone(self.place, self.work, piece.rows, self.timeout_s, outcome)
         if isinstance(outcome.value, Done):  # results that wait for their turn are held, too
             done = outcome.value
-            lease = self.budget.charge(done.nbytes)
+            lease = self._results.returned(piece.room, about_nbytes(piece.rows), done.nbytes)
             return replace(outcome, value=replace(done, chunk=done.chunk.with_lease(lease)))
         return outcome
 
@@ -165,8 +169,14 @@ class PacedHops:
             start = 0
             while start < len(chunk):
                 stop = min(start + self._rows_of_a_hop(len(chunk)), len(chunk))
-                yield Piece(chunk if stop - start == len(chunk) else chunk.slice(start, stop), number + start)
+                rows = chunk if stop - start == len(chunk) else chunk.slice(start, stop)
+                yield Piece(rows, number + start, await self._room_for(rows))
                 start = stop
+
+    async def _room_for(self, rows: Chunk) -> Charge | None:
+        if self.serial is not None and self.workers == 1:
+            return None  # one hop after another: there are two results at most
+        return await self._results.room_for(about_nbytes(rows))
 
     def _rows_of_a_hop(self, chunk_rows: int) -> int:
         # A chunk is shared out among all workers, so that none idles while another has it all.

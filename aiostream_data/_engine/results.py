@@ -37,10 +37,17 @@ class Results:
 
         While the call runs there are the elements that it is given, what it returns, and that as columns.
         """
-        expected = int(nbytes * (1 + 2 * self._growth))
-        return await self._budget.admit(expected, lambda: self._in_flight() == 0, RESULTS, 1.0)
+        result = int(nbytes * self._growth)
+        expected = nbytes + 2 * result
+        self._budget.leave_free(expected)
+        fits = await self._budget.until_fits(expected, lambda: self._in_flight() == 0)
+        # What a lone call takes beside its result, over the limit, is soon gone.
+        return self._budget.charge(expected if fits else result, RESULTS)
 
-    def returned(self, room: Charge, given: int, nbytes: int) -> None:
-        """Note how large a result is that a call made of ``given`` bytes."""
+    def returned(self, room: Charge | None, given: int, nbytes: int) -> Charge:
+        """Note how large a result is that a call made of ``given`` bytes; return what it is charged with from now."""
         self._growth = max(nbytes / max(1, given), self._growth * FORGETTING)
+        if room is None:
+            return self._budget.charge(nbytes, RESULTS)
         room.resize(nbytes)
+        return room

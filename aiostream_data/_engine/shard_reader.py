@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.budget import Budget, Charge
+from aiostream_data._engine.budget import COPIES_OF_A_ROW, Budget, Charge
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.origins import Hint
@@ -142,6 +142,7 @@ class ShardReader:
         while True:
             chunks, more = await self.hop(self._frame_and_decode, stream, pieces)
             self._waiting.resize(stream.held_nbytes)
+            self.budget.leave_free(COPIES_OF_A_ROW * stream.record_nbytes)
             # All at once: those that wait for their turn hold memory as well.
             leased = self._leased(chunks, block)
             del chunks

@@ -139,6 +139,11 @@ class CuttingFramer(ABC):
         """Bytes held for the record that a block's end cut in two."""
         return self._tail.held_nbytes
 
+    @property
+    def record_nbytes(self) -> int:
+        """Bytes of that record, as far as they are known: what has come, where the record does not say."""
+        return self._tail.nbytes
+
     def feed(self, block: Bytes, headroom: int) -> VarColumn:
         """Return the records that are complete with this block. See :class:`~.base.Framer`."""
         if self._failure is not None:

@@ -55,6 +55,8 @@ class HoldsBack(Protocol):
 
     @property
     def held_nbytes(self) -> int: ...
+    @property
+    def record_nbytes(self) -> int: ...
 
 
 def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression:
@@ -121,6 +123,11 @@ class RecordStream:
         """Bytes of memory held for records of which a part has yet to come."""
         probe = self._probe.held_nbytes if self._probe is not None else 0
         return probe + (self._framer.held_nbytes if isinstance(self._framer, HoldsBack) else 0)
+
+    @property
+    def record_nbytes(self) -> int:
+        """Bytes of the record of which a part has yet to come, as far as they are known."""
+        return self._framer.record_nbytes if isinstance(self._framer, HoldsBack) else 0
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
         """Give the records that are complete with this block: one column, or one per decompressed block.

@@ -65,6 +65,10 @@ class TFRecordFramer(CuttingFramer):
         self._format = description
         self._wanted = HEADER.size  # bytes from the tail's start that the next attempt needs
 
+    @property
+    def record_nbytes(self) -> int:
+        return self._wanted
+
     def _completes(self, fresh: Bytes) -> bool:
         return self._tail.nbytes + len(fresh) >= self._wanted
 

@@ -54,6 +54,11 @@ class WholeFileFramer:
         """Bytes of the object that have come."""
         return self._tail.held_nbytes if self._only is None else len(self._only)
 
+    @property
+    def record_nbytes(self) -> int:
+        """Bytes of the object that have come."""
+        return self._nbytes
+
     def feed(self, block: Bytes, headroom: int) -> VarColumn:
         """Keep the block. See :class:`~.base.Framer`."""
         fresh = block[headroom:]

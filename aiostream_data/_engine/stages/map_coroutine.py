@@ -65,7 +65,7 @@ class CoroutineMapStage(MaybeUnordered):
         await self._make_state()
         rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)
         self._rows = rows
-        results = Results(outlet.budget, lambda: rows.holding)
+        results = Results(outlet.budget, lambda: rows.holding + len(self._ready))
         feed = self._each(self.held_then(inlets[0]), results)
         try:
             async with asyncio.TaskGroup() as group:
