@@ -306,6 +306,7 @@ class Borrower:
         """Let go of all blocks; arrays that still look into them stay good."""
         if self._bell is not None:
             self._bell.close()
+        self._ends.clear()  # they lead to the words of their blocks, and nobody listens any more
         self._blocks.clear()
 
     def let_go(self) -> None:
