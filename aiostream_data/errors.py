@@ -178,10 +178,12 @@ class RecordError(AiostreamError):
     Attributes:
         type_name: Qualified name of the original exception's type.
         worker_traceback: The traceback text of the worker.
+        in_transit: It was not the function that failed: an element or a result does not pickle, or unpickle.
     """
 
     type_name: str = ""
     worker_traceback: str = ""
+    in_transit: bool = False
 
 
 class WorkerDiedError(AiostreamError):

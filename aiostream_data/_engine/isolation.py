@@ -1,4 +1,4 @@
-"""Find the row that ended its worker or took too long, and treat it as its stage's error policy says."""
+"""Find the row that ended its worker, took too long or does not travel; treat it as its stage's error policy says."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from aiostream_data._engine.row_work import Done, Part, RowWork, Tally, joined
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.user_code import summary
 from aiostream_data._engine.work_place import WorkPlace
-from aiostream_data.errors import RecordTimeoutError, WorkerDiedError
+from aiostream_data.errors import RecordError, RecordTimeoutError, WorkerDiedError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.records import Chunk
 from aiostream_data.transforms.collate import collate
 
 
 def broke_off(outcome: Outcome) -> bool:
-    """Tell whether a hop ended without its worker saying why, so that the row at fault is not known."""
-    return isinstance(outcome.error, (WorkerDiedError, RecordTimeoutError))
+    """Tell whether a hop ended outside of the function, so that the row at fault is not known."""
+    error = outcome.error
+    travelled = not isinstance(error, RecordError) or not error.in_transit
+    return isinstance(error, (WorkerDiedError, RecordTimeoutError)) or not travelled
 
 
 async def alone(place: WorkPlace, work: RowWork, rows: Chunk, timeout_s: float | None, first: Outcome) -> Outcome:

@@ -16,12 +16,14 @@ class Failure:
 
     Args:
         error: What was raised.
-        during: Said in front of the message, such as "while the result was pickled".
+        during: Where arguments or result did not survive their way between the processes, what was being done
+            with them, such as "while the result was pickled".
     """
 
     def __init__(self, error: BaseException, during: str = "") -> None:
         self.type_name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
         self.message = f"{_text(error)} ({during})" if during else _text(error)
+        self.in_transit = bool(during)
         self.text = _traceback_text(error)
         self.notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
         self.pickled = _round_trip(error)
@@ -33,6 +35,7 @@ class Failure:
         error = kind(f"{self.type_name}: {self.message}")
         error.type_name = self.type_name
         error.worker_traceback = self.text
+        error.in_transit = self.in_transit
         error.__cause__ = original
         for note in self.notes:
             error.add_note(note)
@@ -64,7 +67,7 @@ def _record_error_like(kind: type[Exception]) -> type[RecordError]:
     def reduce(self: RecordError) -> tuple[Any, ...]:
         return (_rebuild, (kind, self.args, dict(self.__dict__)))
 
-    if issubclass(kind, RecordError):
+    if issubclass(kind, (RecordError, StopIteration, StopAsyncIteration)):  # the latter mean something to any loop
         return RecordError
     body = {"__init__": Exception.__init__, "__str__": Exception.__str__, "__reduce__": reduce}
     try:

@@ -77,13 +77,17 @@ class ProcessExecutor(ThreadExecutor):
         me = threading.get_ident()
         try:
             parcel = self._parcels.of(job.function)
+        except BaseException as error:  # noqa: BLE001 - delivered to the caller as a value
+            return Outcome(None, Failure(error).as_error(), perf_counter() - started)
+        try:
             worker = self._workers.get(me) or self._start_worker(me)
             answer = worker.call(parcel, job.args, job.limit_s)
         except (WorkerDiedError, RecordTimeoutError) as error:
             self._workers.pop(me, None)
             return Outcome(None, error, perf_counter() - started)
         except BaseException as error:  # noqa: BLE001 - delivered to the caller as a value
-            return Outcome(None, Failure(error).as_error(), perf_counter() - started)
+            failure = Failure(error, "on the way to the worker or back")
+            return Outcome(None, failure.as_error(), perf_counter() - started)
         raised = None if answer.failure is None else answer.failure.as_error()
         return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s)
 

@@ -1,0 +1,94 @@
+"""Functions that fail, or succeed, in ways that do not travel between processes."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class TwoArguments(Exception):
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+class KeywordOnly(ValueError):
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(reason)
+
+
+class UnpicklableAttribute(LookupError):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class OwnBase(BaseException):
+    pass
+
+
+class BrokenText(Exception):
+    def __str__(self) -> str:
+        raise ZeroDivisionError("in __str__")
+
+
+class BrokenReduce(Exception):
+    def __reduce__(self) -> Any:
+        raise SystemExit("in __reduce__")
+
+
+class ReducesToSomethingElse(Exception):
+    def __reduce__(self) -> Any:
+        return (list, ())
+
+
+class ReducesToAnExit(Exception):
+    def __reduce__(self) -> Any:
+        return (_exit, ())
+
+
+class NoSubclasses(Exception):
+    def __init_subclass__(cls) -> None:
+        raise TypeError("is not for subclassing")
+
+
+class DoesNotUnpickle:
+    def __reduce__(self) -> Any:
+        return (_exit, ())
+
+
+class DoesNotPickle:
+    def __reduce__(self) -> Any:
+        raise RuntimeError("refuses to be pickled")
+
+
+def _exit() -> None:
+    raise SystemExit("while it was unpickled")
+
+
+RAISED: dict[str, Any] = {
+    "TwoArguments": lambda: TwoArguments(1, 2),
+    "KeywordOnly": lambda: KeywordOnly(reason="because"),
+    "UnpicklableAttribute": lambda: UnpicklableAttribute("has a lock"),
+    "OwnBase": lambda: OwnBase("own"),
+    "SystemExit": lambda: SystemExit(3),
+    "KeyboardInterrupt": lambda: KeyboardInterrupt("pressed"),
+    "GeneratorExit": lambda: GeneratorExit("left"),
+    "BrokenText": BrokenText,
+    "BrokenReduce": lambda: BrokenReduce("reduce"),
+    "ReducesToSomethingElse": lambda: ReducesToSomethingElse("a list"),
+    "ReducesToAnExit": lambda: ReducesToAnExit("an exit"),
+    "NoSubclasses": lambda: NoSubclasses("alone"),
+    "ExceptionGroup": lambda: ExceptionGroup("several", [ValueError("one"), TypeError("two")]),
+    "UnicodeDecodeError": lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    "StopIteration": lambda: StopIteration("stopped"),
+}
+RETURNED: dict[str, Any] = {"DoesNotUnpickle": DoesNotUnpickle, "DoesNotPickle": DoesNotPickle, "lock": threading.Lock}
+
+
+def awkward_on_seven(kind: str, number: int) -> Any:
+    """Return the number, but fail for 7, or return something that does not travel."""
+    if number != 7:
+        return number
+    if kind in RETURNED:
+        return RETURNED[kind]()
+    raise RAISED[kind]()

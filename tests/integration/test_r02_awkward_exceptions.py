@@ -1,0 +1,47 @@
+"""Whatever a function raises or returns in a worker process is told of the right record, and the next record works."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from awkward_functions import RAISED, RETURNED, awkward_on_seven
+
+from aiostream_data import Dataset, Skip
+from aiostream_data.errors import RecordError
+from aiostream_data.testing.leaks import leaves_nothing
+
+ENDS_ANYWAY = ("SystemExit", "KeyboardInterrupt", "GeneratorExit", "OwnBase")
+"""No exceptions in Python's sense, and so none that a policy is for."""
+
+
+def numbers(kind: str, **how: Any) -> Dataset[Any]:
+    return Dataset.range(20).map(partial(awkward_on_seven, kind), executor="process", concurrency=1, **how)
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_r02_an_awkward_exception_is_reported_with_type_traceback_stage_and_record(kind: str) -> None:
+    with leaves_nothing(), pytest.raises(RecordError) as caught:
+        list(numbers(kind))
+    error = caught.value
+    assert error.type_name.endswith(kind)
+    assert "in awkward_on_seven" in error.worker_traceback
+    notes = "\n".join(error.__notes__)
+    assert "stage: map" in notes
+    assert "record: range record 7" in notes
+
+
+@pytest.mark.parametrize("kind", RETURNED)
+def test_r02_a_result_that_does_not_travel_is_reported_with_its_stage_and_record(kind: str) -> None:
+    with leaves_nothing(), pytest.raises(RecordError) as caught:
+        list(numbers(kind))
+    notes = "\n".join(caught.value.__notes__)
+    assert "stage: map" in notes
+    assert "record: range record 7" in notes
+
+
+@pytest.mark.parametrize("kind", [kind for kind in (*RAISED, *RETURNED) if kind not in ENDS_ANYWAY])
+def test_r02_the_workers_are_usable_for_the_next_record_when_errors_are_skipped(kind: str) -> None:
+    with leaves_nothing():
+        assert list(numbers(kind, on_error=Skip())) == [number for number in range(20) if number != 7]
