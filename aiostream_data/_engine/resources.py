@@ -21,6 +21,7 @@ from aiostream_data._engine.stage_runs import StageRuns
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.metrics.allocator import trim
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.storage.stores import StoreSet
@@ -128,6 +129,7 @@ class Resources:
     def drop_blocks(self) -> None:
         """Give up the blocks that wait to be read into again."""
         self._blocks.close()
+        trim()  # or loaders that come and go would leave what their threads freed in the arenas of these
 
 
 def _shared_caches(plan: Node) -> frozenset[CacheToken]:

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from aiostream_data import __version__, _native
 from aiostream_data.device.select import open_backend
 from aiostream_data.errors import AiostreamError
+from aiostream_data.metrics.allocator import allocator_state
 
 EXTRAS = {
     "s3": ("s3fs", "aiohttp"),
@@ -32,6 +33,7 @@ def diagnose() -> Iterator[str]:
     for extra, packages in EXTRAS.items():
         yield f"extra {extra}: {_describe_packages(extra, packages)}"
     yield f"device: {_describe_device()}"
+    yield from _describe_memory()
 
 
 def describe_native() -> str:
@@ -39,6 +41,17 @@ def describe_native() -> str:
     if not _native.HAVE_NATIVE:
         return "native core: NOT built (is there a C compiler?); the slower pure-Python twins run instead"
     return f"native core: built, CRC-32C {'in hardware' if _native.hardware_crc() else 'in software'}"
+
+
+def _describe_memory() -> Iterator[str]:
+    """Yield what the allocator holds of this process, and what to set where that is far more than is in use."""
+    state = allocator_state()
+    if state is None:
+        yield "memory: what the allocator holds cannot be told, as this is not glibc 2.33 or later"
+        return
+    yield f"memory: {state}"
+    if state.advice is not None:
+        yield state.advice
 
 
 def _describe_packages(extra: str, packages: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from aiostream_data.metrics.allocator import allocator_state
 from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
 from aiostream_data.metrics.limits import Limit, find_limit
 
@@ -146,4 +147,7 @@ def _closing(stats: LoaderStats) -> list[str]:
             f"storage: {storage['requests']:,} requests, {storage['nbytes'] / (1 << 20):.1f} MiB, "
             f"{storage['retries']:,} retries"
         )
+    allocator = allocator_state()
+    if allocator is not None and allocator.advice is not None:
+        lines.append(allocator.advice)
     return lines
