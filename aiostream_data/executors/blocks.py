@@ -261,20 +261,16 @@ class Borrower:
         self._bell: Bell | None = None
 
     def learn(self, number: int, nbytes: int, descriptors: list[int]) -> None:
-        """Map a new block. Closes the descriptors.
+        """Map a new block. The caller closes the descriptors that are left in the list.
 
         Raises:
             OSError: The descriptor did not arrive, or cannot be mapped.
         """
-        try:
-            if not descriptors:
-                raise OSError("no descriptor arrived with a block of shared memory: this process has too many open")
-            if len(descriptors) > 1:
-                self._bell = Bell(socket.socket(fileno=descriptors.pop()))
-            self._blocks[number] = Block(number, Mapping(descriptors[0], nbytes))
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+        if not descriptors:
+            raise OSError("no descriptor arrived with a block of shared memory: this process has too many open")
+        if len(descriptors) > 1:
+            self._bell = Bell(socket.socket(fileno=descriptors.pop()))
+        self._blocks[number] = Block(number, Mapping(descriptors[0], nbytes))
 
     def forget(self, number: int) -> None:
         """Unmap a block that will not be lent again."""

@@ -4,9 +4,9 @@ How this works. A message is pickled with its large buffers apart. A small one g
 For a larger one pickle and buffers are written into a block of shared memory (:mod:`.blocks`), and only a
 head of some bytes goes through the socket; the receiver's arrays are views of the block. A frame is
 
-    head | number of bytes of each part | blocks to forget | the parts, if they are not in a block
+    head | number of bytes of each part, blocks to forget | the parts, if they are not in a block
 
-where the first part is the pickle. Parts begin at multiples of 64 bytes.
+where the first part is the pickle. What follows the head, and every part, begins at a multiple of 64 bytes.
 
 A block comes back when the last array that looks into it dies. Until then it counts as lent, and a sender
 with ``max_nbytes`` lent waits: that is the backpressure. A receiver whose arrays go to somebody who may
@@ -22,6 +22,7 @@ import select
 import socket
 import struct
 import threading
+from array import array
 from contextlib import ExitStack
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -42,7 +43,9 @@ CLOSE_S = 1.0
 _HEAD = struct.Struct("<4sIIiqq")
 _MAGIC = b"asd\1"
 _MAX_PARTS = 1 << 22
-_MAX_DESCRIPTORS = 2
+_ROOM_FOR_DESCRIPTORS = 256
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # not on every system
+_NO_MESSAGE = "what arrived from the other process is no message of this version"
 
 
 class Received(NamedTuple):
@@ -165,8 +168,8 @@ class Exchange:
         retired = self._lender.take_retired()
         number, block_nbytes = (-1, nbytes) if block is None else (block.number, block.nbytes if new else 0)
         head = _HEAD.pack(_MAGIC, len(parts), len(retired), number, block_nbytes, nbytes)
-        sizes = struct.pack(f"<{len(parts)}q", *(part.nbytes for part in parts))
-        return head + sizes + struct.pack(f"<{len(retired)}i", *retired)
+        table = struct.pack(f"<{len(parts)}q{len(retired)}i", *(part.nbytes for part in parts), *retired)
+        return head + table + bytes(-len(table) % ALIGNMENT)
 
     def _send_all(self, pieces: list[bytes | memoryview], descriptors: list[int] | None = None) -> None:
         try:
@@ -177,57 +180,68 @@ class Exchange:
             for piece in pieces:
                 self._sock.sendall(piece)
         except OSError as error:
-            raise LinkEnded("the other process is gone") from error
+            raise self._ended("the other process is gone") from error
 
     def _read_frame(self) -> tuple[list[int], NDArray[np.uint8], Lease]:
         head, descriptors = self._read_head()
-        magic, count, retired, number, block_nbytes, nbytes = _HEAD.unpack(head)
-        if magic != _MAGIC or not 0 < count <= _MAX_PARTS or retired > _MAX_PARTS or nbytes < 0:
-            raise LinkEnded("what arrived from the other process is no message of this version")
-        sizes = list(struct.unpack(f"<{count}q", self._read(8 * count).data))
-        forgotten = struct.unpack(f"<{retired}i", self._read(4 * retired).data)
-        if min(sizes) < 0 or _layout(sizes)[1] != nbytes:
-            raise LinkEnded("what arrived from the other process is no message of this version")
-        for old in forgotten:
-            self._borrower.forget(old)
-        if number < 0:
-            return sizes, self._read(nbytes), Lease()
-        if block_nbytes:
-            self._borrower.learn(number, block_nbytes, descriptors)
+        try:
+            magic, count, retired, number, block_nbytes, nbytes = _HEAD.unpack(head)
+            if magic != _MAGIC or not 0 < count <= _MAX_PARTS or retired > _MAX_PARTS or nbytes < 0:
+                raise LinkEnded(_NO_MESSAGE)
+            table = struct.Struct(f"<{count}q{retired}i")
+            payload = -(-table.size // ALIGNMENT) * ALIGNMENT
+            memory = self._read(payload + (nbytes if number < 0 else 0))
+            entries = table.unpack_from(memory.data)
+            sizes = list(entries[:count])
+            if min(sizes) < 0 or _layout(sizes)[1] != nbytes:
+                raise LinkEnded(_NO_MESSAGE)
+            for old in entries[count:]:
+                self._borrower.forget(old)
+            if number < 0:
+                return sizes, memory[payload:], Lease()
+            if block_nbytes:
+                self._borrower.learn(number, block_nbytes, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
         memory, lease = self._borrower.open(number)
         return sizes, memory, lease
 
     def _read_head(self) -> tuple[bytes, list[int]]:
+        descriptors = array("i")
         try:
-            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-            head, descriptors, _, _ = socket.recv_fds(self._sock, _HEAD.size, _MAX_DESCRIPTORS, flags)
+            head, others, _, _ = self._sock.recvmsg(_HEAD.size, _ROOM_FOR_DESCRIPTORS, _CLOSE_ON_EXEC)
         except OSError as error:
-            raise LinkEnded("the other process is gone") from error
+            raise self._ended("the other process is gone") from error
+        for level, kind, data in others:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        try:
-            if not head:
-                raise LinkEnded("the other process is gone")
-            if len(head) < _HEAD.size:
-                head += self._read(_HEAD.size - len(head)).tobytes()
-        except LinkEnded:
-            for descriptor in descriptors:
-                os.close(descriptor)
-            raise
-        return head, descriptors
+        if not head:
+            raise self._ended("the other process is gone")
+        if len(head) < _HEAD.size:
+            head += self._read(_HEAD.size - len(head)).tobytes()
+        return head, descriptors.tolist()
 
     def _read(self, nbytes: int) -> NDArray[np.uint8]:
-        memory = np.empty(nbytes, np.uint8)
+        try:
+            memory = np.empty(nbytes, np.uint8)
+        except (MemoryError, ValueError) as error:
+            raise LinkEnded(f"a message of {nbytes:,} bytes from the other process fits into no memory") from error
         left = memory.data
         while left.nbytes:
             try:
                 got = self._sock.recv_into(left)
             except OSError as error:
-                raise LinkEnded("the other process is gone") from error
+                raise self._ended("the other process is gone") from error
             if got == 0:
-                raise LinkEnded("the other process ended in the middle of a message")
+                raise self._ended("the other process ended in the middle of a message")
             left = left[got:]
         return memory
+
+    def _ended(self, why: str) -> LinkEnded:
+        return LinkEnded("the link was closed" if self._closed else why)
 
 
 def linked(max_nbytes: int) -> tuple[Exchange, Exchange]:
