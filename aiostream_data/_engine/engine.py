@@ -76,27 +76,18 @@ class Engine:
         self._closing = False
         self._new_loop = loop_maker()
         self.thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
-        stop_at_exit(self)
-        self._watchdog = self._begin_to_watch()
-        self._start()
-
-    def _start(self) -> None:
+        self._watchdog = self._watchdog_if_wanted()
         try:
             self.thread.start()
-        except BaseException:  # as by Ctrl-C: it may run already, and nobody would have it to stop it
+        except BaseException:  # as by Ctrl-C: it may run already, and nobody would have this engine to stop it
             self.stop_soon()
-            if self.thread.ident is None:
-                has_stopped(self)
-                self._stop_watching()
             raise
 
-    def _begin_to_watch(self) -> Watchdog | None:
+    def _watchdog_if_wanted(self) -> Watchdog | None:
         stall_after_s = self.options.stall_after_s
         if stall_after_s is None:
             return None
-        watchdog = Watchdog(stall_after_s, lambda: self.bridge.consumer and self.bridge.consumer.since, self.dump)
-        watchdog.start()
-        return watchdog
+        return Watchdog(stall_after_s, lambda: self.bridge.consumer and self.bridge.consumer.since, self.dump)
 
     def _stop_watching(self) -> None:
         if self._watchdog is not None:
@@ -202,7 +193,10 @@ class Engine:
     def _run(self) -> None:
         error: BaseException | None = None
         loop: asyncio.AbstractEventLoop | None = None
+        stop_at_exit(self)
         try:
+            if self._watchdog is not None:
+                self._watchdog.start()
             loop = self._new_loop()
             asyncio.set_event_loop(loop)
             self._main = loop.create_task(self._work())

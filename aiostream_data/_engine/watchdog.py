@@ -41,7 +41,7 @@ class Watchdog:
     def stop(self, timeout_s: float) -> None:
         """End the thread, and wait for that at most so long. Idempotent."""
         self._ended.set()
-        if threading.current_thread() is not self._thread:
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def _watch(self) -> None:

@@ -165,12 +165,17 @@ class Child:
         self._buried = True
         self._process.returncode = 0
         self._watch.close()
-        os.close(self._lifeline)
+        self._close_lifeline()
 
     def _close(self) -> None:
         with self._asking:
             self._watch.close()
-        os.close(self._lifeline)
+        self._close_lifeline()
+
+    def _close_lifeline(self) -> None:
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:  # once: the number may be another file's by now
+            os.close(lifeline)
 
 
 def _command(target: str, name: str, max_nbytes: int, descriptors: list[int]) -> list[str]:
