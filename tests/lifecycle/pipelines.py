@@ -147,6 +147,8 @@ PROCESS_STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     "process map with a state": lambda _: _numbers().map(counted, init=count_calls, executor="process", concurrency=1),
     "unordered process map": lambda _: _numbers().map(slow_same, executor="process", concurrency=2, ordered=False),
     "process map of arrays": lambda _: _numbers().map(_large, executor="process", concurrency=2).batch(4),
+    "in a process": lambda shards: Dataset.from_tfrecord(shards).shuffle(100, seed=1).batch(8).in_subprocess(),
+    "in two processes": lambda _: _numbers().map(_large).batch(4).in_subprocess(workers=2).prefetch(2),
 }
 """Whose workers take long to start."""
 

@@ -1,0 +1,317 @@
+"""Ways in which a loader ends while its process goes on, each at a moment that is given.
+
+An ending opens the data set, consumes until its moment, calls ``moment.reached()`` and ends. It raises only
+what should not have happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+from aiostream_data import Dataset, Loader
+from aiostream_data._engine.ends import Outlet
+from aiostream_data.errors import LoaderClosedError, WorkerDiedError
+from aiostream_data.plan.operators import ToDevice
+from aiostream_data.records import Chunk
+
+AFTERWARDS_S = 0.05
+"""How long is consumed on after something was killed or stopped from outside."""
+
+
+class Moment:
+    """When an ending happens: so many seconds after the data set begins to be opened."""
+
+    def __init__(self, after_s: float, rng: random.Random) -> None:
+        self.after_s = after_s
+        self.rng = rng
+        self.began_at = time.perf_counter()
+        self.reached_at: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        return time.perf_counter() >= self.began_at + self.after_s
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.began_at + self.after_s - time.perf_counter())
+
+    def reached(self) -> None:
+        """Note that it has come; the first time counts."""
+        self.reached_at = self.reached_at or time.perf_counter()
+
+
+Ending = Callable[[Dataset[Any], Moment], None]
+
+
+class InjectedError(Exception):
+    """What a stage or a function fails with here."""
+
+
+def _consume(elements: Iterable[Any], moment: Moment) -> None:
+    if moment.after_s:
+        for _ in elements:
+            if moment.passed:
+                break
+    moment.reached()
+
+
+def a_break(dataset: Dataset[Any], moment: Moment) -> None:
+    with dataset.open() as loader:
+        _consume(loader, moment)
+
+
+def an_exception_in_the_loop_body(dataset: Dataset[Any], moment: Moment) -> None:
+    with suppress(KeyError), dataset.open() as loader:
+        _consume(loader, moment)
+        raise KeyError("training step")
+
+
+def collecting_the_iterator(dataset: Dataset[Any], moment: Moment) -> None:
+    iterator = iter(dataset)
+    _consume(iterator, moment)
+    del iterator
+    gc.collect()
+
+
+def collecting_the_loader_in_a_cycle(dataset: Dataset[Any], moment: Moment) -> None:
+    cycle: list[Any] = [dataset.open()]
+    cycle.append(cycle)
+    _consume(cycle[0], moment)
+    del cycle
+    gc.collect()
+
+
+def cancelling_the_consumers_task(dataset: Dataset[Any], moment: Moment) -> None:
+    async def consume() -> None:
+        async with dataset.open() as loader:
+            async for _ in loader:
+                pass
+
+    async def main() -> None:
+        task = asyncio.create_task(consume())
+        await asyncio.sleep(moment.left_s)
+        moment.reached()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def cancelling_twice(dataset: Dataset[Any], moment: Moment) -> None:
+    """Cancel once more while the loader is being closed."""
+
+    async def consume() -> None:
+        async with dataset.open() as loader:
+            async for _ in loader:
+                pass
+
+    async def main() -> None:
+        task = asyncio.create_task(consume())
+        await asyncio.sleep(moment.left_s)
+        moment.reached()
+        task.cancel()
+        await asyncio.sleep(moment.rng.random() * 0.005)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def leaving_an_async_iteration_over_the_data_set(dataset: Dataset[Any], moment: Moment) -> None:
+    async def main() -> None:
+        async for _ in dataset:
+            if moment.passed:
+                break
+        moment.reached()
+
+    asyncio.run(main())
+
+
+def closing_the_consumers_event_loop(dataset: Dataset[Any], moment: Moment) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> Loader[Any]:
+        loader = await dataset.open().__aenter__()
+        if moment.after_s:
+            async for _ in loader:
+                if moment.passed:
+                    break
+        return loader
+
+    loader = loop.run_until_complete(begin())
+    moment.reached()
+    loop.close()
+    del loader
+    gc.collect()
+
+
+def closing_from_another_thread(dataset: Dataset[Any], moment: Moment) -> None:
+    loader = dataset.open()
+    with _later(moment, loader.close), suppress(LoaderClosedError):
+        for _ in loader:
+            pass
+
+
+def closing_from_two_threads_at_once(dataset: Dataset[Any], moment: Moment) -> None:
+    loader = dataset.open()
+    with _later(moment, loader.close):
+        with suppress(LoaderClosedError):
+            _consume(loader, moment)
+        asyncio.run(loader.aclose())
+
+
+def a_failure_in_a_stage(dataset: Dataset[Any], moment: Moment) -> None:
+    """Let whichever stage hands on a chunk next fail at it."""
+    passed = Outlet._pass
+
+    async def fail_then(outlet: Outlet, chunk: Chunk | None, nbytes: int) -> None:
+        if moment.passed and moment.reached_at is None:
+            moment.reached()
+            raise InjectedError
+        await passed(outlet, chunk, nbytes)
+
+    with mock.patch.object(Outlet, "_pass", fail_then), suppress(InjectedError), dataset.open() as loader:
+        for _ in loader:
+            pass
+
+
+def a_failure_of_the_users_function(dataset: Dataset[Any], moment: Moment) -> None:
+    def function(*element: Any) -> Any:
+        if moment.passed:
+            moment.reached()
+            raise InjectedError
+        return element
+
+    if ends_on_device(dataset):  # where no function can follow
+        a_failure_in_a_stage(dataset, moment)
+        return
+    with suppress(InjectedError), dataset.map(function).open() as loader:
+        for _ in loader:
+            pass
+
+
+def killing_a_worker_process(dataset: Dataset[Any], moment: Moment) -> None:
+    """Kill one of the children, if there are any; the stream goes on, or says that a worker died."""
+
+    def kill() -> None:
+        children = _worker_processes()
+        if children:
+            with suppress(ProcessLookupError):
+                os.kill(moment.rng.choice(children), signal.SIGKILL)
+
+    with suppress(WorkerDiedError), dataset.open() as loader, _later(moment, kill):
+        for _ in loader:
+            if time.perf_counter() > moment.began_at + moment.after_s + AFTERWARDS_S:
+                break
+
+
+def an_interrupt(dataset: Dataset[Any], moment: Moment) -> None:
+    """Let Ctrl-C come while this thread waits, takes elements, or closes."""
+    with suppress(KeyboardInterrupt), _interrupted(moment), dataset.open() as loader:
+        for _ in loader:
+            if time.perf_counter() > moment.began_at + moment.after_s + AFTERWARDS_S:
+                break  # it came where Python swallows it: in a finaliser
+
+
+def an_interrupt_of_an_async_loop(dataset: Dataset[Any], moment: Moment) -> None:
+    async def main() -> None:
+        with _interrupted(moment):  # here, as asyncio itself loses a socket when interrupted while it makes a loop
+            async with dataset.open() as loader:
+                async for _ in loader:
+                    if time.perf_counter() > moment.began_at + moment.after_s + AFTERWARDS_S:
+                        break
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())
+
+
+INSIDE: dict[str, Ending] = {
+    ending.__name__.replace("_", " "): ending
+    for ending in (
+        a_break,
+        an_exception_in_the_loop_body,
+        collecting_the_iterator,
+        collecting_the_loader_in_a_cycle,
+        cancelling_the_consumers_task,
+        cancelling_twice,
+        leaving_an_async_iteration_over_the_data_set,
+        closing_the_consumers_event_loop,
+        closing_from_another_thread,
+        closing_from_two_threads_at_once,
+        a_failure_in_a_stage,
+        a_failure_of_the_users_function,
+        killing_a_worker_process,
+        an_interrupt,
+        an_interrupt_of_an_async_loop,
+    )
+}
+"""By name."""
+
+
+def ends_on_device(dataset: Dataset[Any]) -> bool:
+    """Return whether nothing can follow."""
+    return isinstance(dataset.plan, ToDevice)
+
+
+@contextmanager
+def _later(moment: Moment, act: Callable[[], None]) -> Iterator[None]:
+    """Call ``act`` on another thread at the moment, and let that thread end before the block is left."""
+
+    def act_then() -> None:
+        moment.reached()
+        act()
+
+    timer = threading.Timer(moment.left_s, act_then)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+@contextmanager
+def _interrupted(moment: Moment) -> Iterator[None]:
+    """Send this process SIGINT at the moment."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        moment.reached()
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, max(1e-6, moment.left_s))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _worker_processes() -> list[int]:
+    """Return the children of this process, but for what multiprocessing keeps for as long as a process lives."""
+    found: list[int] = []
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(pid) for pid in task.read_text().split()]
+    return [pid for pid in found if b"resource_tracker" not in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b"resource_tracker"  # ended meanwhile: none to kill
