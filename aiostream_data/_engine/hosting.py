@@ -81,6 +81,7 @@ class RemoteRun:
         self._arrived: deque[Arrived | BaseException | int] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._rows = 0
+        self._is_read = True
 
     async def next(self) -> Arrived | None:
         """Return the next chunk; None after the last.
@@ -130,7 +131,9 @@ class RemoteRun:
 
     def stop(self) -> None:
         """End it, if it has not ended. Nobody reads it any more; its places can still be asked for."""
+        self._is_read = False
         self._on_drained = _nothing
+        self._arrived.clear()
         self._process.tell("stop", self._number)
 
     def drop(self) -> None:
@@ -148,7 +151,8 @@ class RemoteRun:
         if what is None:
             self._on_drained()
             return
-        self._arrived.append(what)
+        if self._is_read:
+            self._arrived.append(what)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -128,6 +128,12 @@ class _Dealer:
         Raises:
             CardinalityError: The processes do not give as many elements as one order has for each.
         """
+        try:
+            await self._deal(outlet)
+        finally:
+            self.heads = [None] * len(self.runs)  # an error may lead here, and is kept as long as its loader
+
+    async def _deal(self, outlet: Outlet) -> None:
         while await self._has_more(self.turn):
             await outlet.send(await self.stage.hop(self._dealt_out, self._ready_turns()))
             for number in range(len(self.runs)):
