@@ -6,13 +6,17 @@ When rows turn out to be expensive, hops run on many workers at once, and the ta
 in order, in hops of its own. The change from one to the other waits until nothing is in flight, so
 that the tail never sees rows out of order or from two threads at once. Where threads turn out to hold
 each other up, work that may go to processes does.
+
+One row may take far longer than the others. Where AUTO chose how many hops run, a hop that is late no longer
+counts: another one begins beside it. Behind the one thread of cheap rows that is on other threads, so that all
+goes on while the thread is held up, in order until the window is full. What such a hop took says little of
+what the next will take.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -85,6 +89,8 @@ class PacedHops:
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
         self._running, self._held = Window(1), Window(1)
+        self._allowed = 1, 1
+        self._late: set[asyncio.Future[Outcome]] = set()
         self._results = Results(self.budget, lambda: self._held.taken)
         self._widen()
 
@@ -93,61 +99,55 @@ class PacedHops:
         async with asyncio.TaskGroup() as group:
 
             def begin(piece: Piece) -> asyncio.Future[Outcome]:
-                if self.serial is not None and self.workers == 1:
-                    return self._begin_serial(piece, outlet)
+                if self.serial is not None and self.workers == 1 and not self._late:
+                    return self._watched(self._begin_serial(self.serial, piece, outlet))
                 self._apart += 1
-                return group.create_task(self._at_place(piece))
+                return self._watched(group.create_task(self._at_place(piece)))
 
             async def emit(piece: Piece, outcome: Outcome) -> None:
                 await self._emit(piece, outcome, outlet)
 
             await Hops(begin, emit, self._held, self.ordered, self._running).run(self._pieces(inlet))
 
-    def _begin_serial(self, piece: Piece, outlet: Outlet) -> asyncio.Future[Outcome]:
-        assert self.serial is not None
+    def _begin_serial(self, serial: Executor, piece: Piece, outlet: Outlet) -> asyncio.Future[Outcome]:
         joins = outlet.tail is not None and self.ordered and self._apart == 0
         if joins or outlet.tail is None:
-            self._running.limit = self._held.limit = SERIAL_HOPS
+            self._allow(SERIAL_HOPS, SERIAL_HOPS)
         if outlet.tail is not None and joins:
-            return self.serial.submit(outlet.tail.join_rows, self.work, piece.rows)
+            return serial.submit(outlet.tail.join_rows, self.work, piece.rows)
         self._apart += 1
-        return self.serial.submit(self.work, piece.rows)
+        return serial.submit(self.work, piece.rows)
 
     async def _at_place(self, piece: Piece) -> Outcome:
         """Run one hop among others; rows that ended their worker or took too long are found out one by one."""
-        with self._as_straggler_after(STRAGGLER_S):
-            outcome = await self.place.submit(self.work, piece.rows, self.timeout_s)
-            if broke_off(outcome):
-                outcome = await alone(self.place, self.work, piece.rows, self.timeout_s, outcome)
+        outcome = await self.place.submit(self.work, piece.rows, self.timeout_s)
+        if broke_off(outcome):
+            outcome = await alone(self.place, self.work, piece.rows, self.timeout_s, outcome)
         if isinstance(outcome.value, Done):  # results that wait for their turn are held, too
             done = outcome.value
             lease = self._results.returned(piece.room, about_nbytes(piece.rows), done.nbytes)
             return replace(outcome, value=replace(done, chunk=done.chunk.with_lease(lease)))
         return outcome
 
-    @contextmanager
-    def _as_straggler_after(self, seconds: float) -> Iterator[None]:
-        """Let another hop run beside one that takes far longer than it should, where AUTO chose how many run."""
+    def _watched(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
+        """Let another hop run beside this one once it is late, where AUTO chose how many run."""
         if self.fixed_workers is not None:
-            yield
-            return
-        late = False
+            return hop
 
-        def widen() -> None:
-            nonlocal late
-            late = self._running.limit < MAX_AUTO_THREADS
-            if late:
-                self._running.limit += 1
-                self._held.limit += 1
+        def is_late() -> None:
+            if len(self._late) < MAX_AUTO_THREADS:
+                self._late.add(hop)
+                self._allow(*self._allowed)
 
-        timer = asyncio.get_running_loop().call_later(seconds, widen)
-        try:
-            yield
-        finally:
+        def is_over(_: asyncio.Future[Outcome]) -> None:
             timer.cancel()
-            if late:
-                self._running.limit -= 1
-                self._held.limit -= 1
+            if hop in self._late:
+                self._late.discard(hop)
+                self._allow(*self._allowed)
+
+        timer = asyncio.get_running_loop().call_later(STRAGGLER_S, is_late)
+        hop.add_done_callback(is_over)
+        return hop
 
     async def _emit(self, piece: Piece, outcome: Outcome, outlet: Outlet) -> None:
         value: Any = value_of(outcome)
@@ -200,8 +200,14 @@ class PacedHops:
         """Let as many hops run as there are workers, one more wait for each two of them, and results for their turn."""
         # An executor of so many workers can be given more, so that none waits for the loop between two hops.
         waiting = max(1, self.workers // 2) if self.fixed_workers is not None and self.workers > 1 else 0
-        self._running.limit = self.workers + waiting
-        self._held.limit = self._running.limit + (self.workers + 2 if self.workers > 1 else 0)
+        running = self.workers + waiting
+        self._allow(running, running + (self.workers + 2 if self.workers > 1 else 0))
+
+    def _allow(self, running: int, held: int) -> None:
+        """Set how many hops may run and be held, beside those that are late."""
+        self._allowed = running, held
+        self._running.limit = running + len(self._late)
+        self._held.limit = held + len(self._late)
 
 
 def _busy(done: Done) -> float:

@@ -26,6 +26,9 @@ CHEAP_ROW_S = 20e-6
 """Below this cost per row a Python function hardly ever releases the GIL, so one hop at a time is best."""
 
 
+ODD = 8.0
+"""A hop whose rows cost so many times what others did may have had one slow row: it is not believed at once."""
+
 GIL_HOPS = 24
 """Hops that several threads have run at once before it is judged whether they held each other up."""
 
@@ -70,8 +73,10 @@ class Pace:
         if rows < 1:
             return
         cost = busy_s / rows
+        is_odd = self.row_s > 0.0 and cost > ODD * self.row_s
+        cost = ODD * self.row_s if is_odd else cost
         self.row_s = cost if self.row_s == 0.0 else 0.5 * self.row_s + 0.5 * cost
-        if busy_s > 0.0:
+        if busy_s > 0.0 and not is_odd:
             share = min(1.0, cpu_s / busy_s)
             if at_once == 1:
                 self.cpu_share = 0.5 * self.cpu_share + 0.5 * share

@@ -157,6 +157,20 @@ def test_the_pace_grows_from_few_rows_to_about_ten_milliseconds_of_work() -> Non
     assert pace.rows == pytest.approx(HOP_S / row_s, rel=0.1)
 
 
+def test_one_slow_row_is_not_believed_at_once_and_many_are() -> None:
+    pace = Pace()
+    for _ in range(20):
+        pace.observe(1000, 0.001, 0.001)
+    rows = pace.rows
+    pace.observe(1000, 10.0, 0.001)
+    assert pace.rows > rows // 8
+    assert pace.workers(cpus=2) == 1
+    for _ in range(20):
+        pace.observe(pace.rows, 0.01 * pace.rows, 0.0)
+    assert pace.rows == 1
+    assert pace.workers(cpus=2) == 8
+
+
 def test_the_pace_stays_between_one_row_and_the_most_of_a_hop() -> None:
     slow, fast = Pace(), Pace()
     for _ in range(20):
