@@ -305,6 +305,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         dead_letters: str | os.PathLike[str] | None = None,
         force: bool = False,
         allow: Collection[str] = (),
+        debug: bool = False,
         stall_after: float | None = 120.0,
         full_tracebacks: bool = False,
     ) -> Loader[T]:
@@ -336,6 +337,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
                 :meth:`replay` runs them again.
             force: Open a state although the plan, seed or shard list is another.
             allow: Differences to the state that do not matter, such as "shards" or "shuffle.buffer_size".
+            debug: Make one element at a time in the thread that asks for it; see :meth:`debug`.
             stall_after: Seconds that an element may be waited for, after which the logger "aiostream_data" warns once,
                 naming the stage that is stuck, with all that :meth:`Loader.dump` tells; None never does.
             full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
@@ -368,6 +370,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             force=force,
             allow=allow,
             stall_after_s=seconds_or_none("stall_after", stall_after),
+            debug=bool(debug),
             full_tracebacks=full_tracebacks,
             saved=saved,
             steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
@@ -376,6 +379,17 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         if not _in_running_loop():
             loader.wait_ready()
         return loader
+
+    def debug(self, state: Any = None, **open_options: Any) -> Loader[T]:
+        """Open the data set such that one element is made at a time, in the thread that asks for it.
+
+        Functions are called right inside ``next()``, so that ``breakpoint()``, ``print`` and profilers work in them;
+        see :meth:`Loader.debug`, which does the same from where a loader stands.
+
+        Args:
+            state, open_options: As for :meth:`open`.
+        """
+        return self.open(state, debug=True, **open_options)
 
     def fetch(self, origin: Origin | Mapping[str, Any], *, memory_limit: int | str | None = None) -> Any:
         """Return a row as it was delivered, made again from where it came from.

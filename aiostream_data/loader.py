@@ -291,6 +291,21 @@ class Loader(Generic[T]):
         """Return a table of the stages and one sentence naming the one that limits; print it with ``str``."""
         return Report(self.stats())
 
+    def debug(self) -> Iterator[T]:
+        """Return an iterator over the elements that are left, which makes them one at a time, in the caller's thread.
+
+        Functions are called right inside its ``next()``, in any thread, also inside a running event loop, so that
+        ``breakpoint()``, ``print`` and profilers work in them. No process is started and nothing runs ahead. Elements,
+        their order and what ``rng`` draws are the same. This loader stays where it is.
+
+        Raises:
+            StageBuildError (when iterated): A source can be read only once, and this loader reads it.
+        """
+        self._check_open()
+        saved = self._received.saved(self._left)
+        weights = self._engine.state.weights_so_far()
+        return iter(Loader(replace(self._opening, saved=saved, seed=None, weights=weights, debug=True)))
+
     def dump(self, file: IO[str] | None = None) -> str:
         """Return what everything in the loader does at this moment, as text, and write it to ``file`` if given.
 

@@ -133,12 +133,12 @@ class AwaitedRows:
         self._tasks.add(self._group.create_task(self._work(), name="awaited rows"))
 
     async def _work(self) -> None:
-        me = asyncio.current_task()
-        assert me is not None
         while not self.stopped and (entry := await self._next()) is not None:
-            self.awaiting[me] = (entry, perf_counter())
-            await self._attempt(entry)
-            del self.awaiting[me]
+            self.awaiting[_this_task()] = (entry, perf_counter())
+            try:
+                await self._attempt(entry)
+            finally:
+                del self.awaiting[_this_task()]
             entry.done = True
             self._unfinished -= 1
             if not self._ordered:
@@ -181,3 +181,10 @@ class AwaitedRows:
     def _wake(self) -> None:
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
+
+
+def _this_task() -> asyncio.Task[Any]:
+    # Asked for again, since a variable with it would keep a task that was cancelled, and its row, in a cycle.
+    task = asyncio.current_task()
+    assert task is not None
+    return task

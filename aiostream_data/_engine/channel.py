@@ -68,6 +68,7 @@ class _Shared(Generic[T]):
         self.receiver_open = True
         self.rows: int | None = None
         self.awaiting = 0
+        self.one_by_one = False  # the sender waits for the receiver to wait
         self.input_wait_since: float | None = None  # perf_counter() when the receiver began to wait
         self.room_wait_since: float | None = None
         self.on_behalf_of: Callable[[], bool] | None = None
@@ -148,6 +149,13 @@ class Sender(Generic[T]):
         """Return how much is buffered now."""
         return self._shared.snapshot()
 
+    async def until_wanted(self) -> None:
+        """Wait until the sender may begin: at once, except where nothing runs ahead.
+
+        Raises:
+            ReceiverClosed: The receiver closed during the wait.
+        """
+
     def declare(self, rows: int) -> None:
         """Say how many rows all items hold together, before the stream is declared complete."""
         self._shared.rows = rows
@@ -175,6 +183,31 @@ class Sender(Generic[T]):
             self.close()
         else:
             self.abort()
+
+
+class OneByOne(Sender[Any]):
+    """A sender of chunks that hands over one row at a time, and only to a receiver that waits for it.
+
+    It returns when the receiver waits for more: so nobody who sends through it ever runs ahead.
+    """
+
+    def __init__(self, shared: _Shared[Any]) -> None:
+        super().__init__(shared)
+        shared.one_by_one = True
+
+    async def send(self, item: Any, nbytes: int = 0) -> None:
+        rows = len(item)
+        for row in range(rows):
+            await self.until_wanted()
+            self.put(item if rows == 1 else item.slice(row, row + 1), nbytes // rows)
+        await self.until_wanted()
+
+    async def until_wanted(self) -> None:
+        shared = self._shared
+        while shared.receiver_open and (shared.buffer or not shared.awaiting):
+            await shared.changed()
+        if not shared.receiver_open:
+            raise ReceiverClosed
 
 
 class Receiver(Generic[T]):
@@ -223,6 +256,8 @@ class Receiver(Generic[T]):
         shared = self._shared
         started = shared.input_wait_since = perf_counter()
         shared.awaiting += 1
+        if shared.one_by_one:
+            shared.notify()
         try:
             if self.on_wait is not None:
                 self.on_wait(True)
@@ -294,3 +329,9 @@ def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[Any], Receiver
             raise ValueError(f"{name} must be at least 1, got {value}")
     shared: _Shared[Any] = _Shared(max_items, max_nbytes)
     return Sender(shared), Receiver(shared)
+
+
+def open_stepped_channel() -> tuple[OneByOne, Receiver[Any]]:
+    """Return the two ends of a channel through which rows go one at a time, each when the receiver waits for it."""
+    shared: _Shared[Any] = _Shared(1, 1)
+    return OneByOne(shared), Receiver(shared)

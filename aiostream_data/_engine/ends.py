@@ -139,6 +139,10 @@ class Outlet:
         """Wait for room in the budget, as sources do, unless somebody waits for what this outlet sends."""
         return await self.budget.admit(nbytes, self.is_awaited)
 
+    async def until_wanted(self) -> None:
+        """Wait until the stage may begin; see :meth:`.channel.Sender.until_wanted`."""
+        await self._sender.until_wanted()
+
     async def refill(self) -> None:
         """Let the tail get back what it held when the state was taken with which the run was opened."""
         if self.tail is not None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from aiostream_data._engine.announced import Announced
 from aiostream_data._engine.at_exit import has_stopped, stop_at_exit
@@ -54,7 +54,10 @@ class Engine:
         hosting: Processes that run parts of the plan; None where none does.
         thread, loop: Where everything runs; the loop is there once the thread runs.
         pid: Process that the thread lives in.
+        has_thread: The thread is its own.
     """
+
+    has_thread: ClassVar[bool] = True
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
         self.plan = rewrite(unshared(plan))
@@ -74,6 +77,11 @@ class Engine:
         self._abandoning: asyncio.TimerHandle | None = None
         self._stuck = False
         self._closing = False
+        self._watchdog: Watchdog | None = None
+        self._start()
+
+    def _start(self) -> None:
+        """Begin to run, in whatever thread that is."""
         self._new_loop = loop_maker()
         self.thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         self._watchdog = self._watchdog_if_wanted()
@@ -191,7 +199,7 @@ class Engine:
             self.loop.stop()
 
     def _run(self) -> None:
-        error: BaseException | None = None
+        failure: BaseException | None = None
         loop: asyncio.AbstractEventLoop | None = None
         stop_at_exit(self)
         try:
@@ -199,38 +207,57 @@ class Engine:
                 self._watchdog.start()
             loop = self._new_loop()
             asyncio.set_event_loop(loop)
-            self._main = loop.create_task(self._work())
-            self.loop = loop
-            if self._stopping:
-                self._main.cancel()
+            self._begin_on(loop)
+            assert self._main is not None
             loop.run_until_complete(self._main)
-        except asyncio.CancelledError:
-            error = LoaderClosedError("the loader was stopped before it had given all its elements")
-        except BaseException as failure:  # noqa: BLE001 - handed to the consumer
-            error = for_consumer(failure)
-            present(error, full=self.options.full_tracebacks)
+        except BaseException as error:  # noqa: BLE001 - handed to the consumer
+            failure = error
         finally:
-            if self._abandoning is not None:  # or it would stop the loop while that is being closed
-                self._abandoning.cancel()
-            if not self._ready.happened:
-                self._open_error = error
-            try:
-                # Executors first: their threads report to this loop.
-                self._stuck = not self.resources.close_executors(CLOSE_S) or self._stuck
-                if loop is not None:
-                    close_loop(loop)
-            finally:
-                self.resources.drop_blocks()
-                self._stop_watching()
-                self.bridge.end(error)
-                self._ready.announce()
-                if self.hosting is None:
-                    has_stopped(self)
-                else:
-                    self.hosting.engine_ended()
-                self._done.announce()
-            if self._stuck:
-                _warn_stuck()
+            self._end(loop, failure)
+        if self._stuck:
+            _warn_stuck()
+
+    def _begin_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._main = loop.create_task(self._work())
+        self.loop = loop
+        if self._stopping:
+            self._main.cancel()
+
+    def _end(self, loop: asyncio.AbstractEventLoop | None, failure: BaseException | None) -> None:
+        """Let go of everything, and tell the consumer how it ended. The loop does not run any more."""
+        error = self._error_of(failure)
+        if self._abandoning is not None:  # or it would stop the loop while that is being closed
+            self._abandoning.cancel()
+        if not self._ready.happened:
+            self._open_error = error
+        try:
+            # Executors first: their threads report to this loop.
+            self._stuck = not self.resources.close_executors(CLOSE_S) or self._stuck
+            if loop is not None:
+                close_loop(loop, of_thread=self.has_thread)
+        finally:
+            self.resources.drop_blocks()
+            self._stop_watching()
+            self.bridge.end(error)
+            self._ready.announce()
+            if self.hosting is None:
+                has_stopped(self)
+            else:
+                self.hosting.engine_ended()
+            self._done.announce()
+
+    def _error_of(self, failure: BaseException | None) -> BaseException | None:
+        """Return what the consumer is told of what the run failed with."""
+        if failure is None:
+            return None
+        if isinstance(failure, asyncio.CancelledError):
+            return LoaderClosedError("the loader was stopped before it had given all its elements")
+        error = for_consumer(failure)
+        present(error, full=self.options.full_tracebacks)
+        return error
+
+    async def _until_asked(self) -> None:
+        """Wait until somebody wants elements: not at all, since they are made ahead."""
 
     async def _work(self) -> None:
         resources = self.resources
@@ -239,6 +266,7 @@ class Engine:
             await prepare(self.plan, context)
             await self._check_state(context)
             self._ready.announce()
+            await self._until_asked()
             if self.options.fetch:
                 await self._give_fetched(context)
             else:

@@ -28,6 +28,7 @@ class EngineOptions:
         given_seed: The seed asked for besides that of a state.
         force, allow: Which differences between the two do not matter.
         fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
+        one_at_a_time: The plan is run one element at a time, by a :class:`.stepping.SteppingEngine`.
         full_tracebacks: Errors keep the frames of the package.
         stall_after_s: Seconds that the consumer may wait for an element before the log says for what; None: for ever.
         dead_letters: Path of the log of records that are skipped or replaced; None for none.
@@ -47,6 +48,7 @@ class EngineOptions:
     force: bool = False
     allow: Collection[str] = ()
     fetch: bool = False
+    one_at_a_time: bool = False
     full_tracebacks: bool = False
     stall_after_s: float | None = None
     dead_letters: str | None = None

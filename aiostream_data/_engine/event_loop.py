@@ -26,8 +26,12 @@ def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
     return make
 
 
-def close_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what still runs on ``loop``, wait for it a bounded time, and close it. On the loop's own thread."""
+def close_loop(loop: asyncio.AbstractEventLoop, *, of_thread: bool = True) -> None:
+    """Cancel what still runs on ``loop``, wait for it a bounded time, and close it. On the loop's own thread.
+
+    Args:
+        of_thread: It is the event loop of its thread, which has none afterwards.
+    """
     leftovers = asyncio.all_tasks(loop)
     for task in leftovers:
         task.cancel()
@@ -43,5 +47,6 @@ def close_loop(loop: asyncio.AbstractEventLoop) -> None:
     except TimeoutError:
         pass  # a name look-up of a store that hangs; its thread ends with the look-up
     finally:
-        asyncio.set_event_loop(None)
+        if of_thread:
+            asyncio.set_event_loop(None)
         loop.close()

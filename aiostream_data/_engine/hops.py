@@ -24,6 +24,7 @@ class Hops(Generic[Job]):
         window: How many jobs may be held, those included whose results wait for their turn.
         ordered: Emit in the order of the jobs; else as they finish.
         running: How many jobs may be unfinished; None for as many as are held.
+        one_at_a_time: Begin no job before the last one's outcome was emitted.
     """
 
     begin: Callable[[Job], asyncio.Future[Outcome]]
@@ -31,13 +32,25 @@ class Hops(Generic[Job]):
     window: Window
     ordered: bool
     running: Window | None = None
+    one_at_a_time: bool = False
 
     async def run(self, jobs: AsyncIterator[Job]) -> None:
         """Begin every job and emit every outcome. Closes ``jobs`` if it is an async generator."""
+        if self.one_at_a_time:
+            await self._run_in_turn(jobs)
+            return
         line: _Line[Job] = _Line(self.ordered)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._admit(jobs, line))
             group.create_task(self._emit_all(line))
+
+    async def _run_in_turn(self, jobs: AsyncIterator[Job]) -> None:
+        try:
+            async for job in jobs:
+                await self.emit(job, await self.begin(job))
+        finally:
+            if isinstance(jobs, AsyncGenerator):
+                await jobs.aclose()
 
     async def _admit(self, jobs: AsyncIterator[Job], line: _Line[Job]) -> None:
         try:

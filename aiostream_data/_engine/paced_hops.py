@@ -68,6 +68,7 @@ class PacedHops:
         account: Takes note of a hop's account, before its rows are handed on.
         fixed_workers: Hops at once, or None to choose from what rows cost.
         timeout_s: Seconds that one row may take.
+        one_at_a_time: Begin no hop before the rows of the last one were handed on.
     """
 
     work: RowWork
@@ -81,6 +82,7 @@ class PacedHops:
     ordered: bool
     cpus: int
     timeout_s: float | None = None
+    one_at_a_time: bool = False
     pace: Pace = field(default_factory=Pace)
     workers: int = 1
     _apart: int = 0
@@ -107,7 +109,8 @@ class PacedHops:
             async def emit(piece: Piece, outcome: Outcome) -> None:
                 await self._emit(piece, outcome, outlet)
 
-            await Hops(begin, emit, self._held, self.ordered, self._running).run(self._pieces(inlet))
+            hops = Hops(begin, emit, self._held, self.ordered, self._running, self.one_at_a_time)
+            await hops.run(self._pieces(inlet))
 
     def _begin_serial(self, serial: Executor, piece: Piece, outlet: Outlet) -> asyncio.Future[Outcome]:
         joins = outlet.tail is not None and self.ordered and self._apart == 0

@@ -20,6 +20,7 @@ from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.stage_runs import StageRuns
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
+from aiostream_data.executors.inline import InlineExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.allocator import trim
 from aiostream_data.plan.base import Node, keys_of, walk
@@ -48,7 +49,8 @@ class Resources:
     def __init__(self, options: EngineOptions) -> None:
         self.budget = Budget(options.memory_limit)
         self.board = Board()
-        self.pool = ThreadExecutor(cpu_count(), "asd-pool")
+        self._one_at_a_time = options.one_at_a_time
+        self.pool = InlineExecutor() if options.one_at_a_time else ThreadExecutor(cpu_count(), "asd-pool")
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
         self.runs = StageRuns()
@@ -57,7 +59,7 @@ class Resources:
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
         self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 32))
-        self.workers = Workers(self.pool)
+        self.workers = Workers(self.pool, only_pool=options.one_at_a_time)
         # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
         self._readers = self.workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
 
@@ -85,6 +87,7 @@ class Resources:
             dead_letters=self._letters,
             pause=self._closing.wait,
             runs=self.runs,
+            one_at_a_time=self._one_at_a_time,
         )
         return RunContext(
             services=services,

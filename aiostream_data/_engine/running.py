@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
-from aiostream_data._engine.channel import Receiver, ReceiverClosed, StreamAborted, open_channel
+from aiostream_data._engine.channel import Receiver, ReceiverClosed, StreamAborted, open_channel, open_stepped_channel
 from aiostream_data._engine.compile import STEPS, build, fused_below, reads_inlets, steps_after
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
@@ -81,8 +81,12 @@ def _start(
     stage.inputs = [position_of(receiver) for receiver in receivers]
     if not children:
         context.drained.begin()
-    sender, receiver = open_channel(_channel_items(node), context.services.budget.channel_nbytes)
     services = context.services
+    sender, receiver = (
+        open_stepped_channel()
+        if services.one_at_a_time
+        else open_channel(_channel_items(node), services.budget.channel_nbytes)
+    )
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
     for before in receivers:
         before.wanted_for(outlet.is_awaited)
@@ -138,6 +142,7 @@ async def supervise(
         ends.enter_context(stage.context.services.runs.running(stage, inlets, outlet))
         try:
             try:
+                await outlet.until_wanted()
                 await outlet.refill()
                 await stage.run(inlets, outlet)
             finally:

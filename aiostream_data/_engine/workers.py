@@ -18,13 +18,16 @@ class Workers:
     worker processes would have to start each time, and what was left of them would pile up.
     """
 
-    def __init__(self, pool: Executor) -> None:
-        """Own ``pool``, too."""
+    def __init__(self, pool: ThreadExecutor, *, only_pool: bool = False) -> None:
+        """Own ``pool``, too; with ``only_pool`` it is the executor of every place, and lends itself for a thread."""
+        self._only = pool if only_pool else None
         self._shared: dict[str, Executor] = {"": pool}
         self._leaving: list[ThreadExecutor] = []
 
     def at(self, key: str, make: Callable[[], Executor]) -> Executor:
         """Return the executor of a place in the plan, made when first asked for."""
+        if self._only is not None:
+            return self._only
         if key not in self._shared:
             self._shared[key] = make()
         return self._shared[key]
@@ -32,6 +35,9 @@ class Workers:
     @contextmanager
     def thread(self, name: str) -> Iterator[ThreadExecutor]:
         """Lend one thread to the block. At its end the thread does what it was given, and then ends."""
+        if self._only is not None:
+            yield self._only
+            return
         self._leaving = [thread for thread in self._leaving if not thread.ended]
         thread = ThreadExecutor(1, name)
         self._leaving.append(thread)

@@ -40,6 +40,7 @@ class Opening:
         steering: What is left out.
         only: Elements ``a`` to ``b`` alone are given; None for all.
         weights: Changes of mixtures' weights by row, instead of those of ``saved``.
+        debug: One element at a time, in the thread of whoever asks for it.
         full_tracebacks: Errors keep the frames of the package.
         stall_after_s: Seconds that the consumer may wait before the log says for what; None: for ever.
         on_error: What becomes of records that fail in stages that were not told.
@@ -59,6 +60,7 @@ class Opening:
     steering: Steering = field(default_factory=Steering)
     only: tuple[int, int] | None = None
     weights: Any = None
+    debug: bool = False
     full_tracebacks: bool = False
     stall_after_s: float | None = STALL_AFTER_S
     on_error: OnError = None
@@ -94,7 +96,11 @@ class Opening:
         plan = self._plan()
         if saved is not None and not self.force:
             check_same_rank(saved, plan, self.ranks, self.sharing.policy)
-        return Engine(plan, options)
+        if not self.debug:
+            return Engine(plan, options)
+        from aiostream_data._engine.stepping import SteppingEngine
+
+        return SteppingEngine(plan, options)
 
     def _root_seed(self) -> int | None:
         seed = replayed_seed(self.plan) if self.seed is None else self.seed

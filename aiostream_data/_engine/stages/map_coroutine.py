@@ -63,6 +63,9 @@ class CoroutineMapStage(MaybeUnordered):
         self.counters.waits_for = "user"
         self.counters.workers = limit
         await self._make_state()
+        if self.context.services.one_at_a_time:
+            await self._await_in_turn(inlets[0], outlet)
+            return
         rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)
         self._rows = rows
         results = Results(outlet.budget, lambda: rows.holding + len(self._ready))
@@ -79,6 +82,17 @@ class CoroutineMapStage(MaybeUnordered):
             if isinstance(feed, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
                 await feed.aclose()
 
+    async def _await_in_turn(self, inlet: Inlet, outlet: Outlet) -> None:
+        results = Results(outlet.budget, lambda: len(self._ready))
+        feed = self._each(self.held_then(inlet), results)
+        try:
+            async for entry in feed:
+                await self._attempt(entry)
+                await self._take_out([entry], results, outlet)
+                await self._flush(outlet)
+        finally:
+            await feed.aclose()
+
     async def _make_state(self) -> None:
         node: Map = self.node
         if not node.wants_state or node.init is None:
@@ -94,20 +108,23 @@ class CoroutineMapStage(MaybeUnordered):
 
     async def _give_out(self, rows: AwaitedRows, results: Results, outlet: Outlet) -> None:
         while entries := await rows.take():
-            for entry in entries:
-                self.counters.busy_s += entry.busy_s
-                if entry.error is not None:
-                    await self._flush(outlet)
-                    raise as_raisable(entry.error)
-                if entry.room is not None:
-                    results.returned(entry.room, object_nbytes(entry.element), object_nbytes(entry.value))
-            self._ready += entries
+            await self._take_out(entries, results, outlet)
             waited = perf_counter() - self._since
             if rows.unfinished and len(self._ready) < CHUNK_ROWS and waited < FLUSH_S:
                 await asyncio.sleep(FLUSH_S - waited)
                 continue
             await self._flush(outlet)
         await self._flush(outlet)
+
+    async def _take_out(self, entries: list[Entry], results: Results, outlet: Outlet) -> None:
+        for entry in entries:
+            self.counters.busy_s += entry.busy_s
+            if entry.error is not None:
+                await self._flush(outlet)
+                raise as_raisable(entry.error)
+            if entry.room is not None:
+                results.returned(entry.room, object_nbytes(entry.element), object_nbytes(entry.value))
+        self._ready += entries
 
     async def _flush(self, outlet: Outlet) -> None:
         entries, self._ready = self._ready, []

@@ -76,7 +76,7 @@ class PythonSource(Stage):
                 pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature())
                 chunk, ended = await hop(self.counters, pull)
                 first += len(chunk)
-                count = max(1, min(4 * len(chunk), CHUNK_ROWS))
+                count = self._following(4 * len(chunk))
                 nbytes = chunk_nbytes(chunk)
                 room.resize(nbytes)
                 await outlet.send(chunk.with_lease(room))
@@ -96,7 +96,7 @@ class PythonSource(Stage):
                 room = await outlet.admit(nbytes)
                 started = perf_counter()
                 elements, ended = await _pull_async(iterator, count)
-                count = min(4 * count, CHUNK_ROWS)
+                count = self._following(4 * count)
                 self.counters.busy_s += perf_counter() - started
                 chunk = await self.hop(_chunk, elements, namespace.base, first, self._signature())
                 first += len(chunk)
@@ -158,6 +158,10 @@ class PythonSource(Stage):
             stop = min(start + PASSED_PER_HOP, count)
             await hop(self.counters, thread.submit(_pass_over, iterator, start, stop, count, keep, kept))
         return kept
+
+    def _following(self, count: int) -> int:
+        """Return how many elements to take next, of as many as would be good."""
+        return 1 if self.context.services.one_at_a_time else max(1, min(count, CHUNK_ROWS))
 
     def _make(self) -> Any:
         node = self.node

@@ -69,7 +69,7 @@ class RowwiseStage(MaybeUnordered):
             work=work,
             place=self._workers_elsewhere(node.executor, workers) if elsewhere else self._threads(workers),
             serial=None if elsewhere else serial_executor(self),
-            processes=self._processes if node.executor == "auto" else None,
+            processes=self._processes if node.executor == "auto" and not services.one_at_a_time else None,
             budget=services.budget,
             take_in=self._take_in,
             account=self._account,
@@ -77,6 +77,7 @@ class RowwiseStage(MaybeUnordered):
             ordered=node.ordered,
             cpus=services.cpus,
             timeout_s=node.timeout_s,
+            one_at_a_time=services.one_at_a_time,
         )
         try:
             await self._hops.run(self.held_then(inlets[0]), outlet)

@@ -1,0 +1,173 @@
+"""Run a plan one element at a time in the caller's thread, so that debuggers, prints and breakpoints work.
+
+How this works. It is the engine, stages and all, with three things changed. Its event loop has no thread: it is
+stepped inside the consumer's ``next()``, as far as the next element, also where another loop is running in that
+thread. Executors call functions right there. And between stages rows go one at a time, each when it is asked for, so
+that nothing runs ahead. Hence elements, their order and what ``rng`` draws are those of any other run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import ClassVar
+
+from aiostream_data._engine.at_exit import stop_at_exit
+from aiostream_data._engine.bridge import Bridge, Ending, Parcel
+from aiostream_data._engine.engine import Engine
+from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data.executors.inline import outside_of_loops
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.rewrite import with_inputs
+from aiostream_data.plan.subprocess import InSubprocess
+
+
+class SteppingEngine(Engine):
+    """Runs one plan whenever the consumer wants an element; see :class:`.engine.Engine`."""
+
+    has_thread: ClassVar[bool] = False
+
+    def __init__(self, plan: Node, options: EngineOptions) -> None:
+        options = replace(options, one_at_a_time=True, stall_after_s=None, written=options.written or plan)
+        super().__init__(_in_this_process(plan), options)
+
+    def _start(self) -> None:
+        self.thread = threading.current_thread()
+        self.bridge: SteppedBridge = SteppedBridge(self.step)
+        self._stepping = False
+        stop_at_exit(self)
+        self._begin_on(asyncio.new_event_loop())
+        _running.add(self)
+
+    def step(self) -> None:
+        """Run until an element was made, or until the end; call when one is wanted."""
+        loop, main = self.loop, self._main
+        if loop is None or main is None or loop.is_closed():
+            return
+        self.bridge.ask()
+        self._run_some(loop, main)
+
+    def _run_some(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
+        self.thread = threading.current_thread()
+        main.add_done_callback(_stop_loop)
+        self._stepping = True
+        try:
+            with outside_of_loops():
+                loop.run_forever()
+        except BaseException as error:  # an interrupt between two functions: the run cannot go on
+            self._stepping = False
+            main.cancel()
+            self._finish(loop, main, error)
+            raise
+        finally:
+            self._stepping = False
+            main.remove_done_callback(_stop_loop)
+        if main.done():
+            self._finish(loop, main, None)
+
+    def _finish(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None], failure: BaseException | None) -> None:
+        if main.done():
+            with suppress(asyncio.CancelledError):
+                failure = failure or main.exception()
+            if main.cancelled():
+                failure = failure or asyncio.CancelledError()
+        with outside_of_loops():
+            self._end(loop, failure)
+        _running.discard(self)
+
+    async def _until_asked(self) -> None:
+        assert self.loop is not None
+        await self.bridge.until_asked(self.loop)
+
+    # -- called by the consumer
+
+    def wait_ready(self) -> None:
+        if not self._ready.happened and self.loop is not None and self._main is not None:
+            self._run_some(self.loop, self._main)
+        super().wait_ready()
+
+    async def wait_ready_async(self) -> None:
+        self.wait_ready()
+
+    def stop_soon(self) -> None:
+        """Stop everything, here and now. From inside a function that is being stepped, or another thread: soon."""
+        loop, main = self.loop, self._main
+        if os.getpid() != self.pid or self._stopping or loop is None or main is None or loop.is_closed():
+            return
+        self._stopping = True
+        if self._stepping:
+            loop.call_soon_threadsafe(self._cancel_main)
+            return
+        with outside_of_loops():
+            self._cancel_main()
+        self._run_some(loop, main)
+        if not main.done():  # a coroutine that does not end although it was cancelled
+            self._finish(loop, main, asyncio.CancelledError())
+
+    def stop(self) -> None:
+        self.stop_soon()
+
+    async def stop_async(self) -> None:
+        self.stop_soon()
+
+
+class SteppedBridge(Bridge):
+    """Hands over one element at a time, each made when the consumer asks for it.
+
+    Args:
+        step: Runs the loop until an element was put, or until the end.
+    """
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        super().__init__(1)
+        self._step = step
+        self._asked: asyncio.Future[None] | None = None
+
+    async def put(self, parcel: Parcel) -> None:
+        self._waiting += len(parcel.elements)
+        self._queue.put(parcel)
+        await self.until_asked(asyncio.get_running_loop())
+
+    async def until_asked(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give the caller of the step its thread back, and wait until it asks for more."""
+        self._asked = loop.create_future()
+        loop.stop()
+        await self._asked
+
+    def ask(self) -> None:
+        """Say that an element is wanted. Between two steps."""
+        asked, self._asked = self._asked, None
+        if asked is not None and not asked.done():
+            asked.set_result(None)
+
+    def get(self) -> Parcel | Ending:
+        if self._ending is None and self._queue.empty():
+            self._step()
+        return super().get()
+
+    async def get_async(self) -> Parcel | Ending:
+        return self.get()
+
+    def took(self, parcel: Parcel) -> None:
+        self._waiting -= len(parcel.elements)
+
+    async def until_all_taken(self) -> None:
+        """Return at once: an element is taken before the next one is asked for."""
+
+
+def _stop_loop(main: asyncio.Task[None]) -> None:
+    main.get_loop().stop()
+
+
+def _in_this_process(node: Node) -> Node:
+    """Return the plan without the processes that parts of it would run in."""
+    node = with_inputs(node, _in_this_process)
+    return node.input if isinstance(node, InSubprocess) else node
+
+
+_running: set[SteppingEngine] = set()
+"""Kept here for as long as they run, as others are by their threads: what drops them has to end them first."""

@@ -1,0 +1,48 @@
+"""Call functions right where they are submitted, in the thread of whoever steps the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiostream_data.executors.base import Outcome, run_timed
+from aiostream_data.executors.thread import ThreadExecutor
+
+
+class InlineExecutor(ThreadExecutor):
+    """An executor without threads; see :class:`.base.Executor`. Futures are done when they are returned.
+
+    Time limits do not count: whoever looks at a function with a debugger needs time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(1, "asd-here")
+
+    def _begin(
+        self, limit_s: float | None, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> asyncio.Future[Outcome]:
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        with outside_of_loops():  # the function may run a loop of its own, as it may on a thread
+            outcome = run_timed(function, args)
+        future.set_result(outcome)
+        return future
+
+
+@contextmanager
+def outside_of_loops() -> Iterator[None]:
+    """Let the block run another event loop in this thread, although one is running: a notebook's, or a stepped one."""
+    running = asyncio._get_running_loop()
+    if running is None:
+        yield
+        return
+    swap_task: Any = getattr(asyncio.tasks, "_swap_current_task", None)  # from Python 3.12 on
+    task = None if swap_task is None else swap_task(running, None)
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(running)
+        if swap_task is not None:
+            swap_task(running, task)
