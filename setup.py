@@ -40,6 +40,8 @@ def extensions() -> list[Extension]:
         [extension(SHARED, "cython_shared.c"), *(extension(f"{PACKAGE}.{path.stem}", path.name) for path in SOURCES)],
         shared_utility_qualified_name=SHARED,
         language_level=3,
+        # No kernel keeps anything between calls, so a free-threaded Python may leave its lock off.
+        compiler_directives={"freethreading_compatible": True},
     )
     for module in modules:
         module.optional = True  # an editable install does not miss its file then; cythonize() drops the argument
