@@ -87,6 +87,11 @@ class AwaitedRows:
         return self._unfinished
 
     @property
+    def is_ready(self) -> bool:
+        """Whether :meth:`take` would give an entry without waiting."""
+        return bool(self._line) and self._line[0].done
+
+    @property
     def holding(self) -> int:
         """Rows that were taken in and have not been taken out."""
         return self._holding

@@ -112,8 +112,9 @@ class CoroutineMapStage(MaybeUnordered):
             waited = perf_counter() - self._since
             if rows.unfinished and len(self._ready) < CHUNK_ROWS and waited < FLUSH_S:
                 await asyncio.sleep(FLUSH_S - waited)
-                continue
-            await self._flush(outlet)
+                if rows.is_ready:
+                    continue
+            await self._flush(outlet)  # what is ready must not wait for a slow one
         await self._flush(outlet)
 
     async def _take_out(self, entries: list[Entry], results: Results, outlet: Outlet) -> None:
