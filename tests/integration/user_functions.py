@@ -34,6 +34,10 @@ def fail_on_seven(number: int) -> int:
     return number
 
 
+def fail_on_number_seven(element: dict[str, Any]) -> int:
+    return fail_on_seven(int(element["number"]))
+
+
 def fail_moodily(number: int) -> int:
     if number == 7:
         raise MoodyError("bad", level=3)

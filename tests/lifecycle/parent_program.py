@@ -47,7 +47,21 @@ def deaf(path: str) -> None:
     asleep(path)
 
 
-CONDITIONS = {function.__name__: function for function in (idle, asleep, holding_the_lock, sending, deaf)}
+def forked(path: str) -> None:
+    asleep(path)
+
+
+FUNCTIONS = (idle, asleep, holding_the_lock, sending, deaf, forked)
+CONDITIONS = {function.__name__: function for function in FUNCTIONS}
+
+
+def _fork() -> int:
+    """Leave a copy of this process that holds whatever a fork is not kept from."""
+    pid = os.fork()
+    if pid == 0:
+        os.close(1)
+        time.sleep(600)
+    return pid
 
 
 async def workers(condition: str, folder: str) -> None:
@@ -57,7 +71,10 @@ async def workers(condition: str, folder: str) -> None:
     calls = [executor.submit(CONDITIONS[condition], mark) for mark in marks]
     while not all(map(os.path.exists, marks)):
         await asyncio.sleep(0.01)
+    left_behind = _fork() if condition == "forked" else None
     print(*executor.pids, flush=True)  # noqa: T201 - read by the test
+    if left_behind is not None:
+        print(left_behind, flush=True)  # noqa: T201 - read by the test
     await asyncio.gather(*calls)
     await asyncio.sleep(600)
 

@@ -42,12 +42,14 @@ def test_r08_workers_end_within_five_seconds_of_a_killed_parent(condition: str, 
         pids = [int(pid) for pid in program.stdout.readline().split()]
         assert len(pids) == 2
         assert all(map(is_running, pids))
+        forks = [int(program.stdout.readline())] if condition == "forked" else []
         program.send_signal(signal.SIGKILL)
         program.wait(10)
         try:
             assert gone_within(pids, 5.0)
         finally:
-            for pid in filter(is_running, pids):
+            assert all(map(is_running, forks))
+            for pid in filter(is_running, pids + forks):
                 os.kill(pid, signal.SIGKILL)
     assert set(NAMED_MEMORY.iterdir()) <= named
 
