@@ -10,9 +10,12 @@ import logging
 import math
 import pkgutil
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
+from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -147,6 +150,40 @@ def test_r49_the_log_names_the_record_and_how_long_it_has_taken(how: str) -> Non
     assert "range record 7, " in message.splitlines()[2]
     assert "\nfunctions that run now:\n" in message
     assert ("has not answered" in message) == (how == "blocked loop")
+
+
+def wait_for_file(folder: str, number: int) -> int:
+    """Say by a file that record 7 has begun, and wait for another file."""
+    if number == 7:
+        Path(folder, "begun").touch()
+        deadline = perf_counter() + TELLS_S
+        while not Path(folder, "opened").exists() and perf_counter() < deadline:
+            time.sleep(0.01)
+    return number
+
+
+IN_PROCESSES: dict[str, tuple[Callable[[Any], asd.Dataset[Any]], str]] = {
+    "process map": (lambda function: TWENTY.map(function, executor="process", concurrency=2), "map"),
+    "in_subprocess": (lambda function: TWENTY.map(function).batch(20).in_subprocess(), "in_subprocess"),
+}
+
+
+@pytest.mark.parametrize(("build", "stage"), IN_PROCESSES.values(), ids=IN_PROCESSES)
+def test_r49_the_dump_tells_what_worker_processes_do(
+    build: Callable[[Any], asd.Dataset[Any]], stage: str, tmp_path: Path
+) -> None:
+    dataset = build(partial(wait_for_file, str(tmp_path)))
+    with leaves_nothing(), dataset.open() as loader:
+        consumer = threading.Thread(target=lambda: list(loader))
+        consumer.start()
+        deadline = perf_counter() + TELLS_S
+        while not (tmp_path / "begun").exists() and perf_counter() < deadline:
+            time.sleep(0.01)
+        text = loader.dump()
+        (tmp_path / "opened").touch()
+        consumer.join(TELLS_S)
+    assert text.splitlines()[1].startswith(f"stuck: {stage}, written at ")
+    assert "in wait_for_file\n" in text.partition("\nworker processes:\n")[2]
 
 
 def test_r49_the_dump_tells_queues_memory_tasks_and_threads_and_who_has_nothing_to_do() -> None:
