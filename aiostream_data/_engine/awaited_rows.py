@@ -106,6 +106,12 @@ class AwaitedRows:
         """Say that the tasks are about to be cancelled, so that one whose function swallows that takes no other row."""
         self.stopped = True
 
+    def drop(self) -> None:
+        """Let go of all rows, when the tasks have ended: an error that is kept may lead here."""
+        self._line.clear()
+        self._tasks.clear()  # one that was cancelled keeps where it was, with the row
+        self._failure = None
+
     async def take(self) -> list[Entry]:
         """Wait for entries whose turn it is and take them all out; an empty list after the last.
 

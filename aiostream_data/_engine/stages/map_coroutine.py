@@ -79,6 +79,8 @@ class CoroutineMapStage(MaybeUnordered):
                     rows.stop()
                     raise
         finally:
+            rows.drop()
+            self._ready.clear()
             if isinstance(feed, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
                 await feed.aclose()
 
