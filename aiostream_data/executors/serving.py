@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
@@ -54,6 +56,7 @@ def serve(exchange: Exchange) -> None:
             return
         except BaseException as error:  # noqa: BLE001 - sent to the parent as a value
             answer = Answer(None, Failure(error, "while the arguments were unpickled in the worker"))
+        _flush()
         try:
             _send(exchange, answer)
         except LinkEnded:
@@ -80,6 +83,14 @@ def _learn(functions: dict[bytes, Callable[..., Any]], request: Learn) -> None:
     function = pickle.loads(request.pickled)
     prepare_worker(function)
     functions[request.key] = function
+
+
+def _flush() -> None:
+    """Write out what was printed, which would be lost when the process is ended."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with suppress(OSError, ValueError):  # closed, full or broken: nothing a pipeline could do about
+                stream.flush()
 
 
 def _send(exchange: Exchange, answer: Answer) -> None:

@@ -104,6 +104,24 @@ def test_r10_a_large_array_of_a_closure_is_not_copied_to_check_the_function() ->
     assert len(pickled) < 1 << 16
 
 
+def test_r10_what_functions_print_in_workers_is_written_before_their_results_are_there(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import aiostream_data as asd\n"
+        "seen = asd.Dataset.range(2).map(lambda n: print('seen', n), executor='process', concurrency=1)\n"
+        "print(list(seen), flush=True)\n"
+        "import os; os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "seen 0\nseen 1\n[None, None]\n"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python has them")
+def test_r10_interpreters_are_refused_where_python_has_none() -> None:
+    with pytest.raises(StageBuildError, match=r"needs Python 3\.14 .*executor='process'"):
+        THOUSAND.map(stands_in, executor="interpreter")
+
+
 # -- without
 
 

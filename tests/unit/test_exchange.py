@@ -498,6 +498,7 @@ def test_blocks_hold_no_descriptors_once_they_are_mapped(ends: tuple[Exchange, E
 # -- forks
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_lets_go_of_the_link_and_gives_none_of_its_parents_memory_back() -> None:
     with leaves_nothing():
         here, there = linked(4 * MIB)
