@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -272,9 +273,10 @@ class HostedEngine:
             try:
                 async for chunk in receiver:
                     rows += len(chunk)
-                    nbytes = _nbytes_of(chunk)
-                    await run.room_for(nbytes)
-                    value_of(await self._sender.submit(self._send_chunk, number, chunk, nbytes))
+                    for part, nbytes in _parts_of(chunk, self._errand.window_nbytes):
+                        await run.room_for(nbytes)
+                        value_of(await self._sender.submit(self._send_chunk, number, part, nbytes))
+                        del part
                     del chunk
                 receiver.check(rows)
             finally:
@@ -296,5 +298,13 @@ class HostedEngine:
         self._exchange.send(("chunk", number, handed(chunk, nbytes), spaces))
 
 
-def _nbytes_of(chunk: Chunk) -> int:
-    return chunk.lease.nbytes if isinstance(chunk, Items) and isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
+def _parts_of(chunk: Chunk, max_nbytes: int) -> Iterator[tuple[Chunk, int]]:
+    """Yield a chunk in parts of at most so many bytes, as far as rows allow, and the bytes of each."""
+    nbytes = chunk.lease.nbytes if isinstance(chunk, Items) and isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
+    if nbytes <= max_nbytes or len(chunk) == 1:
+        yield chunk, nbytes
+        return
+    rows = max(1, len(chunk) * max_nbytes // nbytes)
+    for start in range(0, len(chunk), rows):
+        part = chunk.slice(start, min(start + rows, len(chunk)))
+        yield part, chunk_nbytes(part)

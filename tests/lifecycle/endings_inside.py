@@ -218,6 +218,7 @@ def killing_a_worker_process(dataset: Dataset[Any], moment: Moment) -> None:
         for _ in loader:
             if time.perf_counter() > moment.began_at + moment.after_s + AFTERWARDS_S:
                 break
+        moment.reached_at = time.perf_counter()  # the worker may have had to be replaced before the last element came
 
 
 def an_interrupt(dataset: Dataset[Any], moment: Moment) -> None:

@@ -111,6 +111,7 @@ class CoroutineMapStage(MaybeUnordered):
     async def _give_out(self, rows: AwaitedRows, results: Results, outlet: Outlet) -> None:
         while entries := await rows.take():
             await self._take_out(entries, results, outlet)
+            del entries  # whoever keeps how the run ended keeps this frame
             waited = perf_counter() - self._since
             if rows.unfinished and len(self._ready) < CHUNK_ROWS and waited < FLUSH_S:
                 await asyncio.sleep(FLUSH_S - waited)
