@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from traceback import clear_frames
 from typing import Any
 
 import numpy as np
@@ -75,8 +76,10 @@ class CoroutineMapStage(MaybeUnordered):
                 try:
                     rows.start(feed, group)
                     await self._give_out(rows, results, outlet)
-                except BaseException:
+                except BaseException as error:
                     rows.stop()
+                    if isinstance(error, asyncio.CancelledError):
+                        clear_frames(error.__traceback__)  # which the error that ends the run keeps, with their rows
                     raise
         finally:
             rows.drop()
@@ -111,7 +114,6 @@ class CoroutineMapStage(MaybeUnordered):
     async def _give_out(self, rows: AwaitedRows, results: Results, outlet: Outlet) -> None:
         while entries := await rows.take():
             await self._take_out(entries, results, outlet)
-            del entries  # whoever keeps how the run ended keeps this frame
             waited = perf_counter() - self._since
             if rows.unfinished and len(self._ready) < CHUNK_ROWS and waited < FLUSH_S:
                 await asyncio.sleep(FLUSH_S - waited)
