@@ -8,7 +8,7 @@ from inspect import Parameter
 from typing import Any
 
 from aiostream_data.errors import StageBuildError
-from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.written import function_name
 
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
 

@@ -18,7 +18,8 @@ from aiostream_data._engine.stages.map_coroutine import CoroutineMapStage
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.stuck import StageState, find_stuck
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Interleave, function_name
+from aiostream_data.plan.operators import Interleave
+from aiostream_data.plan.written import function_name
 
 if TYPE_CHECKING:
     from aiostream_data._engine.engine import Engine

@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiostream_data._engine.user_code import UserFunction
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.written import function_name
 from aiostream_data.records import Chunk, Items
 
 _CURES: Final = {

@@ -9,8 +9,6 @@ since it may be a bug of ours; except one of our own classes, whose message says
 
 from __future__ import annotations
 
-import asyncio
-import concurrent
 import contextlib
 import sysconfig
 import threading
@@ -22,6 +20,7 @@ from typing import Final
 
 import aiostream_data
 from aiostream_data.errors import AiostreamError, CardinalityError, RecordError
+from aiostream_data.executors.failure import WORKER_TRACEBACK
 
 NOTES: Final = ("stage: ", "function: ", "record", "element: ", "", "worker traceback:")
 """How notes begin, in the order in which they are shown; "" stands for all others."""
@@ -45,7 +44,7 @@ def folded(error: BaseException) -> TracebackType | None:
     kept = [not is_machinery(file) for file in files]
     ours = isinstance(error, AiostreamError) and not isinstance(error, CardinalityError)
     if not any(kept):
-        if not ours:
+        if not ours and not _ran_elsewhere(error):
             return error.__traceback__
         _forget_locals(frames, kept)
         return None
@@ -120,13 +119,18 @@ def _root() -> str:
 
 @cache
 def _machinery() -> tuple[str, ...]:
-    folders = (asyncio.__file__, concurrent.__file__)
-    return (*(str(Path(file).parent) for file in folders), threading.__file__, contextlib.__file__)
+    library = Path(contextlib.__file__).parent  # asyncio would have to be imported to be asked where it is
+    return (*(str(library / name) for name in ("asyncio", "concurrent")), threading.__file__, contextlib.__file__)
 
 
 @cache
 def _libraries() -> tuple[str, ...]:
     return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def _ran_elsewhere(error: BaseException) -> bool:
+    """Tell whether it was raised in another process, so that no frame of this one says anything about it."""
+    return any(note.startswith(WORKER_TRACEBACK) for note in getattr(error, "__notes__", ()))
 
 
 def _ran_users_code(error: BaseException, files: list[str]) -> bool:
@@ -137,13 +141,9 @@ def _ran_users_code(error: BaseException, files: list[str]) -> bool:
 
 def _fold_text(error: RecordError) -> None:
     text, notes = error.worker_traceback, getattr(error, "__notes__", [])
-    if not text:
-        return
-    # The worker's text ends with notes that are ours as well, the record without its name.
-    lines = folded_text(text).splitlines(keepends=True)
-    short = "".join(line for line in lines if not line.startswith("record: row ") and line.rstrip("\n") not in notes)
-    error.worker_traceback = short
-    notes[:] = [note.replace(text, short) for note in notes]
+    if text:
+        error.worker_traceback = folded_text(text)
+        notes[:] = [note.replace(text, error.worker_traceback) for note in notes]
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:

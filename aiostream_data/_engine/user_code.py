@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._engine.calls import noted_as_running
+from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.worker_state import state_of_worker
 from aiostream_data.errors import PlanError
 from aiostream_data.lineage import NO_PAIR, Ids
-from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling
 from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.structure import LEAF, flatten
@@ -279,21 +280,7 @@ def _as_arrays(chunk: Chunk) -> Any:
     return chunk.structure.unflatten([batch_leaf(leaf) for leaf in chunk.leaves])
 
 
-def summary(value: Any) -> str:
-    """Describe a value by type, shape and dtype, never by its data."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {summary(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, (tuple, list)):
-        inner = ", ".join(summary(part) for part in value[:8]) + (", ..." if len(value) > 8 else "")
-        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return f"{value.dtype}{list(value.shape)}"
-    if isinstance(value, (bytes, str)):
-        return f"{type(value).__name__}[{len(value)}]"
-    return repr(value) if isinstance(value, (int, float, bool, type(None))) else type(value).__name__
-
-
-_UNNAMED = re.compile(r"record: row (-?\d+(?::-?\d+)+)")
+_UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|$)")
 
 
 def _unnamed(ids: Ids, row: int) -> str:
@@ -319,11 +306,10 @@ def without_origins(user: UserFunction) -> UserFunction:
 
 def name_records(error: BaseException, origins: Origins) -> None:
     """Replace the row ids in an error's notes, as written where origins are unknown, by record names."""
-    notes = getattr(error, "__notes__", None)
-    if not notes:
-        return
-    for number, note in enumerate(notes):
-        found = _UNNAMED.fullmatch(note)
-        if found:
-            numbers = [int(number) for number in found[1].split(":")]
-            notes[number] = f"record: {origins.name_of(list(zip(numbers[::2], numbers[1::2], strict=True)))}"
+
+    def name_of(found: re.Match[str]) -> str:
+        numbers = [int(number) for number in found[1].split(":")]
+        return origins.name_of(list(zip(numbers[::2], numbers[1::2], strict=True)))
+
+    notes = getattr(error, "__notes__", [])
+    notes[:] = [_UNNAMED.sub(name_of, note) if note.startswith("record") else note for note in notes]

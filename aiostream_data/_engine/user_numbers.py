@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.user_code import Describe, UserFunction, summary
+from aiostream_data._engine.element_summary import summary
+from aiostream_data._engine.user_code import Describe, UserFunction
 from aiostream_data.errors import PlanError
-from aiostream_data.plan.operators import function_name
+from aiostream_data.plan.written import function_name
 from aiostream_data.records import Chunk
 
 Numbers = NDArray[np.int64]

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.windows import padded_spec, stacked_spec
+from aiostream_data.plan.written import function_name
 
 TooLarge: TypeAlias = Literal["raise", "skip", "alone"]
 """What becomes of an element that alone costs more than a batch may."""

@@ -13,9 +13,9 @@ from aiostream_data._native import deal_rows
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.plan.validate import check_rereadable
+from aiostream_data.plan.written import function_name
 from aiostream_data.structure import LEAF
 from aiostream_data.weights import Schedule, Stop, Weights, shares_of
 

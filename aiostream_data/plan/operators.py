@@ -7,16 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator
-from aiostream_data.plan.written import SourceLine
+from aiostream_data.plan.written import function_name
 from aiostream_data.policies import OnError
 from aiostream_data.structure import Structure
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """Return the name users know a function by, with its source line where there is one."""
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    code = getattr(function, "__code__", None)
-    return f"{name} ({SourceLine(code.co_filename, code.co_firstlineno)})" if code is not None else str(name)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

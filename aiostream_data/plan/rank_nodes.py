@@ -9,8 +9,8 @@ import numpy as np
 
 from aiostream_data.plan.base import Operator
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
+from aiostream_data.plan.written import function_name
 from aiostream_data.ranks import Tail, rows_per_rank
 from aiostream_data.ranks.padding import marked_structure
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 from aiostream_data.errors import PlanError, StageBuildError
 from aiostream_data.plan.base import Node, Operator, at_least, gives_one_order, walk
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.reaching import obstacle_to_processes
 from aiostream_data.plan.sources import PythonIterable
 from aiostream_data.plan.spec import Spec, spec_of
+from aiostream_data.plan.written import function_name
 
 SHARE: Final = 0.75
 """Part of the memory limit that goes to the processes of a plan, in equal parts."""

@@ -8,9 +8,10 @@ from typing import Any
 
 from aiostream_data.errors import PlanError, StageBuildError
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Cache, Repeat, ToDevice, function_name
+from aiostream_data.plan.operators import Cache, Repeat, ToDevice
 from aiostream_data.plan.reaching import obstacle_to_processes
 from aiostream_data.plan.sources import PythonIterable
+from aiostream_data.plan.written import function_name
 
 EXECUTORS = ("auto", "thread", "process", "inline", "interpreter")
 

@@ -11,8 +11,8 @@ import numpy as np
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import function_name
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
+from aiostream_data.plan.written import function_name
 from aiostream_data.ranks import Tail
 from aiostream_data.structure import LEAF, Structure
 

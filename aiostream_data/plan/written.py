@@ -1,10 +1,11 @@
-"""Where the user wrote an operator: the first line of a program outside the package, found when the node is made."""
+"""Where the user wrote an operator, the first line of a program outside the package, and a function it was given."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -40,3 +41,10 @@ def _short(file: str) -> str:
     except (OSError, ValueError):  # no working directory any more, or another drive
         return file
     return file if below.startswith(os.pardir) or file.startswith("<") else below
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name users know a function by, with its source line where there is one."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    code = getattr(function, "__code__", None)
+    return f"{name} ({SourceLine(code.co_filename, code.co_firstlineno)})" if code is not None else str(name)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
@@ -25,13 +26,14 @@ from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.user_code import Results, UserFunction, call_rows, summary
+from aiostream_data._engine.user_code import Results, UserFunction, call_rows
 from aiostream_data.errors import PlanError
 from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side, last_ordinals, split_ids
 from aiostream_data.plan.base import Node, keys_of, walk
-from aiostream_data.plan.operators import Interleave, function_name
+from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.plan.written import function_name
 from aiostream_data.policies import handling_of
 from aiostream_data.records import Chunk, concat, lineage_of
 from aiostream_data.transforms.interleave import InterleaveOrder

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.awaited_rows import AwaitedRows, Entry
 from aiostream_data._engine.context import value_of
 from aiostream_data._engine.ends import Inlet, Outlet
@@ -23,11 +24,11 @@ from aiostream_data._engine.position import State
 from aiostream_data._engine.results import Results
 from aiostream_data._engine.stages.base import MaybeUnordered
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.user_code import summary
 from aiostream_data.errors import RecordTimeoutError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.lineage import NO_PAIR, Lineage, of_one_width
-from aiostream_data.plan.operators import Map, function_name
+from aiostream_data.plan.operators import Map
+from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, lineage_of, object_nbytes
 from aiostream_data.transforms.collate import collate, collate_results
@@ -39,6 +40,9 @@ AUTO_CONCURRENCY = 64
 HELD = 4
 """Rows held for each one that is awaited: so far others go on while one row is slow and the order waits for it."""
 
+CHUNK_SHARE = 32
+"""Results are put into one chunk up to this fraction (1/32) of the memory limit."""
+
 FLUSH_S = 0.005
 """Results that are ready are handed on together, but are not held longer than this."""
 
@@ -48,6 +52,7 @@ class CoroutineMapStage(MaybeUnordered):
     """Running form of ``Map`` for coroutine functions, which are awaited on the engine's loop."""
 
     _ready: list[Entry] = field(default_factory=list)
+    _ready_nbytes: int = 0
     _since: float = 0.0
     _state: Any = None
     _rows: AwaitedRows | None = None
@@ -128,12 +133,16 @@ class CoroutineMapStage(MaybeUnordered):
             if entry.error is not None:
                 await self._flush(outlet)
                 raise as_raisable(entry.error)
+            nbytes = object_nbytes(entry.value)
             if entry.room is not None:
-                results.returned(entry.room, object_nbytes(entry.element), object_nbytes(entry.value))
-        self._ready += entries
+                results.returned(entry.room, object_nbytes(entry.element), nbytes)
+            self._ready.append(entry)
+            self._ready_nbytes += nbytes
+            if self._ready_nbytes >= outlet.budget.limit // CHUNK_SHARE:
+                await self._flush(outlet)
 
     async def _flush(self, outlet: Outlet) -> None:
-        entries, self._ready = self._ready, []
+        entries, self._ready, self._ready_nbytes = self._ready, [], 0
         self._since = perf_counter()
         if not entries:
             return
