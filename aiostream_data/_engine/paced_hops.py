@@ -26,7 +26,7 @@ from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.isolation import alone, broke_off
 from aiostream_data._engine.pacing import CHEAP_ROW_S, Pace
-from aiostream_data._engine.results import Results
+from aiostream_data._engine.results import FORGETTING, Results
 from aiostream_data._engine.row_work import Done, RowWork
 from aiostream_data._engine.sizes import about_nbytes
 from aiostream_data._engine.tail import Joined
@@ -39,6 +39,12 @@ MAX_AUTO_THREADS = 32
 
 SERIAL_HOPS = 2
 """Hops in flight on one thread: the one that runs, and the next, so that the thread never waits for the loop."""
+
+HOP_SHARE = 32
+"""What one hop gives is meant to take at most this fraction (1/32) of the memory limit, ..."""
+
+MAX_HOP_NBYTES = 16 << 20
+"""... and no more than this, however much there is: it has to pass through the processor's caches."""
 
 STRAGGLER_S = 0.1
 """A hop that takes so long, ten times what it should, no longer counts against the number of workers AUTO chose."""
@@ -90,10 +96,13 @@ class PacedHops:
 
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
+        self.pace.hop_s = self.place.hop_s
         self._running, self._held = Window(1), Window(1)
         self._allowed = 1, 1
         self._late: set[asyncio.Future[Outcome]] = set()
         self._results = Results(self.budget, lambda: self._held.taken)
+        self._hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
+        self._row_nbytes = 0.0  # of what a row becomes: the most of late
         self._widen()
 
     async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
@@ -155,14 +164,14 @@ class PacedHops:
     async def _emit(self, piece: Piece, outcome: Outcome, outlet: Outlet) -> None:
         value: Any = value_of(outcome)
         if isinstance(value, Done):
-            self._learn(len(piece.rows), outcome)
+            self._learn(len(piece.rows), outcome, value)
             await self.account(piece, value)
             await outlet.send(value.chunk)
             self._apart -= 1
             return
         done, joined = value
         assert isinstance(joined, Joined)
-        self._learn(len(piece.rows), replace(outcome, busy_s=_busy(done), cpu_s=_cpu(done)))
+        self._learn(len(piece.rows), replace(outcome, busy_s=_busy(done), cpu_s=_cpu(done)), done)
         await self.account(piece, done)
         await outlet.accept(joined)
 
@@ -183,9 +192,12 @@ class PacedHops:
 
     def _rows_of_a_hop(self, chunk_rows: int) -> int:
         # A chunk is shared out among all workers, so that none idles while another has it all.
-        return max(1, min(self.pace.rows, -(-chunk_rows // self.workers)))
+        fitting = int(self._hop_nbytes / max(self._row_nbytes, 1.0))
+        return max(1, min(self.pace.rows, -(-chunk_rows // self.workers), fitting))
 
-    def _learn(self, rows: int, outcome: Outcome) -> None:
+    def _learn(self, rows: int, outcome: Outcome, done: Done) -> None:
+        largest = max(tally.nbytes for tally in done.tallies)
+        self._row_nbytes = max(largest / max(1, rows), self._row_nbytes * FORGETTING)
         self.pace.observe(rows, outcome.busy_s, outcome.cpu_s, self.workers)
         if self.processes is not None and self.pace.row_s > CHEAP_ROW_S and self.pace.holds_gil(self.cpus):
             self._go_over_to(self.processes())
@@ -198,6 +210,7 @@ class PacedHops:
         self.processes = None
         if place is not None:
             self.place, self.serial, self.fixed_workers = place, None, self.cpus
+            self.pace.hop_s = place.hop_s
 
     def _widen(self) -> None:
         """Let as many hops run as there are workers, one more wait for each two of them, and results for their turn."""

@@ -22,6 +22,9 @@ MAX_CHUNK_NBYTES = 2 << 20
 HOP_S = 0.010
 """Seconds of work that one hop aims at."""
 
+FAR_HOP_S = 0.030
+"""The same where a hop leads to another process and back, which costs both sides a few hundred microseconds."""
+
 CHEAP_ROW_S = 20e-6
 """Below this cost per row a Python function hardly ever releases the GIL, so one hop at a time is best."""
 
@@ -55,6 +58,7 @@ class Pace:
     """Learns what a row costs, and answers how many rows the next hop should take.
 
     Attributes:
+        hop_s: Seconds of work that one hop aims at.
         rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
         row_s: Seconds that a row takes.
         cpu_share: Of a hop's time on a core, while one ran at a time.
@@ -62,6 +66,7 @@ class Pace:
         share_together: Their share of time on a core.
     """
 
+    hop_s: float = HOP_S
     rows: int = 1
     row_s: float = 0.0
     cpu_share: float = 1.0
@@ -83,7 +88,7 @@ class Pace:
             else:
                 self.together += 1
                 self.share_together += (share - self.share_together) / min(self.together, GIL_HOPS)
-        affordable = int(HOP_S / max(self.row_s, 1e-9))
+        affordable = int(self.hop_s / max(self.row_s, 1e-9))
         # Grow at most 16-fold a step: the first rows of a stream are seldom typical.
         self.rows = max(1, min(affordable, 16 * self.rows, HOP_ROWS))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from aiostream_data._engine.pacing import FAR_HOP_S, HOP_S
 from aiostream_data._engine.row_work import Part, RowWork
 from aiostream_data._engine.user_code import Stable, stable_table, without_origins
 from aiostream_data.executors.base import Executor, Outcome
@@ -14,7 +15,13 @@ from aiostream_data.records import Chunk
 
 
 class WorkPlace(Protocol):
-    """Runs row-wise work over chunks."""
+    """Runs row-wise work over chunks.
+
+    Attributes:
+        hop_s: Seconds of work that make a hop there worth its way.
+    """
+
+    hop_s: ClassVar[float]
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
         """Begin a hop; its outcome's value is a :class:`.row_work.Done`."""
@@ -25,6 +32,7 @@ class OnThreads:
     """Threads of this process."""
 
     executor: Executor
+    hop_s: ClassVar[float] = HOP_S
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
         if timeout_s is None:
@@ -34,6 +42,8 @@ class OnThreads:
 
 class OnWorkers:
     """Processes: work goes there without what only this process knows, and once."""
+
+    hop_s: ClassVar[float] = FAR_HOP_S
 
     def __init__(self, executor: Executor, stable: Stable) -> None:
         self._executor = executor
@@ -53,6 +63,8 @@ class OnWorkers:
 
 class OnInterpreters:
     """Threads whose user functions run in an interpreter of the thread's own; all else runs where NumPy is."""
+
+    hop_s: ClassVar[float] = HOP_S
 
     def __init__(self, executor: InterpreterExecutor) -> None:
         self._executor = executor
