@@ -96,7 +96,7 @@ class PacedHops:
 
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
-        self.pace.hop_s = self.place.hop_s
+        self.pace.is_far = self.place.is_far
         self._running, self._held = Window(1), Window(1)
         self._allowed = 1, 1
         self._late: set[asyncio.Future[Outcome]] = set()
@@ -210,7 +210,7 @@ class PacedHops:
         self.processes = None
         if place is not None:
             self.place, self.serial, self.fixed_workers = place, None, self.cpus
-            self.pace.hop_s = place.hop_s
+            self.pace.is_far = place.is_far
 
     def _widen(self) -> None:
         """Let as many hops run as there are workers, one more wait for each two of them, and results for their turn."""

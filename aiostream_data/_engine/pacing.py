@@ -22,7 +22,7 @@ MAX_CHUNK_NBYTES = 2 << 20
 HOP_S = 0.010
 """Seconds of work that one hop aims at."""
 
-FAR_HOP_S = 0.030
+FAR_HOP_S = 0.060
 """The same where a hop leads to another process and back, which costs both sides a few hundred microseconds."""
 
 CHEAP_ROW_S = 20e-6
@@ -58,23 +58,25 @@ class Pace:
     """Learns what a row costs, and answers how many rows the next hop should take.
 
     Attributes:
-        hop_s: Seconds of work that one hop aims at.
+        is_far: Hops lead to another process: they aim at more work, but at results of no more than a chunk's size.
         rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
         row_s: Seconds that a row takes.
+        row_nbytes: Bytes of a row, or of what is made of it if that is more.
         cpu_share: Of a hop's time on a core, while one ran at a time.
         together: Hops that ran while others did.
         share_together: Their share of time on a core.
     """
 
-    hop_s: float = HOP_S
+    is_far: bool = False
     rows: int = 1
     row_s: float = 0.0
+    row_nbytes: float = 0.0
     cpu_share: float = 1.0
     together: int = 0
     share_together: float = 1.0
 
-    def observe(self, rows: int, busy_s: float, cpu_s: float, at_once: int = 1) -> None:
-        """Take note of a hop that ended, and of how many ran at once."""
+    def observe(self, rows: int, busy_s: float, cpu_s: float, at_once: int = 1, nbytes: int = 0) -> None:
+        """Take note of a hop that ended, of how many ran at once, and of the bytes it took or made."""
         if rows < 1:
             return
         cost = busy_s / rows
@@ -88,9 +90,16 @@ class Pace:
             else:
                 self.together += 1
                 self.share_together += (share - self.share_together) / min(self.together, GIL_HOPS)
-        affordable = int(self.hop_s / max(self.row_s, 1e-9))
+        self.row_nbytes += 0.5 * (nbytes / rows - self.row_nbytes) if self.row_nbytes else nbytes / rows
         # Grow at most 16-fold a step: the first rows of a stream are seldom typical.
-        self.rows = max(1, min(affordable, 16 * self.rows, HOP_ROWS))
+        self.rows = max(1, min(self._affordable(), 16 * self.rows, HOP_ROWS))
+
+    def _affordable(self) -> int:
+        row_s = max(self.row_s, 1e-9)
+        short = HOP_S / row_s
+        if not self.is_far:
+            return int(short)
+        return int(max(short, min(FAR_HOP_S / row_s, CHUNK_NBYTES / max(self.row_nbytes, 1.0))))
 
     def workers(self, cpus: int) -> int:
         """Return how many hops AUTO runs at once: one while rows are cheap, more while they wait."""

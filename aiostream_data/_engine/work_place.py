@@ -6,7 +6,6 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
-from aiostream_data._engine.pacing import FAR_HOP_S, HOP_S
 from aiostream_data._engine.row_work import Part, RowWork
 from aiostream_data._engine.user_code import Stable, stable_table, without_origins
 from aiostream_data.executors.base import Executor, Outcome
@@ -18,10 +17,10 @@ class WorkPlace(Protocol):
     """Runs row-wise work over chunks.
 
     Attributes:
-        hop_s: Seconds of work that make a hop there worth its way.
+        is_far: The way there leads to another process.
     """
 
-    hop_s: ClassVar[float]
+    is_far: ClassVar[bool]
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
         """Begin a hop; its outcome's value is a :class:`.row_work.Done`."""
@@ -32,7 +31,7 @@ class OnThreads:
     """Threads of this process."""
 
     executor: Executor
-    hop_s: ClassVar[float] = HOP_S
+    is_far: ClassVar[bool] = False
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
         if timeout_s is None:
@@ -43,7 +42,7 @@ class OnThreads:
 class OnWorkers:
     """Processes: work goes there without what only this process knows, and once."""
 
-    hop_s: ClassVar[float] = FAR_HOP_S
+    is_far: ClassVar[bool] = True
 
     def __init__(self, executor: Executor, stable: Stable) -> None:
         self._executor = executor
@@ -64,7 +63,7 @@ class OnWorkers:
 class OnInterpreters:
     """Threads whose user functions run in an interpreter of the thread's own; all else runs where NumPy is."""
 
-    hop_s: ClassVar[float] = HOP_S
+    is_far: ClassVar[bool] = False
 
     def __init__(self, executor: InterpreterExecutor) -> None:
         self._executor = executor
