@@ -43,7 +43,7 @@ def _scenario(
 P6A = _scenario(
     "p6a",
     "a pure-Python function of 20 us in two processes, batch(256)",
-    150_000,
+    400_000,
     spun,
     (
         Contender(
