@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data.device.device_slots import DeviceBatch
 from aiostream_data.errors import LoaderClosedError, PlanError
+from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.lineage import Ids
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import Received
@@ -35,7 +36,8 @@ class Loader(Generic[T]):
 
     Use it in a ``with`` or ``async with`` block, and iterate it with ``for`` or ``async for``: from any
     thread, inside or outside a running event loop, one consumer at a time. The work is done by an
-    event loop of its own on a thread of its own. Elements belong to the consumer.
+    event loop of its own on a thread of its own. Elements belong to the consumer. In a process that was forked
+    while it was open, everything but closing it raises :class:`.errors.ForkedPipelineError`.
 
     Leaving the block, closing, failing, or dropping the last reference stops every task, thread,
     process and connection within two seconds.
@@ -49,6 +51,8 @@ class Loader(Generic[T]):
         self._left: Iterator[Any] = iter(())
         self._ending: Ending | None = None
         self._closed = False
+        self._in_forks = _InForks(self)
+        keep_from_forks(self._in_forks)
 
     def _start(self, opening: Opening) -> None:
         """Open an engine, and count from the place of its state on."""
@@ -177,6 +181,7 @@ class Loader(Generic[T]):
 
         None before the first element, and between two hand-overs.
         """
+        self._check_process()
         return self._received.last_ids(self._left)
 
     def state_dict(self) -> dict[str, Any]:
@@ -199,6 +204,7 @@ class Loader(Generic[T]):
         Raises:
             ValueError: It is none of the elements of the last hand-over, or none was received yet.
         """
+        self._check_process()
         return self._received.origins(self._left, element)
 
     @property
@@ -209,6 +215,7 @@ class Loader(Generic[T]):
         those of all ranks give, by :func:`combine_hashes`, that of one process that received everything. It stays
         right over ``state_dict()`` and ``open(state=...)``.
         """
+        self._check_process()
         return self._received.hash(self._left).hex
 
     # -- steering
@@ -237,6 +244,7 @@ class Loader(Generic[T]):
         Raises:
             PlanError: They came before the place at which this loader was opened.
         """
+        self._check_process()
         begun = 0 if self._opening.saved is None else self._opening.saved.elements
         if not begun <= first < stop:
             raise PlanError(f"elements {first} to {stop} cannot be given again from a loader opened at {begun}")
@@ -273,6 +281,7 @@ class Loader(Generic[T]):
 
     def stats(self) -> LoaderStats:
         """Return counters of every stage, of the consumer and of memory, as of now."""
+        self._check_process()
         resources = self._engine.resources
         budget = resources.budget
         elsewhere = self._engine.stats_elsewhere()
@@ -322,22 +331,27 @@ class Loader(Generic[T]):
     # -- ending
 
     def close(self) -> None:
-        """Stop everything and wait until it has stopped. Idempotent."""
-        self._leave()
-        self._engine.stop()
-        self._engine.bridge.end(None, discard=True)
+        """Stop everything and wait until it has stopped. Idempotent. Stops nothing in a forked child."""
+        if self._leave():
+            self._engine.stop()
+            self._engine.bridge.end(None, discard=True)
 
     async def aclose(self) -> None:
         """Like :meth:`close`, awaited."""
-        self._leave()
-        await self._engine.stop_async()
-        self._engine.bridge.end(None, discard=True)
+        if self._leave():
+            await self._engine.stop_async()
+            self._engine.bridge.end(None, discard=True)
 
-    def _leave(self) -> None:
+    def _leave(self) -> bool:
+        """Give nothing any more, and return whether there is anything to stop: not in a fork, where nothing runs."""
         self._closed = True
+        if not self._engine.is_here:
+            self._give_up_left()
+            return False
         self._received.freeze(self._left)
         self._give_up_left()
         self._received.settle(self._left)
+        return True
 
     def _give_up_left(self) -> None:
         """Use up the iterator that a running ``for`` takes elements from, so that it gives none of them any more."""
@@ -371,6 +385,18 @@ class Loader(Generic[T]):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+class _InForks:
+    """Lets the copy of a loader in a forked child give none of the elements that it has left: the parent gives them."""
+
+    def __init__(self, loader: Loader[Any]) -> None:
+        self._loader = weakref.ref(loader)
+
+    def let_go(self) -> None:
+        loader = self._loader()
+        if loader is not None:
+            loader._give_up_left()
 
 
 def _stop_soon(engine: weakref.ref[Engine]) -> None:

@@ -111,9 +111,14 @@ class Engine:
 
     # -- called by the consumer
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs in this process. It does not in a fork, which has neither its threads nor its links."""
+        return os.getpid() == self.pid
+
     def check_process(self) -> None:
         """Raise ForkedPipelineError in a forked child: none of the engine's threads came along."""
-        if os.getpid() != self.pid:
+        if not self.is_here:
             raise ForkedPipelineError(
                 "this loader was opened before os.fork(), and its threads do not exist in the child; "
                 "open the data set in the child instead"
@@ -121,6 +126,7 @@ class Engine:
 
     def wait_ready(self) -> None:
         """Block until the sources were found and the stages started; raise what prevented it."""
+        self.check_process()
         if not self._ready.happened:
             with self.bridge.consumer_waits():
                 self._ready.wait()
@@ -129,6 +135,7 @@ class Engine:
 
     async def wait_ready_async(self) -> None:
         """Like :meth:`wait_ready`, awaited on the caller's loop."""
+        self.check_process()
         if not self._ready.happened:
             with self.bridge.consumer_waits():
                 await self._ready.wait_async()
@@ -160,7 +167,7 @@ class Engine:
 
     def stop_soon(self) -> None:
         """Ask everything to stop, without waiting. Idempotent; callable from any thread and finalizers."""
-        if os.getpid() != self.pid or self._stopping:
+        if not self.is_here or self._stopping:
             return
         self._stopping = True
         if self.hosting is not None:
@@ -173,7 +180,7 @@ class Engine:
     def stop(self) -> None:
         """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``."""
         self.stop_soon()
-        if os.getpid() == self.pid and threading.current_thread() is not self.thread:
+        if self.is_here and threading.current_thread() is not self.thread:
             self.thread.join(2 * CLOSE_S)
             if self.hosting is not None:
                 self.hosting.wait_closed(CLOSE_S)
@@ -181,8 +188,9 @@ class Engine:
     async def stop_async(self) -> None:
         """Like :meth:`stop`, awaited on the caller's loop."""
         self.stop_soon()
-        await self._done.wait_async()
-        self.stop()
+        if self.is_here:
+            await self._done.wait_async()
+            self.stop()
 
     # -- on the engine's thread
 

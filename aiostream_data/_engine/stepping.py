@@ -9,7 +9,6 @@ that nothing runs ahead. Hence elements, their order and what ``rng`` draws are 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -86,6 +85,7 @@ class SteppingEngine(Engine):
     # -- called by the consumer
 
     def wait_ready(self) -> None:
+        self.check_process()
         if not self._ready.happened and self.loop is not None and self._main is not None:
             self._run_some(self.loop, self._main)
         super().wait_ready()
@@ -96,7 +96,7 @@ class SteppingEngine(Engine):
     def stop_soon(self) -> None:
         """Stop everything, here and now. From inside a function that is being stepped, or another thread: soon."""
         loop, main = self.loop, self._main
-        if os.getpid() != self.pid or self._stopping or loop is None or main is None or loop.is_closed():
+        if not self.is_here or self._stopping or loop is None or main is None or loop.is_closed():
             return
         self._stopping = True
         if self._stepping:

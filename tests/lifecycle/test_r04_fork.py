@@ -5,14 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_program import HANG_S, LETS_GO, REFUSED
 from pipelines import STAGES
 
 from aiostream_data import Dataset, Loader
@@ -67,6 +71,26 @@ def test_r04_a_loader_used_in_a_forked_child_is_refused_there_and_goes_on_in_the
 
         assert _in_forked_child(use_it) == 0
         next(iterator)
+
+
+FORKED = ["the whole chain", "coroutine map", "random mixture", "process map", "in two processes"]
+
+
+@pytest.mark.parametrize(("stage", "how"), [*((stage, "open") for stage in FORKED), ("the whole chain", "debug")])
+def test_r04_all_that_a_loader_offers_is_refused_at_once_in_a_child_which_ends_without_a_complaint(
+    stage: str, how: str, shards: list[str]
+) -> None:
+    program = str(Path(__file__).with_name("fork_program.py"))
+    command = [sys.executable, "-X", "faulthandler", "-W", "error", program, stage, how, *shards]
+    limit_s = 3 * HANG_S
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+
+
+def test_r04_nothing_that_a_loader_offers_is_left_out_here() -> None:
+    offered = {name for name in vars(Loader) if not name.startswith("_")}
+    offered |= {"__iter__", "__aiter__", "__anext__", "__enter__", "__aenter__", "__exit__", "__aexit__"}
+    assert offered <= {*REFUSED, *LETS_GO}
 
 
 @pytest.mark.parametrize("stage", ["the whole chain", "generator", "interleave"])
