@@ -18,12 +18,14 @@ from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.channel import Receiver
 from aiostream_data._engine.dead_letters import DeadLetters
 from aiostream_data._engine.failures import as_raisable
+from aiostream_data._engine.loop_states import LoopStates
 from aiostream_data._engine.origins import Locate, Namespace, Origins, source_of
 from aiostream_data._engine.position import State
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.stage_runs import StageRuns
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.weight_changes import WeightChanges
+from aiostream_data._engine.worker_state import StateKeys
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.base import Executor, Outcome
@@ -148,6 +150,10 @@ class Services:
     pause: Callable[[float], Any] = time.sleep
     """Waits some seconds on a worker thread, or until the loader is closed."""
     passes: dict[Any, CachePass] = field(default_factory=dict)
+    state_keys: StateKeys = field(default_factory=StateKeys)
+    """Names of what ``init`` functions made on workers, the same in every epoch."""
+    loop_states: LoopStates = field(default_factory=LoopStates)
+    """What the ``init`` functions of coroutine functions made."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from aiostream_data._engine.calls import noted_as_running
 from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.origins import Origins
-from aiostream_data._engine.worker_state import state_of_worker
+from aiostream_data._engine.worker_state import StateKey, state_of_worker
 from aiostream_data.errors import PlanError
 from aiostream_data.lineage import NO_PAIR, Ids
 from aiostream_data.plan.written import function_name
@@ -54,7 +54,7 @@ class UserFunction:
         stable: Needed with ``rng_key``.
         handling: What becomes of a row on which it fails.
         init: Makes the worker's state, which the function takes as ``state``; None where it takes none.
-        token: Names that state among those of other functions.
+        state_key: Names that state among those of other functions; given with ``init``.
         pause: Waits some seconds before another attempt.
     """
 
@@ -64,7 +64,7 @@ class UserFunction:
     stable: Stable | None = None
     handling: Handling = RAISE
     init: Callable[[], Any] | None = None
-    token: int = 0
+    state_key: StateKey | None = None
     pause: Callable[[float], Any] = time.sleep
 
     @property
@@ -86,9 +86,9 @@ class UserFunction:
         Raises:
             BaseException: What ``init`` raised, with a note.
         """
-        if self.init is None:
+        if self.init is None or self.state_key is None:
             return self.function
-        return partial(self.function, state=state_of_worker(self.token, self.init))
+        return partial(self.function, state=state_of_worker(self.state_key, self.init))
 
     def calls(self, function: Callable[..., Any], left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
         """Return an iterator over the results for the elements that are left of a chunk."""

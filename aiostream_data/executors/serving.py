@@ -78,9 +78,9 @@ def _answer(functions: dict[bytes, Callable[..., Any]], request: Learn | Call) -
 
 
 def _learn(functions: dict[bytes, Callable[..., Any]], request: Learn) -> None:
+    function = pickle.loads(request.pickled)  # first, so that states that it shares with the others stay
     if request.forget_all:
         functions.clear()
-    function = pickle.loads(request.pickled)
     prepare_worker(function)
     functions[request.key] = function
 

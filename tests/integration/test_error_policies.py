@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -409,6 +411,37 @@ def test_init_makes_one_state_per_worker(executor: Any) -> None:
         assert sorted(call for name, call in seen if name == worker) == list(range(1, calls + 1))
 
 
+@pytest.mark.parametrize("executor", ["thread", "inline", "process"])
+def test_the_state_of_a_worker_outlives_epochs(executor: Any) -> None:
+    dataset = Dataset.range(20).map(_counted_with_rng, executor=executor, concurrency=1, init=_counter).repeat(70)
+    calls: dict[str, list[int]] = {}
+    for worker, call in dataset:
+        calls.setdefault(worker, []).append(call)
+    assert len(calls) <= 2  # the thread for cheap rows is one of its own
+    assert sum(map(len, calls.values())) == 1400
+    assert all(sorted(each) == list(range(1, len(each) + 1)) for each in calls.values())
+
+
+def test_states_of_inner_data_sets_go_when_their_function_does() -> None:
+    states: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+
+    def inner(number: int) -> Dataset[int]:
+        def init() -> _State:
+            state = _State()
+            states.append(weakref.ref(state))
+            if len(states) % 50 == 0:
+                gc.collect()  # a stage that has ended is a cycle
+                alive.append(sum(each() is not None for each in states))
+            return state
+
+        return Dataset.range(3).map(lambda x, state: x, init=init, concurrency=1)
+
+    assert len(list(Dataset.range(400).flat_map(inner))) == 1200
+    assert len(states) >= 400
+    assert max(alive) < 200  # as many as the place in the stream may still lie in
+
+
 def test_init_of_a_coroutine_function_may_be_awaited() -> None:
     made: list[int] = []
 
@@ -422,6 +455,8 @@ def test_init_of_a_coroutine_function_may_be_awaited() -> None:
 
     assert list(Dataset.range(50).map(times, init=init)) == [7 * number for number in range(50)]
     assert made == [1]
+    assert len(list(Dataset.range(50).map(times, init=init).repeat(5))) == 250
+    assert made == [1, 1]
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
@@ -435,6 +470,14 @@ def test_an_init_that_fails_ends_the_stream_whatever_the_policy(executor: Any) -
 def test_init_without_a_parameter_for_it_is_refused() -> None:
     with pytest.raises(PlanError, match="state"):
         Dataset.range(3).map(abs, init=dict)
+
+
+class _State:
+    pass
+
+
+def _counted_with_rng(number: int, state: list[int], rng: np.random.Generator) -> tuple[str, int]:
+    return _counted(number, state)
 
 
 def _counter() -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -107,12 +106,9 @@ class CoroutineMapStage(MaybeUnordered):
         node: Map = self.node
         if not node.wants_state or node.init is None:
             return
-        try:
-            state = node.init()
-            self._state = await state if inspect.isawaitable(state) else state
-        except BaseException as error:
-            error.add_note(f"raised by init, {function_name(node.init)}")
-            raise
+        services = self.context.services
+        key = services.state_keys.of(self.context.place(node), node.init)
+        self._state = await services.loop_states.of(key, node.init)
 
     # -- what came of rows
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,8 +29,6 @@ from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
 from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, lineage_of
-
-_tokens = itertools.count(1)
 
 IN_OTHER_PLACES: Final = ("process", "interpreter")
 
@@ -201,14 +198,15 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
     wants_rng = isinstance(node, Map) and node.wants_rng
     # This run's epoch counts beside the row's: rows out of a cache keep the epoch in which they were read.
     key = context.key(node, node.seed, "rng", context.epoch) if isinstance(node, Map) and wants_rng else None
+    init = node.init if node.wants_state else None
     user = UserFunction(
         node.function_called,
         origins.describe,
         key,
         origins.stable if wants_rng else None,
         handling_of(node.on_error) if handling is None else handling,
-        node.init if node.wants_state else None,
-        next(_tokens),
+        init,
+        None if init is None else context.services.state_keys.of(context.place(node), init),
         context.services.pause,
     )
     if isinstance(node, ParseRows):
