@@ -125,7 +125,33 @@ class Structure:
         assert self.cls is not None
         if not isinstance(element, self.cls):
             raise self._mismatch(element)
-        return list(element) if self.kind == "namedtuple" else [getattr(element, name) for name in self.names]
+        if self.kind == "namedtuple":
+            return list(element)
+        try:
+            return [getattr(element, name) for name in self.names]
+        except AttributeError:  # a field that __init__ leaves unset
+            raise self._mismatch(element) from None
+
+    def gives_back(self, element: Any) -> bool:
+        """Tell whether an element of this structure is equal when it was taken apart and put together again.
+
+        It is not when a dataclass is a subclass of the expected one, or has attributes beside its fields.
+        """
+        if self.is_leaf:
+            return True
+        if self.kind == "dataclass" and (
+            type(element) is not self.cls or any(name not in self.names for name in getattr(element, "__dict__", ()))
+        ):
+            return False
+        if all(child.is_leaf for child in self.children):
+            return self.kind != "namedtuple" or type(element) is self.cls
+        parts = zip(self.children, self._parts(element), strict=True)
+        return all(child.gives_back(part) for child, part in parts)
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether it has NamedTuples or dataclasses in it."""
+        return self.cls is not None or any(child.has_classes for child in self.children)
 
     def _mismatch(self, element: Any) -> StructureError:
         return StructureError(f"expected structure {self}, found {structure_of(element)}")
@@ -138,7 +164,10 @@ class Structure:
             return tuple
         cls = self.cls
         assert cls is not None
-        return lambda row: cls(*row) if self.kind == "namedtuple" else cls(**dict(zip(self.names, row, strict=True)))
+        if self.kind == "namedtuple":
+            return lambda row: cls._make(row)
+        names = self.names
+        return lambda row: _dataclass_of(cls, names, row)
 
     def _build(self, leaves: Iterator[Any]) -> Any:
         if self.is_leaf:
@@ -157,6 +186,17 @@ class Structure:
 LEAF = Structure("leaf")
 
 
+def _dataclass_of(cls: type[Any], names: Sequence[str], values: Sequence[Any]) -> Any:
+    """Return an object with these fields, as unpickling does: ``__init__`` has run and must not change them again."""
+    try:
+        made = object.__new__(cls)
+    except TypeError:  # it is also an exception, say
+        made = cls.__new__(cls)  # type: ignore[call-overload]
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
+
+
 def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
     """Return the structure of ``element``. Dict keys keep their order; equality ignores nothing.
 
@@ -173,7 +213,7 @@ def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
             return Structure("tuple", (), children)
         return Structure("namedtuple", tuple(getattr(element, "_fields")), children, type(element))  # noqa: B009
     if dataclasses.is_dataclass(element) and not isinstance(element, type) and not hasattr(element, "__array__"):
-        names = tuple(field.name for field in dataclasses.fields(element) if field.init)
+        names = tuple(field.name for field in dataclasses.fields(element) if hasattr(element, field.name))
         children = tuple(structure_of(getattr(element, name), leaf_type) for name in names)
         return Structure("dataclass", names, children, type(element))
     return LEAF

@@ -7,7 +7,7 @@ later steps are cheap; nobody must notice, so whatever would come back as someth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ DescribeRow = Callable[[int], str]
 
 _NUMBERS = {int, float, bool, complex}
 _ARRAY_KINDS = "biufcmMV"
+_PYTHON_NUMBERS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_))
+_READ_BACK_AS_THEY_ARE = {int, float, bool, complex, bytes, str, type(None), list}
 
 LARGE_RESULT_NBYTES = 16 << 10
 """Bytes of arrays in a result from which on copying it costs more than later steps save."""
@@ -35,7 +37,7 @@ def collate_results(results: list[Any], ids: Ids) -> Columns | Items:
     So large results are copied once only, into their batch. A function that returns memory it will write
     into again breaks its earlier results, as it would in a list.
     """
-    return Items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
+    return _items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
 
 
 def _is_large(element: Any) -> bool:
@@ -59,14 +61,56 @@ def collate(elements: list[Any], ids: Ids) -> Columns | Items:
     try:
         leaves = [elements] if structure.is_leaf else structure.columns(elements)
     except StructureError:
-        return Items(elements, ids)
+        return _items(elements, ids)
+    if structure.has_classes and not all(map(structure.gives_back, elements)):
+        return _items(elements, ids)
     columns = []
     for values in leaves:
         column = column_of(values)
         if column is None:
-            return Items(elements, ids)
+            return _items(elements, ids)
         columns.append(column)
-    return Columns(structure, tuple(columns), ids) if columns else Items(elements, ids)
+    return Columns(structure, tuple(columns), ids) if columns else _items(elements, ids)
+
+
+def _items(elements: list[Any], ids: Ids) -> Items:
+    """Return elements as they are, but for what columns would give back as another type.
+
+    So what a function's results look like does not depend on which of them came together.
+    """
+    read_back = list(map(_as_read_back, elements))
+    return Items(elements if _same(elements, read_back) else read_back, ids)
+
+
+def _as_read_back(value: Any) -> Any:
+    kind = type(value)
+    if kind in _READ_BACK_AS_THEY_ARE:
+        return value
+    if kind is np.ndarray or issubclass(kind, np.generic):
+        return _array_as_read_back(value)
+    if kind is not dict and issubclass(kind, Mapping):
+        return {key: _as_read_back(part) for key, part in value.items()}
+    structure = structure_of(value)
+    if structure.is_leaf or not structure.gives_back(value):
+        return value
+    leaves = structure.flatten(value)
+    read_back = list(map(_as_read_back, leaves))
+    return value if _same(leaves, read_back) else structure.unflatten(read_back)
+
+
+def _same(before: list[Any], after: list[Any]) -> bool:
+    return all(one is other for one, other in zip(before, after, strict=True))
+
+
+def _array_as_read_back(array: Any) -> Any:
+    dtype = array.dtype
+    if dtype.kind not in _ARRAY_KINDS or dtype.hasobject:
+        return array
+    if not dtype.isnative:
+        array = array.astype(dtype.newbyteorder("="))
+    if array.ndim:
+        return array
+    return array.item() if array.dtype in _PYTHON_NUMBERS else array[()]
 
 
 def column_of(values: list[Any]) -> Column | None:

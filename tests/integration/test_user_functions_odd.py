@@ -98,6 +98,56 @@ def test_named_tuples_and_dataclasses_are_kept() -> None:
     assert (type(pixels), pixels.x.tolist(), pixels.y.tolist()) == (Pixel, [0, 1, 2, 3], [1, 1, 1, 1])
 
 
+@dataclasses.dataclass
+class Doubled:
+    size: Any
+    area: Any = dataclasses.field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self.size *= 2
+
+
+class Larger(Doubled):
+    """Nothing of its own, but another class."""
+
+
+class Made(Point):
+    """A NamedTuple that is made of other arguments than its fields."""
+
+    def __new__(cls, both: int) -> Made:
+        return super().__new__(cls, both, both)
+
+
+def _with_area(size: int) -> Doubled:
+    made = Larger(size) if size % 2 else Doubled(size)
+    made.area = float(size)
+    return made
+
+
+def _with_a_name(size: int) -> Doubled:
+    made = Doubled(size)
+    made.name = f"no {size}"  # type: ignore[attr-defined]
+    return made
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+@pytest.mark.parametrize("function", [_with_area, _with_a_name, Made], ids=lambda function: function.__name__)
+def test_values_are_not_made_anew_by_their_constructors(function: Callable[[int], Any], executor: Any) -> None:
+    expected = [function(number) for number in range(4)]
+    found = list(FOUR.map(function, executor=executor, concurrency=1))
+    assert list(map(type, found)) == list(map(type, expected))
+    assert list(map(_facts, found)) == list(map(_facts, expected))
+
+
+def _facts(value: Any) -> Any:
+    return value if isinstance(value, tuple) else (value.size, value.area, getattr(value, "name", None))
+
+
+def test_batches_of_dataclasses_hold_the_fields_as_they_were() -> None:
+    [batch] = asd.Dataset.range(4).map(lambda size: Doubled(size)).batch(4)
+    assert (type(batch), batch.size.tolist(), batch.area.tolist()) == (Doubled, [0, 2, 4, 6], [0.0] * 4)
+
+
 @pytest.mark.parametrize("kind", [OrderedDict, type("Mine", (dict,), {})])
 def test_other_kinds_of_dict_become_plain_ones(kind: type[dict[str, Any]]) -> None:
     rows = list(FOUR.map(lambda x: kind(a=x)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from aiostream_data.errors import BatchShapeError
 from aiostream_data.lineage import run_of_ids
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Columns, Items, VarColumn
+from aiostream_data.structure import flatten
 from aiostream_data.transforms.batching import Batcher, BatchOrder
 from aiostream_data.transforms.collate import LARGE_RESULT_NBYTES, collate, collate_results, stack
 
@@ -81,7 +82,6 @@ def test_nested_elements_come_back_as_they_were(element: Any) -> None:
         [[1, 2], [3, 4]],
         [np.zeros(2), np.zeros(3)],
         [np.zeros(2), np.zeros(2, np.float32)],
-        [np.int64(1), 1],
         [np.array([None]), np.array([None])],
         [{"a": 1}, {"b": 1}],
         [{"a": 1}, 1],
@@ -100,6 +100,36 @@ def test_what_would_come_back_as_something_else_stays_a_list(elements: list[Any]
     assert isinstance(chunk, Items)
     assert chunk.values is elements
     assert chunk.ids is ids
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.int64(3),
+        np.float64(0.5),
+        np.bool_(True),
+        np.int16(3),
+        np.array(3),
+        np.array(3, np.int16),
+        np.arange(3, dtype=">i4"),
+        np.datetime64("2026-01-01", "s"),
+        {"a": np.int64(3), "b": (np.array(1.5), OrderedDict(c=np.arange(2)))},
+        OrderedDict(a=1),
+        Box(np.int64(1), "y"),
+    ],
+    ids=repr,
+)
+def test_what_a_value_comes_back_as_does_not_depend_on_what_comes_with_it(value: Any) -> None:
+    ids = run_of_ids(0, 0, 2)
+    alike, beside = collate([value, value], ids), collate([value, None], ids)
+    assert isinstance(alike, Columns)
+    assert isinstance(beside, Items)
+    one, other = alike.elements()[0], beside.elements()[0]
+    assert (repr(one), *map(dtypes, (one,))) == (repr(other), *map(dtypes, (other,)))
+
+
+def dtypes(value: Any) -> list[Any]:
+    return [getattr(leaf, "dtype", type(leaf)) for leaf in flatten(value)[1]]
 
 
 @pytest.mark.parametrize(
