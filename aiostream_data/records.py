@@ -243,17 +243,27 @@ def lineage_of(chunk: Chunk) -> Lineage:
 
 
 def object_nbytes(value: Any) -> int:
-    """Estimate what an element holds, in bytes; exact for arrays and bytes, a guess for the rest."""
-    nbytes = getattr(value, "nbytes", None)
+    """Estimate what an element holds, in bytes; exact for arrays and bytes, a guess for the rest. Raises nothing."""
+    if isinstance(value, (dict, tuple, list)):
+        try:
+            return _parts_nbytes(value)
+        except RecursionError:  # it holds itself
+            return ITEM_NBYTES_GUESS
+    try:
+        nbytes = getattr(value, "nbytes", None)
+    except Exception:  # noqa: BLE001 - an object of the user's that cannot say
+        return ITEM_NBYTES_GUESS
     if isinstance(nbytes, int):
         return nbytes
-    if isinstance(value, (bytes, bytearray, str)):
-        return len(value)
+    return len(value) if isinstance(value, (bytes, bytearray, str)) else ITEM_NBYTES_GUESS
+
+
+def _parts_nbytes(value: Any) -> int:
     if isinstance(value, dict):
-        return sum(map(object_nbytes, value.values()))
+        return sum(map(_parts_nbytes, value.values()))
     if isinstance(value, (tuple, list)):
-        return sum(map(object_nbytes, value))
-    return ITEM_NBYTES_GUESS
+        return sum(map(_parts_nbytes, value))
+    return object_nbytes(value)
 
 
 def records_chunk(column: VarColumn, ids: Ids) -> Columns:

@@ -6,6 +6,7 @@ import traceback
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+from aiostream_data._engine.element_summary import forget_calls
 from aiostream_data._engine.tracebacks import present
 from aiostream_data.lineage import Ids, MadeOf
 from aiostream_data.records import Chunk
@@ -44,7 +45,11 @@ class Failed:
     ) -> Self:
         """Return what is told of one row, number 0."""
         present(error)
-        return cls(0, ids, made_of, error_line(error), error_text(error), element, kind)
+        found = cls(0, ids, made_of, error_line(error), error_text(error), element, kind)
+        # Nobody sees the error any more, unless the user raises the same object for other rows, too.
+        error.__traceback__ = None
+        forget_calls(error)
+        return found
 
 
 def error_line(error: BaseException) -> str:

@@ -13,7 +13,8 @@ class CarriedError(Exception):
 
     A user function may raise KeyboardInterrupt, SystemExit, CancelledError, StopIteration or
     GeneratorExit. Inside a coroutine each of them means something else, so it travels in this shell
-    and is taken out where the consumer sees it.
+    and is taken out where the consumer sees it. So does a group of exceptions: it is one error of the
+    user's, and not to be taken apart as those are in which a TaskGroup tells how its tasks ended.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -23,7 +24,7 @@ class CarriedError(Exception):
 
 def as_raisable(error: BaseException) -> Exception:
     """Return an exception that a coroutine may raise and that stands for ``error``."""
-    if isinstance(error, (StopIteration, StopAsyncIteration, asyncio.CancelledError)):
+    if isinstance(error, (StopIteration, StopAsyncIteration, asyncio.CancelledError, BaseExceptionGroup)):
         return CarriedError(error)
     return error if isinstance(error, Exception) else CarriedError(error)
 

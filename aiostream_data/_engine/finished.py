@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final
 
@@ -33,8 +34,9 @@ def finished(user: UserFunction, made: Chunk) -> Chunk:
 
 
 def _cure(value: Any) -> str | None:
-    if isinstance(getattr(value, "plan", None), Node):
-        return "use flat_map() or interleave() for its elements"
+    with suppress(Exception):  # an object of the user's that has no such attribute in a way of its own
+        if isinstance(getattr(value, "plan", None), Node):
+            return "use flat_map() or interleave() for its elements"
     return _CURES.get(type(value))
 
 

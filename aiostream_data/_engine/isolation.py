@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.row_work import Done, Part, RowWork, Tally, joined
 from aiostream_data._engine.sizes import chunk_nbytes
-from aiostream_data._engine.user_code import summary
 from aiostream_data._engine.work_place import WorkPlace
 from aiostream_data.errors import RecordError, RecordTimeoutError, WorkerDiedError
 from aiostream_data.executors.base import Outcome

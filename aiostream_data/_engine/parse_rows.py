@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.origins import Origins
-from aiostream_data._engine.user_code import summary
 from aiostream_data.errors import PlanError
 from aiostream_data.lineage import Ids
 from aiostream_data.plan.base import Decoder

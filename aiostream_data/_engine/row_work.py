@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.finished import finished
 from aiostream_data._engine.sizes import chunk_nbytes
@@ -28,7 +29,6 @@ from aiostream_data._engine.user_code import (
     kept_rows,
     map_batched,
     map_numbers,
-    summary,
 )
 from aiostream_data.errors import PlanError
 from aiostream_data.records import Chunk, Columns, concat

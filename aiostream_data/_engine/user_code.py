@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._engine.calls import noted_as_running
-from aiostream_data._engine.element_summary import summary
+from aiostream_data._engine.element_summary import note_call, summary
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.worker_state import StateKey, state_of_worker
@@ -117,10 +117,11 @@ class UserFunction:
 
     def note(self, error: BaseException, elements: Sequence[Any], ids: Ids, row: int) -> None:
         """Say on an error which function and which row it comes from."""
-        error.add_note(f"function: {function_name(self.function)}")
+        name = function_name(self.function)
         if 0 <= row < len(elements):
-            error.add_note(f"record: {self.describe(ids, row)}")
-            error.add_note(f"element: {summary(elements[row])}")
+            note_call(error, name, self.describe(ids, row), elements[row])
+        else:
+            error.add_note(f"function: {name}")
 
 
 def _as_arguments(element: Any) -> tuple[Any, ...]:

@@ -10,6 +10,9 @@ from typing import Any
 from aiostream_data.errors import RecordError
 from aiostream_data.executors.pickling import dumps
 
+WORKER_TRACEBACK = "worker traceback:\n"
+"""How the note with the traceback of a worker begins."""
+
 
 class Failure:
     """What a worker tells of an exception, whatever the exception is like. Pickles always.
@@ -21,25 +24,33 @@ class Failure:
     """
 
     def __init__(self, error: BaseException, during: str = "") -> None:
-        self.type_name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
         self.message = f"{_text(error)} ({during})" if during else _text(error)
         self.in_transit = bool(during)
-        self.text = _traceback_text(error)
         self.notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+        if isinstance(error, RecordError) and error.worker_traceback:  # of a worker that this worker has
+            self.type_name, self.line, self.text = error.type_name, self.message, error.worker_traceback
+            self.notes = [note for note in self.notes if not note.startswith(WORKER_TRACEBACK)]
+        else:
+            self.type_name, self.text = _name(type(error)), _traceback_text(error)
+            self.line = f"{self.type_name}: {self.message}"
         self.pickled = _round_trip(error)
 
     def as_error(self) -> BaseException:
-        """Return the RecordError to raise in the parent, caused by the original where there is one."""
+        """Return the RecordError to raise in the parent, caused by the original where there is one.
+
+        All notes are the RecordError's, the last one with the worker's traceback; the original has none.
+        """
         original = self._original()
         kind = RecordError if not isinstance(original, Exception) else _record_error_like(type(original))  # type: ignore[arg-type]
-        error = kind(f"{self.type_name}: {self.message}")
+        error = kind(self.line)
         error.type_name = self.type_name
         error.worker_traceback = self.text
         error.in_transit = self.in_transit
         error.__cause__ = original
         for note in self.notes:
             error.add_note(note)
-        error.add_note("worker traceback:\n" + self.text)
+        if "\n  File " in self.text:  # without frames it says what the error says
+            error.add_note(WORKER_TRACEBACK + self.text)
         return error
 
     def _original(self) -> BaseException | None:
@@ -49,7 +60,10 @@ class Failure:
             original = pickle.loads(self.pickled)
         except BaseException:  # noqa: BLE001 - what could be rebuilt in the worker cannot be here: the text says it
             return None
-        return original if isinstance(original, BaseException) else None
+        if not isinstance(original, BaseException):
+            return None
+        original.__dict__.pop("__notes__", None)
+        return original
 
 
 def _rebuild(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> RecordError:
@@ -85,9 +99,16 @@ def _text(error: BaseException) -> str:
         return f"<{type(second).__name__} in __str__>"
 
 
+def _name(kind: type[BaseException]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+
+
 def _traceback_text(error: BaseException) -> str:
+    """Return the traceback as Python prints it, without the notes of the error, which travel by themselves."""
     try:
-        return "".join(traceback.format_exception(error))
+        shown = traceback.TracebackException.from_exception(error)
+        shown.__notes__ = None
+        return "".join(shown.format())
     except Exception as second:  # noqa: BLE001 - nor may whatever else is broken in it
         return "".join(traceback.format_tb(error.__traceback__)) + f"<{type(second).__name__} while it was shown>\n"
 

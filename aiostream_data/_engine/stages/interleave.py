@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
+from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.memory_rows import chunks_of
 from aiostream_data._engine.merge import Merge, Stream

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.awaited_rows import AwaitedRows, Entry
 from aiostream_data._engine.context import value_of
+from aiostream_data._engine.element_summary import note_call, summary
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.failures import as_raisable
@@ -128,7 +128,7 @@ class CoroutineMapStage(MaybeUnordered):
             self.counters.busy_s += entry.busy_s
             if entry.error is not None:
                 await self._flush(outlet)
-                raise as_raisable(entry.error)
+                raise as_raisable(self._noted(entry, entry.error))
             nbytes = object_nbytes(entry.value)
             if entry.room is not None:
                 results.returned(entry.room, object_nbytes(entry.element), nbytes)
@@ -234,18 +234,21 @@ class CoroutineMapStage(MaybeUnordered):
 
     def _give_up(self, entry: Entry, error: BaseException, handling: Handling) -> None:
         """Let a row that failed be skipped or replaced, or end the stream with its error."""
-        services = self.context.services
-        error.add_note(f"function: {function_name(self.node.function)}")
-        error.add_note(f"record: {services.origins.describe(entry.ids, entry.row)}")
-        error.add_note(f"element: {summary(entry.element)}")
         if handling.kind == "raise" or not isinstance(error, Exception):
             entry.error = error
             return
+        noted = self._noted(entry, error)
         entry.failed = Failed.told(
-            error, entry.ids[entry.row : entry.row + 1], entry.made_of, summary(entry.element), handling.kind
+            noted, entry.ids[entry.row : entry.row + 1], entry.made_of, summary(entry.element), handling.kind
         )
         entry.skipped = handling.kind == "skip"
         entry.value = handling.value
+
+    def _noted(self, entry: Entry, error: BaseException) -> BaseException:
+        """Say of what is told next which record it was; not before, as many may have failed with the same error."""
+        record = self.context.services.origins.describe(entry.ids, entry.row)
+        note_call(error, function_name(self.node.function), record, entry.element)
+        return error
 
     def _rng(self, entry: Entry) -> np.random.Generator:
         node: Map = self.node
@@ -280,6 +283,8 @@ class CoroutineMapStage(MaybeUnordered):
             entry = Entry(element, chunk.ids, row, None, row)
             await self._attempt(entry)
             self.counters.busy_s += entry.busy_s
+            if entry.error is not None:
+                self._noted(entry, entry.error)
             results.append(value_of(Outcome(entry.value, entry.error)))
         return collate(results, chunk.ids).with_made_of(chunk.made_of)
 

@@ -219,7 +219,7 @@ async def _pull_async(iterator: AsyncIterator[Any], count: int) -> tuple[list[An
             element = await anext(iterator)
         except StopAsyncIteration:
             return elements, True
-        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError, BaseExceptionGroup) as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise

@@ -1,0 +1,110 @@
+"""Say on an error which call it comes from; and of the element what types, shapes and dtypes it has, never its data.
+
+It is asked for while another error is being told, so it raises nothing, looks at a bounded part of the element, and
+calls no ``__repr__`` of anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from itertools import islice
+from typing import Any, Final
+
+OF_A_CALL: Final = ("stage: ", "function: ", "record: ", "records: ", "element: ")
+"""How notes begin that say where an error comes from."""
+
+MAX_DEPTH: Final = 6
+"""Containers inside each other that are opened."""
+
+MAX_ITEMS: Final = 8
+"""Items of a sequence that are named."""
+
+MAX_KEYS: Final = 32
+"""Entries of a dict, and fields of a dataclass, that are named."""
+
+MAX_KEY_CHARACTERS: Final = 60
+"""Of a longer key the rest is left out."""
+
+MAX_CHARACTERS: Final = 2000
+"""Of a longer text the rest is left out."""
+
+WORD_BITS: Final = 64
+"""A whole number of more bits is data, and told by its size."""
+
+
+def note_call(error: BaseException, function: str, record: str, element: Any) -> None:
+    """Say on an error which function was called with what; in place of what was said of an earlier call of it.
+
+    Any number of calls may raise the same object: what they all wait for has failed, say.
+    """
+    first = f"function: {function}"
+    notes = getattr(error, "__notes__", [])
+    if first in notes:
+        forget_calls(error)
+    for note in (first, f"record: {record}", f"element: {summary(element)}"):
+        error.add_note(note)
+
+
+def forget_calls(error: BaseException) -> None:
+    """Take what was said of stages and calls off an error again."""
+    notes = getattr(error, "__notes__", [])
+    notes[:] = [note for note in notes if not note.startswith(OF_A_CALL)]
+
+
+def summary(value: Any) -> str:
+    """Return what a value is, such as ``{image: uint8[32, 32, 3], label: 7, name: str[5]}``; never raises."""
+    return _cut(_summary(value, MAX_DEPTH), MAX_CHARACTERS)
+
+
+def _summary(value: Any, depth: int) -> str:
+    try:
+        return _describe(value, depth)
+    except Exception:  # noqa: BLE001 - an attribute of the user's that raises must not hide the error that is told
+        return type(value).__name__
+
+
+def _describe(value: Any, depth: int) -> str:
+    if isinstance(value, dict):
+        return "{" + _entries(value.items(), depth) + "}"
+    if isinstance(value, (tuple, list)):
+        return _sequence(value, depth)
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, (bytes, str)):
+        return f"{type(value).__name__}[{len(value)}]"
+    if isinstance(value, int) and value.bit_length() > WORD_BITS:
+        return f"{type(value).__name__} of {value.bit_length()} bits"
+    if type(value) in (int, float, bool, type(None)):
+        return repr(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = ((each.name, getattr(value, each.name)) for each in fields(value))
+        return f"{type(value).__name__}({_entries(parts, depth)})"
+    return type(value).__name__
+
+
+def _sequence(value: tuple[Any, ...] | list[Any], depth: int) -> str:
+    names = getattr(value, "_fields", None)
+    if isinstance(value, tuple) and isinstance(names, tuple):
+        return f"{type(value).__name__}({_entries(zip(names, value, strict=False), depth)})"
+    if depth == 0:
+        return f"{type(value).__name__}[{len(value)}]"
+    inner = ", ".join(_summary(part, depth - 1) for part in value[:MAX_ITEMS])
+    more = ", ..." if len(value) > MAX_ITEMS else ""
+    return f"({inner}{more})" if isinstance(value, tuple) else f"[{inner}{more}]"
+
+
+def _entries(entries: Iterable[tuple[Any, Any]], depth: int) -> str:
+    if depth == 0:
+        return "..."
+    first = list(islice(entries, MAX_KEYS + 1))
+    named = [f"{_key(key)}: {_summary(part, depth - 1)}" for key, part in first[:MAX_KEYS]]
+    return ", ".join([*named, *(["..."] if len(first) > MAX_KEYS else [])])
+
+
+def _key(key: Any) -> str:
+    return _cut(str(key), MAX_KEY_CHARACTERS) if isinstance(key, (str, int, bytes)) else _summary(key, 1)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "..."
