@@ -26,6 +26,9 @@ from time import perf_counter
 ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
 
+FILLED = 0.875
+"""Share of the limit beyond which stages begin nothing more; the rest is for chunks and batches in the making."""
+
 LEAST_ADMITTED = 0.125
 """Share that sources may fill however large rows are: what the order waits for passes anyway."""
 
@@ -103,9 +106,9 @@ class Budget:
         self._left_free = max(self._left_free, nbytes)
 
     @property
-    def is_over(self) -> bool:
-        """Whether more is held than the limit says."""
-        return self.used > self.limit
+    def is_full(self) -> bool:
+        """Whether so much is held that what is being made needs the rest."""
+        return self.used > self.limit * FILLED
 
     def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
         """Note ``nbytes`` without waiting."""
@@ -134,19 +137,21 @@ class Budget:
         Args:
             is_urgent: Asked again at each :meth:`poke`; when true the bytes pass over the limit.
         """
-        await self._until(lambda: self._fits(nbytes, self.admitted_nbytes) or is_urgent())
+        await self.until(lambda: self._fits(nbytes, self.admitted_nbytes) or is_urgent())
         return self.charge(nbytes, holder)
 
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
-        """Wait until ``nbytes`` more are within the limit, or are urgent; return whether they are within it."""
-        await self._until(lambda: self._fits(nbytes, self.limit) or is_urgent())
-        return self._fits(nbytes, self.limit)
+        """Wait until stages may fill ``nbytes`` more, or it is urgent; return whether they may."""
+        most = int(FILLED * self.limit)
+        await self.until(lambda: self._fits(nbytes, most) or is_urgent())
+        return self._fits(nbytes, most)
 
     async def until_within(self, is_urgent: Callable[[], bool]) -> None:
-        """Wait while more is held than the limit says, unless it is urgent to make room by going on."""
-        await self._until(lambda: not self.is_over or is_urgent())
+        """Wait while nearly all is held that the limit allows, unless it is urgent to make room by going on."""
+        await self.until(lambda: not self.is_full or is_urgent())
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds, which is asked when bytes were given back, and at each :meth:`poke`."""
         if holds():
             return
         self._loop = loop = asyncio.get_running_loop()

@@ -131,8 +131,8 @@ class Outlet:
         return self._sender.is_awaited
 
     async def within_budget(self) -> None:
-        """Wait while more is held than the budget allows, unless somebody waits for what this outlet sends."""
-        if self.budget.is_over:
+        """Wait while the budget is full, unless somebody waits for what this outlet sends."""
+        if self.budget.is_full:
             await self.budget.until_within(self.is_awaited)
 
     async def admit(self, nbytes: int) -> Charge:

@@ -48,11 +48,16 @@ ASK_S: Final = 5.0
 END_S: Final = 0.5
 """Seconds that a process has to end by itself, when it is not needed any more."""
 
-WINDOW: Final = 8
-"""What is on its way to here takes at most this fraction (1/8) of the memory limit, for every run of a process."""
+WINDOW: Final = 16
+"""What is on its way to here takes at most this fraction (1/16) of the memory limit, from all processes together."""
 
 CODES: Final = 1 << 20
 """How many codes a process has for what it mentions in states."""
+
+
+def window_nbytes(memory_limit: int, processes: int) -> int:
+    """Return how many bytes may be on their way from each of so many processes, for each of its runs."""
+    return max(1, memory_limit // (WINDOW * processes))
 
 
 class Arrived(NamedTuple):
@@ -406,7 +411,7 @@ class Hosting:
             resolved=resolved,
             shared_caches=shared,
             memory_limit=self._nbytes,
-            window_nbytes=max(1, options.memory_limit // WINDOW),
+            window_nbytes=window_nbytes(options.memory_limit, sum(place.workers for place in self._places)),
             first_code=FIRST + CODES * (number + 1),
             root_seed=root_seed,
             book=options.book,

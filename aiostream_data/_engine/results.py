@@ -4,17 +4,24 @@ How this works. Results wait for their turn, and for the stages after them, wher
 stage that made them: as many as there are calls in flight. So a call that would not be the only one in
 flight waits until what it is expected to return fits into the limit; a lone one never waits, so that a
 result larger than everything passes alone. What calls return is expected to stand in the proportion to what
-they are given in which the largest of late did.
+they are given in which the largest of late did. As long as none has returned, only so many calls are begun
+that results of ``FIRST_NBYTES`` would fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiostream_data._engine.budget import Budget, Charge
+from aiostream_data._engine.budget import FILLED, Budget, Charge
 
 RESULTS = "results"
 """Holder of what functions have returned, or are expected to."""
+
+FIRST_NBYTES = 1 << 20
+"""Size that results are taken for before one was seen."""
+
+COPIES = 2
+"""How often a result may be there at once: as it was returned, and as columns."""
 
 FORGETTING = 0.98
 """Factor by which the largest proportion seen fades with every result."""
@@ -31,6 +38,8 @@ class Results:
         self._budget = budget
         self._in_flight = in_flight
         self._growth = 1.0
+        self._has_seen_one = False
+        self._first_calls = max(1, int(FILLED * budget.limit) // (COPIES * FIRST_NBYTES))
 
     async def room_for(self, nbytes: int) -> Charge:
         """Wait for room for the result of a call that is given so many bytes; it ends with the charge.
@@ -38,8 +47,10 @@ class Results:
         While the call runs there are the elements that it is given, what it returns, and that as columns.
         """
         result = int(nbytes * self._growth)
-        expected = nbytes + 2 * result
+        expected = nbytes + COPIES * result
         self._budget.leave_free(expected)
+        if not self._has_seen_one:
+            await self._budget.until(lambda: self._has_seen_one or self._in_flight() < self._first_calls)
         fits = await self._budget.until_fits(expected, lambda: self._in_flight() == 0)
         # What a lone call takes beside its result, over the limit, is soon gone.
         return self._budget.charge(expected if fits else result, RESULTS)
@@ -47,6 +58,9 @@ class Results:
     def returned(self, room: Charge | None, given: int, nbytes: int) -> Charge:
         """Note how large a result is that a call made of ``given`` bytes; return what it is charged with from now."""
         self._growth = max(nbytes / max(1, given), self._growth * FORGETTING)
+        if not self._has_seen_one:
+            self._has_seen_one = True
+            self._budget.poke()
         if room is None:
             return self._budget.charge(nbytes, RESULTS)
         room.resize(nbytes)

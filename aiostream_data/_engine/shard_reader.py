@@ -26,7 +26,7 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk
-from aiostream_data.storage.ranges import AMONG_MANY_NBYTES, FIRST_NBYTES, following_nbytes, plan_ranges
+from aiostream_data.storage.ranges import plan_ranges, range_sizes
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = 64 << 10
@@ -63,6 +63,7 @@ class ShardReader:
         number: The shard's number in its source.
         split: Split number of the rows' ids.
         offsets: Where records begin, as far as it is known; what is learned is added.
+        open_at_once: Shards that are read at the same time, and have to fit into the budget together.
         is_wanted: Whether the order is waiting for this very shard: its admissions then pass over a
             full budget, since everything that fills it is queued behind this shard.
     """
@@ -79,6 +80,7 @@ class ShardReader:
     offsets: ShardOffsets
     is_wanted: Callable[[], bool] = lambda: False
     first: int = 0
+    open_at_once: int = 1
     _row: int = 0
     _offset: int = 0
 
@@ -113,9 +115,8 @@ class ShardReader:
         nbytes = self.shard.nbytes or 0
         if self.node.format.whole and nbytes:
             return iter([ByteRange(0, nbytes)])
-        if self.node.spread:
-            return plan_ranges(nbytes, AMONG_MANY_NBYTES, FIRST_NBYTES, self._offset)
-        return plan_ranges(nbytes, following=following_nbytes(self.budget.limit), start=self._offset)
+        first, following = range_sizes(self.budget.limit, self.open_at_once, self.node.spread)
+        return plan_ranges(nbytes, first, following, self._offset)
 
     def _begin(
         self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup

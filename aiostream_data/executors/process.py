@@ -30,7 +30,15 @@ from aiostream_data.executors.thread import Job, ThreadExecutor
 MAX_NBYTES = 64 << 20
 """Shared memory that a worker, and this process for each worker, keep idle between messages, at most."""
 
+IDLE_SHARE = 8
+"""All of them together keep at most this fraction (1/8) of a memory limit idle."""
+
 _SERVE = "aiostream_data.executors.serving:serve"
+
+
+def idle_nbytes(memory_limit: int, workers: int) -> int:
+    """Return how much shared memory may be idle, per worker and direction, under a memory limit in bytes."""
+    return max(1, min(MAX_NBYTES, memory_limit // (2 * IDLE_SHARE * workers)))
 
 
 class ProcessExecutor(ThreadExecutor):

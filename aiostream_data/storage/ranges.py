@@ -16,13 +16,27 @@ AMONG_MANY_NBYTES = 256 << 10
 """Size of the first range where rows of many objects are mixed: the first row that goes on waits for all of them.
 The following ones are as large as a first range usually is."""
 
+LEAST_NBYTES = 64 << 10
+"""Ranges are no smaller than this, however little memory there is for each object that is open."""
+
 LIMIT_SHARE = 64
-"""A range takes at most this fraction (1/64) of the memory limit, so that many shards can be open at once."""
+"""A range takes at most this fraction (1/64) of the memory limit, so that many shards can be open at once; ..."""
+
+OPEN_SHARE = 4
+"""... and one range of each that is open at most this (1/4) together: the order may wait for a second one of each."""
 
 
-def following_nbytes(memory_limit: int) -> int:
-    """Return the size of all ranges but the first, under a memory limit in bytes."""
-    return max(FIRST_NBYTES, min(NEXT_NBYTES, memory_limit // LIMIT_SHARE))
+def range_sizes(memory_limit: int, open_at_once: int, among_many: bool) -> tuple[int, int]:
+    """Return the sizes of the first range of an object and of all others, under a memory limit in bytes.
+
+    Args:
+        open_at_once: Objects that are read at the same time.
+        among_many: Rows of many objects are mixed.
+    """
+    first = AMONG_MANY_NBYTES if among_many else FIRST_NBYTES
+    others = FIRST_NBYTES if among_many else max(FIRST_NBYTES, min(NEXT_NBYTES, memory_limit // LIMIT_SHARE))
+    most = max(LEAST_NBYTES, memory_limit // (OPEN_SHARE * open_at_once))
+    return min(first, most), min(others, most)
 
 
 def plan_ranges(

@@ -235,11 +235,15 @@ class _ShardStreams:
         self._open_ahead()
 
     def _open_ahead(self) -> None:
-        node: ReadFiles = self.stage.node
-        ahead = node.read_ahead if isinstance(node.read_ahead, int) else max(1, node.cycle_length // 4)
-        while self._next < len(self.turns) and self._given + len(self._opened) < node.cycle_length + ahead:
+        while self._next < len(self.turns) and self._given + len(self._opened) < self._most_open:
             self._opened.append(self._open(self.turns[self._next]))
             self._next += 1
+
+    @property
+    def _most_open(self) -> int:
+        node: ReadFiles = self.stage.node
+        ahead = node.read_ahead if isinstance(node.read_ahead, int) else max(1, node.cycle_length // 4)
+        return node.cycle_length + ahead
 
     def _open(self, number: int, first: int = 0) -> Stream:
         services = self.stage.context.services
@@ -256,6 +260,7 @@ class _ShardStreams:
             split=self.namespace.base + number,
             offsets=self.stage._offsets,
             first=first,
+            open_at_once=min(self._most_open, len(self.turns)),
             stores=self.stores,
             budget=services.budget,
             blocks=services.blocks,

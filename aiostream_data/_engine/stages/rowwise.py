@@ -101,7 +101,8 @@ class RowwiseStage(MaybeUnordered):
         services = self.context.services
 
         def make() -> Executor:
-            return executor_elsewhere(kind, workers or services.cpus, f"asd-{self.node.label}")
+            name = f"asd-{self.node.label}"
+            return executor_elsewhere(kind, workers or services.cpus, name, services.budget.limit)
 
         executor = services.workers.at(f"{self.context.place(self.node)}/{kind}", make)
         if isinstance(executor, InterpreterExecutor):
@@ -225,13 +226,13 @@ def _workers_of(node: Call, cpus: int) -> int | None:
     return fixed or cpus if node.executor in IN_OTHER_PLACES else fixed
 
 
-def executor_elsewhere(kind: str, workers: int, name: str) -> Executor:
+def executor_elsewhere(kind: str, workers: int, name: str, memory_limit: int) -> Executor:
     """Return an executor of worker processes or interpreters."""
     if kind == "interpreter":
         return InterpreterExecutor(workers, name)
-    from aiostream_data.executors.process import ProcessExecutor
+    from aiostream_data.executors.process import ProcessExecutor, idle_nbytes
 
-    return ProcessExecutor(workers, name)
+    return ProcessExecutor(workers, name, max_nbytes=idle_nbytes(memory_limit, workers))
 
 
 def serial_executor(stage: RowwiseStage) -> Executor:
