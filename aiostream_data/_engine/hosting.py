@@ -12,6 +12,7 @@ the engine has ended *and* the loader has let go, see :meth:`Hosting.engine_ende
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections import deque
@@ -369,7 +370,7 @@ class Hosting:
         self._engine_ended = self._let_go = False
         self.closed = Announced()
         self._children: list[Child] = []  # a list of its own, for the finalizer, which must not refer to this
-        weakref.finalize(self, _end_in_background, self._children).atexit = False
+        weakref.finalize(self, _end_in_background, self._children, os.getpid()).atexit = False
 
     @property
     def processes(self) -> list[HostingProcess]:
@@ -498,9 +499,9 @@ class Hosting:
         self.closed.announce()
 
 
-def _end_in_background(children: list[Child]) -> None:
-    """End processes that nobody has let go of, and nobody can any more."""
-    if children:
+def _end_in_background(children: list[Child], pid: int) -> None:
+    """End processes that nobody has let go of, and nobody can any more; in the process that started them."""
+    if children and os.getpid() == pid:
         threading.Thread(target=_bury, args=(children,), name="asd-end-processes", daemon=True).start()
 
 
