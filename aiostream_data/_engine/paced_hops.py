@@ -25,7 +25,7 @@ from aiostream_data._engine.context import value_of
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.isolation import alone, broke_off
-from aiostream_data._engine.pacing import CHEAP_ROW_S, Pace
+from aiostream_data._engine.pacing import CHEAP_ROW_S, HOP_S, LONG_HOP_S, Pace
 from aiostream_data._engine.results import FORGETTING, Results
 from aiostream_data._engine.row_work import Done, RowWork
 from aiostream_data._engine.sizes import about_nbytes
@@ -96,7 +96,7 @@ class PacedHops:
 
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
-        self.pace.is_far = self.place.is_far
+        self.pace.hop_s = _hop_s(self.place, self.workers)
         self._running, self._held = Window(1), Window(1)
         self._allowed = 1, 1
         self._late: set[asyncio.Future[Outcome]] = set()
@@ -210,7 +210,7 @@ class PacedHops:
         self.processes = None
         if place is not None:
             self.place, self.serial, self.fixed_workers = place, None, self.cpus
-            self.pace.is_far = place.is_far
+            self.pace.hop_s = _hop_s(place, self.cpus)
 
     def _widen(self) -> None:
         """Let as many hops run as there are workers, one more wait for each two of them, and results for their turn."""
@@ -224,6 +224,11 @@ class PacedHops:
         self._allowed = running, held
         self._running.limit = running + len(self._late)
         self._held.limit = held + len(self._late)
+
+
+def _hop_s(place: WorkPlace, workers: int) -> float:
+    """Return the seconds of work that a hop should aim at where so many run at once from the start."""
+    return LONG_HOP_S if place.is_far or workers > 1 else HOP_S
 
 
 def _busy(done: Done) -> float:

@@ -22,8 +22,8 @@ MAX_CHUNK_NBYTES = 2 << 20
 HOP_S = 0.010
 """Seconds of work that one hop aims at."""
 
-FAR_HOP_S = 0.060
-"""The same where a hop leads to another process and back, which costs both sides a few hundred microseconds."""
+LONG_HOP_S = 0.060
+"""The same where a hop costs more: to another process and back, or beside others on threads that wake each other."""
 
 CHEAP_ROW_S = 20e-6
 """Below this cost per row a Python function hardly ever releases the GIL, so one hop at a time is best."""
@@ -58,7 +58,7 @@ class Pace:
     """Learns what a row costs, and answers how many rows the next hop should take.
 
     Attributes:
-        is_far: Hops lead to another process: they aim at more work, but at results of no more than a chunk's size.
+        hop_s: Seconds of work that one hop aims at; more than ``HOP_S`` only if it makes no more than a chunk's bytes.
         rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
         row_s: Seconds that a row takes.
         row_nbytes: Bytes of a row, or of what is made of it if that is more.
@@ -67,7 +67,7 @@ class Pace:
         share_together: Their share of time on a core.
     """
 
-    is_far: bool = False
+    hop_s: float = HOP_S
     rows: int = 1
     row_s: float = 0.0
     row_nbytes: float = 0.0
@@ -96,10 +96,7 @@ class Pace:
 
     def _affordable(self) -> int:
         row_s = max(self.row_s, 1e-9)
-        short = HOP_S / row_s
-        if not self.is_far:
-            return int(short)
-        return int(max(short, min(FAR_HOP_S / row_s, CHUNK_NBYTES / max(self.row_nbytes, 1.0))))
+        return int(max(HOP_S / row_s, min(self.hop_s / row_s, CHUNK_NBYTES / max(self.row_nbytes, 1.0))))
 
     def workers(self, cpus: int) -> int:
         """Return how many hops AUTO runs at once: one while rows are cheap, more while they wait."""

@@ -12,9 +12,9 @@ from event_order import run, settle
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.pacing import (
     CHUNK_ROWS,
-    FAR_HOP_S,
     HOP_ROWS,
     HOP_S,
+    LONG_HOP_S,
     MAX_CHUNK_NBYTES,
     Pace,
     rows_of_a_chunk,
@@ -166,12 +166,12 @@ def test_the_pace_grows_from_few_rows_to_about_ten_milliseconds_of_work() -> Non
 
 
 def test_a_hop_to_another_process_is_longer_unless_what_it_makes_is_large() -> None:
-    small, large = Pace(is_far=True), Pace(is_far=True)
+    small, large = Pace(LONG_HOP_S), Pace(LONG_HOP_S)
     row_s = 50e-6
     for _ in range(20):
         small.observe(small.rows, small.rows * row_s, small.rows * row_s, nbytes=8 * small.rows)
         large.observe(large.rows, large.rows * row_s, large.rows * row_s, nbytes=100_000 * large.rows)
-    assert small.rows == pytest.approx(FAR_HOP_S / row_s, rel=0.1)
+    assert small.rows == pytest.approx(LONG_HOP_S / row_s, rel=0.1)
     assert large.rows == pytest.approx(HOP_S / row_s, rel=0.1)
 
 
