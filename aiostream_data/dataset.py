@@ -45,6 +45,7 @@ from aiostream_data.windows import WindowOperators
 
 if TYPE_CHECKING:
     from aiostream_data.loader import Loader
+    from aiostream_data.loading.memory_bound import MemoryBound
     from aiostream_data.provenance import Origin
     from aiostream_data.ranks import Policy, Tail
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
@@ -267,7 +268,21 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         """Return the plan as it will run, what it reads, and its worst-case memory; does no I/O."""
         from aiostream_data.plan.explain import explain
 
-        return explain(self.plan, default_limit() if memory_limit is None else parse_nbytes(memory_limit))
+        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
+        return explain(self.plan, limit, str(self.memory_bound(memory_limit=limit)))
+
+    def memory_bound(self, *, memory_limit: int | str | None = None) -> MemoryBound:
+        """Return the most memory that a loader of this data set takes, on the host and on the device; reads nothing.
+
+        :meth:`open` logs it (logger "aiostream_data", level INFO), and ``print(dataset.memory_bound())`` shows what it
+        is made of. What functions keep for themselves is not in it.
+
+        Args:
+            memory_limit: As for :meth:`open`.
+        """
+        from aiostream_data.loading.memory_bound import memory_bound
+
+        return memory_bound(self.plan, default_limit() if memory_limit is None else parse_nbytes(memory_limit))
 
     def shuffle_quality(self, *, max_rows: int | None = 100_000, **open_options: Any) -> ShuffleQuality:
         """Read the data set and return how well its rows are shuffled; print it with ``str``.
@@ -349,6 +364,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         """
         # Imported here, since they are most of what importing everything would cost.
         from aiostream_data.loader import Loader
+        from aiostream_data.loading.memory_bound import log_memory_bound
         from aiostream_data.loading.opening import Opening, ranks_of
         from aiostream_data.loading.saved import Saved
         from aiostream_data.loading.steering import Steering
@@ -375,6 +391,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             saved=saved,
             steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
         )
+        log_memory_bound(opening.plan, opening.memory_limit)
         loader: Loader[T] = Loader(opening)
         if not _in_running_loop():
             loader.wait_ready()

@@ -26,7 +26,7 @@ from time import perf_counter
 ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
 
-FILLED = 0.875
+FILLED = 0.75
 """Share of the limit beyond which stages begin nothing more; the rest is for chunks and batches in the making."""
 
 LEAST_ADMITTED = 0.125

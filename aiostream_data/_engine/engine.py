@@ -297,6 +297,7 @@ class Engine:
                 rows += len(chunk)
                 await self.bridge.put(await _parcel(chunk, pool))
                 del chunk
+                self.resources.look_after_memory()
             receiver.check(rows)
             await known
             if self.resources.devices:  # their slots must outlive the batches that the consumer has not taken out

@@ -278,6 +278,7 @@ class HostedEngine:
                         value_of(await self._sender.submit(self._send_chunk, number, part, nbytes))
                         del part
                     del chunk
+                    self._resources.look_after_memory()
                 receiver.check(rows)
             finally:
                 telling.cancel()

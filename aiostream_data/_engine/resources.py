@@ -18,6 +18,7 @@ from aiostream_data._engine.engine_state import EngineState
 from aiostream_data._engine.pacing import cpu_count
 from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.stage_runs import StageRuns
+from aiostream_data._engine.trimming import Trimmer
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.inline import InlineExecutor
@@ -34,6 +35,11 @@ IDLE_NBYTES = 32 << 20
 """Most bytes of blocks that were read into and wait to be read into again; at most 1/32 of the limit."""
 
 
+def idle_blocks_nbytes(memory_limit: int) -> int:
+    """Return how much may wait to be read into again, under a memory limit in bytes."""
+    return min(IDLE_NBYTES, memory_limit // 32)
+
+
 class Resources:
     """Made before the engine's thread starts; used and closed on that thread.
 
@@ -44,6 +50,7 @@ class Resources:
         devices: Where batches are copied to, by the node that says so.
         workers: Whatever runs functions.
         runs: Which stages run now.
+        trimmer: Looks after what malloc keeps.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -54,11 +61,12 @@ class Resources:
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
         self.runs = StageRuns()
+        self.trimmer = Trimmer(options.memory_limit)
         self._epoch = options.epoch
         self._dead_letters = options.dead_letters
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
-        self._blocks = BlockPool(min(IDLE_NBYTES, options.memory_limit // 32))
+        self._blocks = BlockPool(idle_blocks_nbytes(options.memory_limit))
         self.workers = Workers(self.pool, only_pool=options.one_at_a_time)
         # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
         self._readers = self.workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
@@ -116,8 +124,6 @@ class Resources:
         """
         for device in self.devices.values():
             device.close()
-        if self._letters is not None:
-            self._letters.close()
         closing = (stores.aclose() for stores in self.stores.values())
         results = await asyncio.gather(*closing, return_exceptions=True)
         failures = [result for result in results if isinstance(result, Exception)]
@@ -127,7 +133,15 @@ class Resources:
     def close_executors(self, timeout_s: float) -> bool:
         """Close what runs functions, before the loop is; False when some are still in one after ``timeout_s``."""
         self._closing.set()  # nobody waits for another attempt any more
-        return self.workers.close(timeout_s)
+        ended = self.workers.close(timeout_s)
+        if self._letters is not None:  # now that nobody writes any more, unless he is stuck in it
+            self._letters.close()
+        return ended
+
+    def look_after_memory(self) -> None:
+        """Have what malloc keeps looked at, when it is time to. Does not wait for that."""
+        if self.trimmer.is_due():
+            self.pool.submit(self.trimmer.look)
 
     def drop_blocks(self) -> None:
         """Give up the blocks that wait to be read into again."""

@@ -61,8 +61,12 @@ class AllocatorState:
     @property
     def is_fragmented(self) -> bool:
         """Whether arenas hold far more than is in use, and it is in memory."""
-        held = self.resident - self.mapped - self.live
-        return min(self.free, held) > max(WIDE_NBYTES, WIDE_SHARE * (self.live + self.mapped))
+        return self.kept > max(WIDE_NBYTES, WIDE_SHARE * (self.live + self.mapped))
+
+    @property
+    def kept(self) -> int:
+        """Bytes that were freed and are in memory still, at most: trimming gives back those on whole pages."""
+        return max(0, min(self.free, self.resident - self.mapped - self.live))
 
     @property
     def advice(self) -> str | None:

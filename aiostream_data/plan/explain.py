@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import math
-
+from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.element_nbytes import most_nbytes
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.plan.subprocess import places_of, process_nbytes
 from aiostream_data.plan.windows import Bucket, Pack
 from aiostream_data.plan.worker_share import place_of_sharing
 
 
-def explain(plan: Node, memory_limit: int) -> str:
+def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
     """Return the plan as it will run, with its worst-case memory; touches no store.
 
     Args:
         memory_limit: Bytes of the budget it would be opened with.
+        worst_case: What is said of all memory together.
     """
     running = rewrite(plan)
     lines = ["plan (sources first):"]
     lines += _tree(running, 1)
     lines.append(f"elements: {_count(cardinality(plan))}")
     lines += _reads(running)
-    lines.append(f"host memory: at most {_size(memory_limit)} in queues and buffers, plus one record or range")
-    lines += _buffers(running)
-    lines += _processes(running, memory_limit)
+    lines += [worst_case] if worst_case else []
+    lines += _of_the_limit(running, memory_limit)
     lines += _device(running)
     return "\n".join(lines)
 
@@ -50,29 +49,34 @@ def _reads(plan: Node) -> list[str]:
     return [f"reads: {pattern}" for pattern in patterns]
 
 
+def _of_the_limit(plan: Node, memory_limit: int) -> list[str]:
+    held = [*_buffers(plan), *_processes(plan, memory_limit)]
+    return [f"of the memory limit of {as_size(memory_limit)}:", *held] if held else []
+
+
 def _buffers(plan: Node) -> list[str]:
     lines = []
     for node in walk(plan):
         if isinstance(node, Shuffle):
-            row = element_nbytes(node)
+            row = most_nbytes(node)
             rows = _buffer_rows(node, row)
-            size = "of unknown size" if row is None else f"of {row} bytes = {_size(row * rows)}"
-            most = f", {_size(AUTO_BUFFER_NBYTES)} at most" if node.growing and row is None else ""
-            lines.append(f"  of these, shuffle holds up to {rows:,} rows {size}{most}")
+            size = "of unknown size" if row is None else f"of {row} bytes = {as_size(row * rows)}"
+            most = f", {as_size(AUTO_BUFFER_NBYTES)} at most" if node.growing and row is None else ""
+            lines.append(f"  shuffle holds up to {rows:,} rows {size}{most}")
         elif isinstance(node, Bucket):
-            row = element_nbytes(node.input)
-            size = "of unknown size" if row is None else f"of {row} bytes = {_size(row * node.rows_held)}"
-            lines.append(f"  of these, {node.label} holds up to {node.rows_held:,} rows {size}")
+            row = most_nbytes(node.input)
+            size = "of unknown size" if row is None else f"of {row} bytes = {as_size(row * node.rows_held)}"
+            lines.append(f"  {node.label} holds up to {node.rows_held:,} rows {size}")
         elif isinstance(node, Pack):
-            lines.append(f"  of these, pack fills up to {node.open_bins:,} rows of {node.max_length:,} values")
+            lines.append(f"  pack fills up to {node.open_bins:,} rows of {node.max_length:,} values")
     return lines
 
 
 def _processes(plan: Node, memory_limit: int) -> list[str]:
     lines = []
     for node in places_of(plan):
-        each = _size(process_nbytes(plan, memory_limit))
-        lines.append(f"  of these, {node.detail()} of in_subprocess may hold {each}" + (" each" * (node.workers > 1)))
+        each = as_size(process_nbytes(plan, memory_limit))
+        lines.append(f"  {node.detail()} of in_subprocess may hold {each}" + (" each" * (node.workers > 1)))
         if node.workers > 1:
             place = place_of_sharing(node.input)
             works = "all of it" if place is node.input else f"all up to {place.label}"
@@ -89,30 +93,8 @@ def _buffer_rows(node: Shuffle, row_nbytes: int | None) -> int:
 def _device(plan: Node) -> list[str]:
     if not isinstance(plan, ToDevice):
         return []
-    batch = element_nbytes(plan)
+    batch = most_nbytes(plan)
     if batch is None:
         return [f"slots: {plan.depth} on the host and {plan.depth} on {plan.device}, as large as the largest batch"]
-    total = _size(plan.depth * batch)
-    return [f"slots: {plan.depth} × {_size(batch)} = {total} pinned on the host, and {total} on {plan.device}"]
-
-
-def element_nbytes(node: Node) -> int | None:
-    """Return the bytes of one element where the plan tells them, else None."""
-    _, leaves = spec_of(node)
-    sizes = [_leaf_nbytes(leaf) for leaf in leaves]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
-
-
-def _leaf_nbytes(leaf: ArraySpec) -> int | None:
-    if leaf.shape is None or leaf.dtype is None or leaf.dtype.hasobject or leaf.ragged:
-        return None
-    known = [axis for axis in leaf.shape if axis is not None]
-    return math.prod(known) * leaf.dtype.itemsize if len(known) == len(leaf.shape) else None
-
-
-def _size(nbytes: int) -> str:
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.4g} {unit}"
-    return f"{nbytes} B"
+    total = as_size(plan.depth * batch)
+    return [f"slots: {plan.depth} × {as_size(batch)} = {total} pinned on the host, and {total} on {plan.device}"]

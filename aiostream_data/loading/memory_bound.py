@@ -1,0 +1,230 @@
+"""The most memory that a loader takes, told before anything is read.
+
+How this works. Whatever holds rows is charged to one budget, the memory limit; so that part of the bound is the limit,
+or less where the plan alone shows that all its rows together take less. Beside rows there are costs that are known:
+an interpreter for each process, blocks that wait to be used again, what the engine itself is. The C library keeps
+some of what was freed; how much is measured, not proven, and what is more is given back while a loader runs
+(:mod:`aiostream_data._engine.trimming`). What functions keep for themselves nobody can tell, and the bound says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from aiostream_data._engine.compile import fused_below
+from aiostream_data._engine.hosting import window_nbytes
+from aiostream_data._engine.pacing import cpu_count
+from aiostream_data._engine.resources import idle_blocks_nbytes
+from aiostream_data._engine.trimming import KEPT_SHARE
+from aiostream_data._engine.watchdog import LOGGER
+from aiostream_data.executors.process import idle_nbytes
+from aiostream_data.metrics.sizes import as_size
+from aiostream_data.plan import operators as op
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.element_nbytes import all_rows_nbytes, most_nbytes
+from aiostream_data.plan.rewrite import rewrite
+from aiostream_data.plan.sources import ReadFiles, TensorSlices
+from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
+from aiostream_data.plan.validate import reaches_processes
+
+ENGINE_NBYTES: Final = 24 << 20
+"""Of an engine without rows: its modules, event loop, threads and connections."""
+
+PROCESS_NBYTES: Final = 32 << 20
+"""Of an interpreter of its own, with NumPy."""
+
+INTERPRETER_NBYTES: Final = 16 << 20
+"""Of a further interpreter in the same process."""
+
+LARGE_SHARE: Final = 32
+"""A row, range or batch of more than this fraction (1/32) of the limit may pass over it."""
+
+PLACES: Final = 6
+"""Elements on their way to the consumer beside those that wait for him: where each step of it may hold one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Host memory of one kind.
+
+    Attributes:
+        nbytes: At most.
+        what: In words.
+    """
+
+    nbytes: int
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBound:
+    """The most memory that a loader takes, of all its processes together, as far as the plan tells.
+
+    Attributes:
+        limit: The memory limit, in bytes.
+        rows: Bytes of everything that is charged to it: ``stats().memory.peak`` stays within this.
+        parts: Host memory by kind, rows first.
+        device: Where batches are copied to; None where they are not.
+        device_slots: Number of slots there.
+        slot_nbytes: Bytes of each; None where the plan does not tell.
+        not_counted: What the bound says nothing about, each a phrase.
+    """
+
+    limit: int
+    rows: int
+    parts: tuple[Part, ...]
+    device: str | None = None
+    device_slots: int = 0
+    slot_nbytes: int | None = 0
+    not_counted: tuple[str, ...] = ()
+
+    @property
+    def host_nbytes(self) -> int:
+        """Bytes of host memory, of all processes together."""
+        return sum(part.nbytes for part in self.parts)
+
+    @property
+    def device_nbytes(self) -> int | None:
+        """Bytes of device memory; None where the plan does not tell."""
+        return None if self.slot_nbytes is None else self.device_slots * self.slot_nbytes
+
+    @property
+    def sentence(self) -> str:
+        """One line: host and device."""
+        return f"worst case: {as_size(self.host_nbytes)} host" + self._on_device()
+
+    def _on_device(self) -> str:
+        if self.device is None or self.device == "cpu":
+            return ""
+        size = "the largest batch" if self.slot_nbytes is None else as_size(self.slot_nbytes)
+        return f", {self.device_slots} x {size} on {self.device}"
+
+    def __str__(self) -> str:
+        sizes = [as_size(part.nbytes) for part in self.parts]
+        width = max(map(len, sizes))
+        lines = [f"  {size:>{width}}  {part.what}" for size, part in zip(sizes, self.parts, strict=True)]
+        return "\n".join([self.sentence, *lines, f"  not counted: {'; '.join(self.not_counted)}"])
+
+
+def memory_bound(plan: Node, memory_limit: int) -> MemoryBound:
+    """Return the most memory that a plan takes when it is opened with a memory limit in bytes. Reads nothing."""
+    running = rewrite(plan)
+    rows = _rows_nbytes(running, memory_limit)
+    slots = running if isinstance(running, op.ToDevice) else None
+    return MemoryBound(
+        limit=memory_limit,
+        rows=rows,
+        parts=tuple(part for part in _parts(running, memory_limit, rows) if part.nbytes),
+        device=None if slots is None else slots.device,
+        device_slots=0 if slots is None else slots.depth,
+        slot_nbytes=0 if slots is None else most_nbytes(slots),
+        not_counted=tuple(_not_counted(running, memory_limit)),
+    )
+
+
+def _rows_nbytes(plan: Node, memory_limit: int) -> int:
+    large = _large_nbytes(plan, memory_limit)
+    everything = all_rows_nbytes(plan)
+    if everything is None:
+        return memory_limit + large
+    engines = 1 + sum(place.workers for place in places_of(plan))
+    return min(memory_limit + large, engines * everything + large)
+
+
+def _large_nbytes(plan: Node, memory_limit: int) -> int:
+    """Return what large elements may take over the limit where the plan tells how large they are."""
+    element = most_nbytes(plan) or 0
+    slots = 2 * plan.depth * element if isinstance(plan, op.ToDevice) else 0
+    last = plan.input if isinstance(plan, op.ToDevice) else plan
+    waiting = last.buffer_size if isinstance(last, op.Prefetch) and isinstance(last.buffer_size, int) else 1
+    is_large = element * LARGE_SHARE > memory_limit
+    return slots + (waiting + PLACES) * element if is_large else 0
+
+
+def _parts(plan: Node, memory_limit: int, rows: int) -> Iterator[Part]:
+    hosts = sum(place.workers for place in places_of(plan))
+    workers = [worker for node in _runs_elsewhere(plan) for worker in [_workers_of(node, plan)]]
+    processes = hosts + sum(number for kind, number in workers if kind == "process")
+    interpreters = sum(number for kind, number in workers if kind == "interpreter")
+    is_limit = rows == memory_limit
+    yield Part(nbytes=rows, what="rows, in queues and buffers" + (" (the memory limit)" if is_limit else ""))
+    yield Part(nbytes=int(rows * KEPT_SHARE), what="freed memory that the C library's allocator keeps")
+    yield Part(nbytes=ENGINE_NBYTES * (1 + hosts), what="the engine" + (" of every process" if hosts else ""))
+    yield Part(nbytes=PROCESS_NBYTES * processes, what=f"{processes} worker processes with Python and NumPy")
+    yield Part(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} more interpreters")
+    yield Part(nbytes=_idle_nbytes(plan, memory_limit), what="blocks of memory that wait to be used again")
+    yield Part(nbytes=_copied_nbytes(plan), what="arrays of from_tensor_slices, once in every process")
+
+
+def _runs_elsewhere(plan: Node) -> Iterator[op.Call]:
+    """Yield one node for each executor that is not of this process, or may become so."""
+    fused = {lower for node in walk(plan) if isinstance(node, op.Call) for lower in fused_below(node)}
+    for node in walk(plan):
+        if isinstance(node, op.Call) and node not in fused and _kind_of(node) is not None:
+            yield node
+
+
+def _kind_of(node: op.Call) -> str | None:
+    if isinstance(node, op.Map) and node.is_coroutine:
+        return None
+    if node.executor == "auto":
+        functions = [each.function_called for each in (node, *fused_below(node))]
+        return "process" if all(map(reaches_processes, functions)) else None
+    return node.executor if node.executor in ("process", "interpreter") else None
+
+
+def _workers_of(node: op.Call, plan: Node) -> tuple[str, int]:
+    """Return where a node's function runs, and in how many such places of all processes together."""
+    hosts = sum(place.workers for place in places_of(plan) if any(lower is node for lower in walk(place)))
+    concurrency = node.concurrency if isinstance(node.concurrency, int) and node.executor != "auto" else cpu_count()
+    return _kind_of(node) or "", concurrency * max(1, hosts)
+
+
+def _idle_nbytes(plan: Node, memory_limit: int) -> int:
+    """Return what is kept to be read into, or sent in, again."""
+    places = places_of(plan)
+    hosts = sum(place.workers for place in places)
+    each = process_nbytes(plan, memory_limit) if places else memory_limit
+    idle = 2 * hosts * window_nbytes(memory_limit, hosts) if hosts else 0
+    if any(isinstance(node, ReadFiles) for node in walk(plan)):
+        idle += max(1, hosts) * idle_blocks_nbytes(each)
+    for node in _runs_elsewhere(plan):
+        kind, workers = _workers_of(node, plan)
+        if kind == "process":
+            idle += 2 * workers * idle_nbytes(each, max(1, workers // max(1, hosts)))
+    return idle
+
+
+def _copied_nbytes(plan: Node) -> int:
+    """Return what arrays of the program take that every process of in_subprocess() has a copy of."""
+    return sum(place.workers * _sources_nbytes(place) for place in places_of(plan))
+
+
+def _sources_nbytes(place: InSubprocess) -> int:
+    slices = [node for node in walk(place) if isinstance(node, TensorSlices)]
+    return sum(leaf.nbytes for node in slices for leaf in node.leaves)
+
+
+def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
+    """Yield what the bound says nothing about."""
+    if most_nbytes(plan) is None:
+        large = as_size(memory_limit // LARGE_SHARE)
+        yield f"a row, range or batch of more than {large}, which passes over the limit, and may be there four times"
+    nodes = list(walk(plan))
+    if any(isinstance(node, (op.Call, op.Interleave)) for node in nodes):
+        yield "what functions keep for themselves, and what they import"
+    if any(isinstance(node, op.Interleave) for node in nodes):
+        yield "processes and files of the data sets that functions make"
+    if isinstance(plan, op.ToDevice) and plan.device == "cuda":
+        yield "what CUDA itself takes"
+    yield "elements that you keep"
+
+
+def log_memory_bound(plan: Node, memory_limit: int) -> None:
+    """Log the bound of a plan that is about to be opened, at level INFO; free where nobody listens."""
+    logger = logging.getLogger(LOGGER)
+    if logger.isEnabledFor(logging.INFO):
+        logger.info("%s", memory_bound(plan, memory_limit))
