@@ -1,0 +1,171 @@
+"""One loader under a memory limit, in a process of its own, for whoever measures it from outside.
+
+Usage: ``declared_program.py PLAN LIMIT_MIB``. Prints a line of JSON with what is declared, waits for a line, reads the
+plan slowly for a while, and prints what it held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from aiostream_data import Dataset, FixedLen, TFRecordWriter, encode_example
+
+MIB = 1 << 20
+
+TOO_LARGE, HOARDING = "a record larger than the limit", "a function that hoards"
+LARGEST = 100 * MIB
+"""Bytes of the largest record of the former."""
+
+READ_S = 2.0
+"""Seconds that a loader is read, at most: long enough to be full with a consumer that is slower than it."""
+
+
+def _files(folder: Path, records: int, nbytes: int, count: int) -> list[str]:
+    paths = []
+    for number in range(count):
+        path = str(folder / f"{number:03}.tfrecord")
+        with TFRecordWriter(path) as writer:
+            for record in range(records):
+                writer.write(encode_example({"image": bytes(nbytes), "label": record}))
+        paths.append(path)
+    return paths
+
+
+FEATURES = {"image": FixedLen((), bytes), "label": FixedLen((), np.int64)}
+
+
+def parsed(folder: Path) -> Dataset[Any]:
+    files = _files(folder, 1_500, 20_000, 4)
+    rows = Dataset.from_tfrecord(files, cycle_length=4).parse_example(FEATURES)
+    return rows.shuffle(500, seed=1).batch(32).prefetch(2)
+
+
+def large(number: int) -> Any:
+    """Return a result of 600 kB, and let other threads run meanwhile."""
+    time.sleep(0.002)
+    return np.full(150_000, number, np.float32)
+
+
+def on_threads(folder: Path) -> Dataset[Any]:
+    return Dataset.range(4_000).map(large, executor="thread", concurrency=8).batch(8).prefetch(2)
+
+
+def in_processes(folder: Path) -> Dataset[Any]:
+    return Dataset.range(4_000).map(large, executor="process", concurrency=2).batch(8).prefetch(2)
+
+
+async def awaited_array(number: int) -> Any:
+    await asyncio.sleep(0.005)
+    return np.full(50_000, number, np.float32)
+
+
+def awaited(folder: Path) -> Dataset[Any]:
+    return Dataset.range(20_000).map(awaited_array, concurrency=256).batch(16).prefetch(2)
+
+
+def interleaved(folder: Path) -> Dataset[Any]:
+    files = _files(folder, 100, 20_000, 64)
+    return Dataset.from_tfrecord(files, cycle_length=32).batch(16).prefetch(2)
+
+
+def elsewhere(folder: Path) -> Dataset[Any]:
+    return Dataset.range(4_000).map(large).batch(4).in_subprocess(2).prefetch(2)
+
+
+def of_length(number: int) -> Any:
+    return np.zeros(1_000 + number * 7_919 % 200_000, np.float32)
+
+
+def padded(folder: Path) -> Dataset[Any]:
+    rows = Dataset.range(6_000).map(of_length)
+    return rows.bucket_by_sequence_length(len, [50_000, 100_000, 150_000], [16, 8, 4, 4]).prefetch(2)
+
+
+def on_device(folder: Path) -> Dataset[Any]:
+    return Dataset.range(4_000).map(large).batch(8).to_device("cpu")
+
+
+def one_too_large(folder: Path) -> Dataset[Any]:
+    path = str(folder / "large.tfrecord")
+    with TFRecordWriter(path) as writer:
+        for nbytes in (1_000, LARGEST, 1_000, 100_000) * 2:
+            writer.write(bytes(nbytes))
+    return Dataset.from_tfrecord([path, path], cycle_length=2)
+
+
+hoard: list[Any] = []
+
+
+def hoarding(folder: Path) -> Dataset[Any]:
+    def keep(number: int) -> int:
+        hoard.append(np.ones(250_000, np.float64))
+        return number
+
+    return Dataset.range(150).map(keep)
+
+
+PLANS: dict[str, Callable[[Path], Dataset[Any]]] = {
+    "parsed, shuffled and batched": parsed,
+    "large results on threads": on_threads,
+    "large results in processes": in_processes,
+    "awaited": awaited,
+    "many shards": interleaved,
+    "in subprocesses": elsewhere,
+    "buckets": padded,
+    "slots": on_device,
+    TOO_LARGE: one_too_large,
+    HOARDING: hoarding,
+}
+
+
+def say(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)  # noqa: T201 - read by the test
+
+
+def status(name: str) -> int:
+    """Return a number of bytes out of ``/proc/self/status``."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+
+def slowly(elements: Iterator[Any]) -> int:
+    """Read elements for a while, more slowly than they are made; return their number."""
+    count, end = 0, time.perf_counter() + READ_S
+    for element in elements:
+        count += 1
+        del element  # what the consumer keeps is the consumer's
+        time.sleep(0.02)
+        if time.perf_counter() > end:
+            break
+    return count
+
+
+def run(dataset: Dataset[Any], limit: int) -> None:
+    bound = dataset.memory_bound(memory_limit=limit)
+    with open("/proc/self/clear_refs", "w") as reset:
+        reset.write("5")  # begin anew with the highest value
+    before = status("VmRSS")
+    say(host=bound.host_nbytes, rows=bound.rows, text=str(bound))
+    sys.stdin.readline()
+    with dataset.open(memory_limit=limit) as loader:
+        count = slowly(iter(loader))
+        memory = loader.stats().memory
+    say(elements=count, peak=memory.peak, growth=status("VmHWM") - before, holders=dict(memory.holders))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    if sys.argv[1] == TOO_LARGE:
+        warnings.filterwarnings("ignore", ".*more than the memory limit")
+    with TemporaryDirectory() as folder:
+        run(PLANS[sys.argv[1]](Path(folder)), int(sys.argv[2]) * MIB)

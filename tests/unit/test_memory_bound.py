@@ -1,0 +1,217 @@
+"""What the declared worst case is made of, and what keeps memory within it: sizes of ranges, first calls, trimming."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from event_order import run, settle
+
+import aiostream_data as asd
+from aiostream_data import Dataset
+from aiostream_data._engine import trimming
+from aiostream_data._engine.budget import FILLED, Budget
+from aiostream_data._engine.results import COPIES, FIRST_NBYTES, Results
+from aiostream_data._engine.trimming import KEPT_SHARE, Trimmer
+from aiostream_data.executors.process import MAX_NBYTES, idle_nbytes
+from aiostream_data.loading.memory_bound import ENGINE_NBYTES, PROCESS_NBYTES, MemoryBound
+from aiostream_data.metrics.allocator import MIB, AllocatorState
+from aiostream_data.metrics.sizes import as_size
+from aiostream_data.storage.ranges import AMONG_MANY_NBYTES, LEAST_NBYTES, range_sizes
+from aiostream_data.storage.ranges import FIRST_NBYTES as FIRST_RANGE
+
+LIMIT = 256 * MIB
+FILES = Dataset.from_tfrecord("/data/*.tfrecord")
+
+
+def bound_of(dataset: Dataset[Any], limit: int = LIMIT) -> MemoryBound:
+    return dataset.memory_bound(memory_limit=limit)
+
+
+def part(bound: MemoryBound, word: str) -> int:
+    return sum(each.nbytes for each in bound.parts if word in each.what)
+
+
+def test_the_parts_of_host_memory_add_up_and_rows_come_first() -> None:
+    bound = bound_of(FILES.map(len, executor="process", concurrency=2).batch(2).in_subprocess(2))
+    assert bound.host_nbytes == sum(each.nbytes for each in bound.parts)
+    assert bound.parts[0].nbytes == bound.rows == bound.limit == LIMIT
+    assert str(bound).startswith(f"worst case: {as_size(bound.host_nbytes)} host\n")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "processes"),
+    [
+        (FILES, 0),
+        (FILES.map(len), 0),
+        (FILES.map(len, executor="process", concurrency=3), 3),
+        # One hop, and so one pool.
+        (FILES.map(len, executor="process", concurrency=3).map(str, executor="process", concurrency=3), 3),
+        (FILES.map(len, executor="process", concurrency=3).batch(2).map(len, executor="process", concurrency=1), 4),
+        (FILES.in_subprocess(2), 2),
+        (FILES.map(len, executor="process", concurrency=3).batch(2).in_subprocess(2), 8),
+        (FILES.batch(2).in_subprocess(2).map(len, executor="process", concurrency=3), 5),
+    ],
+)
+def test_every_process_that_a_plan_may_start_is_counted_once(dataset: Dataset[Any], processes: int) -> None:
+    bound = bound_of(dataset)
+    assert part(bound, "Python and NumPy") == processes * PROCESS_NBYTES
+
+
+def test_auto_counts_the_processes_that_it_may_go_over_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiostream_data.loading.memory_bound.cpu_count", lambda: 5)
+    assert part(bound_of(FILES.map(len, executor=asd.AUTO)), "Python and NumPy") == 5 * PROCESS_NBYTES
+
+
+def test_every_process_of_in_subprocess_has_an_engine_and_the_arrays_of_the_program() -> None:
+    arrays = np.zeros(5 * MIB, np.uint8)
+    bound = bound_of(Dataset.from_tensor_slices(arrays).map(int).batch(8).in_subprocess(3))
+    assert part(bound, "engine") == 4 * ENGINE_NBYTES
+    assert part(bound, "from_tensor_slices") == 15 * MIB
+    assert part(bound_of(Dataset.from_tensor_slices(arrays).map(int)), "from_tensor_slices") == 0
+
+
+def test_slots_are_told_per_device_and_unknown_ones_in_words() -> None:
+    known = bound_of(Dataset.from_tensor_slices(np.zeros((50, MIB), np.uint8)).batch(2).to_device("cpu", depth=2))
+    assert (known.device, known.device_slots, known.slot_nbytes, known.device_nbytes) == ("cpu", 2, 2 * MIB, 4 * MIB)
+    unknown = bound_of(FILES.map(len).batch(2).to_device("cpu", depth=2))
+    assert (unknown.slot_nbytes, unknown.device_nbytes) == (None, None)
+    on_gpu = MemoryBound(limit=1, rows=1, parts=(), device="cuda", device_slots=2, slot_nbytes=154 * MIB)
+    assert on_gpu.sentence == "worst case: 0 B host, 2 x 154 MiB on cuda"
+
+
+def test_large_elements_that_the_plan_knows_are_added_to_the_limit_and_others_are_told() -> None:
+    large = Dataset.from_tensor_slices(np.zeros((64, 16 * MIB), np.uint8)).repeat()
+    assert bound_of(large, 256 * MIB).rows > 256 * MIB
+    assert bound_of(large, 1024 * MIB).rows == 1024 * MIB
+    assert not any("passes over the limit" in each for each in bound_of(large).not_counted)
+    assert any("more than 8 MiB, which passes over the limit" in each for each in bound_of(FILES).not_counted)
+
+
+def test_what_has_no_end_or_no_known_size_needs_the_limit() -> None:
+    for dataset in (Dataset.range(10).repeat(), Dataset.range(10).map(str), FILES):
+        assert bound_of(dataset).rows == LIMIT
+
+
+# -- what keeps memory within it
+
+
+def test_ranges_are_smaller_when_many_objects_are_open_under_a_small_limit() -> None:
+    assert range_sizes(1 << 33, 16, among_many=True) == (AMONG_MANY_NBYTES, FIRST_RANGE)
+    assert range_sizes(1 << 33, 1, among_many=False) == (FIRST_RANGE, 4 * MIB)
+    for limit, at_once in ((64 * MIB, 40), (64 * MIB, 10), (16 * MIB, 16)):
+        first, others = range_sizes(limit, at_once, among_many=True)
+        assert at_once * max(first, others) <= limit / 4
+    assert range_sizes(1 << 20, 64, among_many=True) == (LEAST_NBYTES, LEAST_NBYTES)
+
+
+def test_idle_shared_memory_is_an_eighth_of_the_limit_for_all_workers_together() -> None:
+    assert idle_nbytes(1 << 40, 4) == MAX_NBYTES
+    assert 2 * 4 * idle_nbytes(64 * MIB, 4) == 8 * MIB
+
+
+def test_until_a_result_was_seen_only_as_many_calls_begin_as_results_of_a_mebibyte_fit() -> None:
+    async def case() -> None:
+        budget = Budget(64 * MIB)
+        rooms: list[Any] = []
+        results = Results(budget, lambda: len(rooms))
+
+        async def begin_all() -> None:
+            for _ in range(200):
+                rooms.append(await results.room_for(8))
+
+        beginning = asyncio.create_task(begin_all())
+        await settle()
+        assert len(rooms) == int(FILLED * 64 * MIB) // (COPIES * FIRST_NBYTES)
+        results.returned(rooms[0], 8, 400)
+        await beginning
+
+    run(case())
+
+
+def test_calls_that_end_without_a_result_make_room_for_others() -> None:
+    async def case() -> None:
+        rooms: list[Any] = []
+        results = Results(Budget(4 * MIB), lambda: len(rooms))
+        rooms.append(await results.room_for(8))
+        waiting = asyncio.create_task(results.room_for(8))
+        await settle()
+        assert not waiting.done()
+        rooms.clear()
+        await waiting
+
+    run(case())
+
+
+@pytest.mark.parametrize("how", ["thread", "inline", "process"])
+def test_hops_of_cheap_functions_with_large_results_stay_small(how: Any) -> None:
+    limit = 64 * MIB
+    with Dataset.range(400).map(_large, executor=how).open(memory_limit=limit) as loader:
+        assert sum(len(array) for array in loader) == 400 * 200_000
+        assert loader.stats().memory.peak <= limit
+
+
+def _large(number: int) -> Any:
+    return np.empty(200_000, np.float32)  # takes no time, and 800 kB
+
+
+class Allocator:
+    """Says what malloc holds, as it is told, and notes what was given back."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free, self.other, self.trims = 0, 100 * MIB, 0
+        monkeypatch.setattr(trimming, "allocator_state", self.state)
+        monkeypatch.setattr(trimming, "trim", self.trim)
+
+    def state(self) -> AllocatorState:
+        return AllocatorState(self.other + self.free, self.free, 0, self.free, 0)
+
+    def trim(self) -> None:
+        self.trims += 1
+        self.free = 0
+
+
+def test_memory_is_given_back_only_when_much_is_kept_and_not_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocator, trimmer = Allocator(monkeypatch), Trimmer(100 * MIB)
+    allocator.free = int(KEPT_SHARE * 100 * MIB) - 1
+    trimmer.look()
+    assert allocator.trims == 0
+    allocator.free += 2
+    trimmer.look()
+    trimmer.look()
+    assert (allocator.trims, trimmer.trimmed) == (1, 1)
+    allocator.other -= 90 * MIB
+    allocator.free = 60 * MIB  # it says so still, and nothing more is in memory than before
+    trimmer.look()
+    assert allocator.trims == 1
+    allocator.free = 200 * MIB
+    trimmer.look()
+    assert allocator.trims == 2
+
+
+def test_nothing_is_looked_at_twice_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr(trimming, "monotonic", lambda: now[0])
+    trimmer = Trimmer(100 * MIB)
+    due: Callable[[], bool] = trimmer.is_due
+    assert not due()
+    now[0] += 0.6
+    assert due()
+    assert not due()
+
+
+def test_where_the_allocator_says_nothing_nothing_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocator = Allocator(monkeypatch)
+    monkeypatch.setattr(trimming, "allocator_state", lambda: None)
+    Trimmer(1).look()
+    assert allocator.trims == 0
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1 MiB"), (3 << 29, "1.5 GiB"), (2049, "2.001 KiB")]
+)
+def test_sizes_are_said_in_the_largest_unit(nbytes: int, text: str) -> None:
+    assert as_size(nbytes) == text
