@@ -30,6 +30,7 @@ from aiostream_data.plan.base import (
     auto_or_at_least_one,
     seconds_or_none,
     seed_of,
+    spill_of,
 )
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.spec import element_spec
@@ -117,7 +118,12 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     # -- order
 
     def shuffle(
-        self, buffer_size: int | Auto = AUTO, *, seed: int | None = None, reshuffle_each_iteration: bool = True
+        self,
+        buffer_size: int | Auto = AUTO,
+        *,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool = True,
+        spill: bool | str | os.PathLike[str] = False,
     ) -> Dataset[T]:
         """Give elements in random order (tf.data ``shuffle``).
 
@@ -131,6 +137,13 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             buffer_size: Elements held; AUTO holds at most 8,192, or 128 MiB of them.
             seed: Without one, the loader's.
             reshuffle_each_iteration: False gives the same order in every epoch.
+            spill: Let rows wait in a file once they take an eighth of the loader's ``memory_limit``: True in the
+                system's folder for temporary files, a path in that folder. The order, and states, are the same. The
+                file has no name, takes up to about twice the bytes of the rows that are held, and is gone with the
+                process. With AUTO, it lets 128 MiB of rows be held within a smaller ``memory_limit``.
+
+        Raises (when opened or iterated):
+            SpillError: There is no such folder, no room in it, or rows come back from it damaged.
         """
         return self._then(
             op.Shuffle,
@@ -138,6 +151,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             buffer_size=auto_or_at_least_one("buffer_size", buffer_size),
             seed=seed_of(seed),
             reshuffle_each_iteration=reshuffle_each_iteration,
+            spill=spill_of(spill),
         )
 
     def repeat(self, count: int | None = None) -> Dataset[T]:

@@ -301,6 +301,23 @@ class MemoryBudgetError(AiostreamError, MemoryError):
     """A buffer of the plan cannot fit into the memory limit."""
 
 
+class SpillError(AiostreamError, OSError):
+    """Rows of a shuffle could not be kept in a file.
+
+    Attributes:
+        folder: Where the file is.
+        nbytes: Bytes of the file at that moment.
+    """
+
+    def __init__(self, folder: str, nbytes: int, reason: str, cure: str) -> None:
+        super().__init__(f"{folder}, where a shuffle spills its rows ({nbytes} bytes so far): {reason}; {cure}")
+        self.folder = folder
+        self.nbytes = nbytes
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class ForkedPipelineError(AiostreamError, RuntimeError):
     """An open loader was used in a forked child; open the data set anew in the child."""
 

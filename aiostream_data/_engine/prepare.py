@@ -8,28 +8,32 @@ from aiostream_data._engine.context import RunContext, hop
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.plan.base import Node, walk
-from aiostream_data.plan.operators import ToDevice
+from aiostream_data.plan.operators import Shuffle, ToDevice
 from aiostream_data.plan.ranks import check_enough_files
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.urls import has_magic
+from aiostream_data.transforms.spill_file import check_folder
 
 ASKED_AT_OPEN = 64
 """URLs without wildcards whose existence and size are asked for at open; the rest when they are read."""
 
 
 async def prepare(plan: Node, context: RunContext) -> None:
-    """Resolve every file pattern of the plan, all at once, and open the device.
+    """Resolve every file pattern of the plan, all at once, open the device, and look where rows may wait in a file.
 
     Raises:
         NoMatchError: A pattern matches nothing.
         StorageError: A store did not answer.
         RankError: There are fewer files than ranks that share them.
         MissingExtraError, DeviceUnavailableError: The device cannot be used.
+        SpillError: No file can be made in the folder where a shuffle may spill.
     """
     for node in walk(plan):
         if isinstance(node, ToDevice):
             await _open_device(node, context)
+        if isinstance(node, Shuffle) and node.spill_folder is not None:
+            await hop(context.counters(node), context.services.pool.submit(check_folder, node.spill_folder))
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and node.patterns]
     try:
         async with asyncio.TaskGroup() as group:

@@ -56,6 +56,12 @@ except ImportError:
     from aiostream_data._native.scalar_map_py import map_scalars
 
 try:
+    from aiostream_data._native.spans import crc32c_spans, read_spans
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.spans_py import crc32c_spans, read_spans
+
+try:
     from aiostream_data._native.unbox import unbox_floats, unbox_ints
 except ImportError:
     HAVE_NATIVE = False
@@ -66,6 +72,7 @@ __all__ = [
     "compact",
     "compact_many",
     "crc32c",
+    "crc32c_spans",
     "deal_rows",
     "exchange_rows",
     "find_lines",
@@ -78,6 +85,7 @@ __all__ = [
     "map_scalars",
     "masked_crc32c",
     "parse_examples",
+    "read_spans",
     "take_rows",
     "take_rows_many",
     "unbox_floats",

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
+
+ON_DISK: Final = "disk_nbytes"
+PEAK_ON_DISK: Final = "disk_peak_nbytes"
+"""Under ``extra``, bytes of the files in which rows of a stage wait now, and the most at any time."""
 
 
 @dataclass(slots=True)
@@ -24,6 +28,7 @@ class StageCounters:
         skipped, replaced: Rows on which it failed, and that its error policy left out or gave a value for.
         retries: Further attempts that its error policy made.
         fused_wait_s: Seconds in which stages that run in the same hops had the worker.
+        extra: What only some stages count.
     """
 
     name: str

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from aiostream_data.metrics.allocator import allocator_state
-from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
+from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK, ConsumerCounters, StageCounters
 from aiostream_data.metrics.limits import Limit, find_limit
 
 
@@ -120,6 +120,11 @@ def _holders(memory: MemoryStats) -> str:
     return f" ({said}; each at its own peak)" if said else ""
 
 
+def _on_disk(stage: StageCounters) -> str:
+    now, peak = stage.extra[ON_DISK] / (1 << 20), stage.extra[PEAK_ON_DISK] / (1 << 20)
+    return f"{stage.name} on disk: {now:.1f} MiB, at most {peak:.1f} MiB; not part of the memory"
+
+
 def _row(stage: StageCounters) -> tuple[str, ...]:
     seconds = (f"{value:.2f}" for value in (stage.busy_s, stage.input_wait_s, stage.output_wait_s))
     return stage.name, f"{stage.rows:,}", f"{stage.nbytes / (1 << 20):.1f}", *seconds, str(stage.workers)
@@ -141,6 +146,7 @@ def _closing(stats: LoaderStats) -> list[str]:
         f"the training loop waited {consumer.wait_s:.2f} s",
         f"memory: peak {memory.peak / (1 << 20):.1f} MiB of {memory.limit / (1 << 20):.0f} MiB{_holders(memory)}",
     ]
+    lines += [_on_disk(stage) for stage in stats.stages if PEAK_ON_DISK in stage.extra]
     if stats.storage:
         storage = stats.storage
         lines.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -153,3 +154,13 @@ def seed_of(value: Any) -> int | None:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise PlanError(f"seed must be an integer or None, got {value!r}")
     return int(value.__index__())
+
+
+def spill_of(value: Any) -> bool | str:
+    """Check a ``spill`` argument: whether, or the path of a folder."""
+    if isinstance(value, bool):
+        return value
+    folder = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(folder, str) or not folder:
+        raise PlanError(f"spill must be True, False or the path of a folder, got {value!r}")
+    return folder

@@ -143,11 +143,15 @@ class Shuffle(Operator):
 
     AUTO stands for a whole-epoch permutation where a rewrite finds that possible, and otherwise for a
     buffer that gives rows out while it grows.
+
+    Attributes:
+        spill: Whether rows may wait in a file, or the folder of that file.
     """
 
     buffer_size: Concurrency
     seed: int | None
     reshuffle_each_iteration: bool = True
+    spill: bool | str = False
 
     @property
     def growing(self) -> bool:
@@ -159,8 +163,20 @@ class Shuffle(Operator):
         """Most rows held."""
         return self.buffer_size if isinstance(self.buffer_size, int) else AUTO_BUFFER_ROWS
 
+    @property
+    def spill_folder(self) -> str | None:
+        """Where rows may wait in a file, on the machine that asks; None where they may not."""
+        if isinstance(self.spill, str):
+            return self.spill
+        if not self.spill:
+            return None
+        from tempfile import gettempdir  # takes milliseconds
+
+        return gettempdir()
+
     def detail(self) -> str:
-        return f"{self.buffer_size!r}, seed={self.seed}"
+        spill = f", spill={self.spill!r}" if self.spill else ""
+        return f"{self.buffer_size!r}, seed={self.seed}{spill}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

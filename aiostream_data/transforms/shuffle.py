@@ -22,6 +22,7 @@ from aiostream_data.lineage import Lineage
 from aiostream_data.records import Chunk, Columns, concat
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.slots import ColumnSlots, ListSlots
+from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots, can_spill
 
 GROW_FROM: Final = 64
 """Rows that a growing buffer holds before it gives the first one out."""
@@ -171,14 +172,19 @@ class ShuffleBuffer:
     from the first chunk of another layout on, in a list.
 
     Args:
+        spill: Where rows go when they take more memory than it says; None for nowhere. What comes out is the same.
+            :meth:`drop` gives the file back.
         max_nbytes: A growing buffer stops growing where twice its rows would have more bytes. It looks
             each time the rows have doubled, so that where it stops follows from the rows alone.
     """
 
-    def __init__(self, order: ShuffleOrder, max_nbytes: int | None = None) -> None:
+    def __init__(self, order: ShuffleOrder, max_nbytes: int | None = None, spill: Spill | None = None) -> None:
         self.order = order
         self.max_nbytes = max_nbytes
-        self._held: ColumnSlots | ListSlots | None = None
+        self.spill = spill
+        self._held: ColumnSlots | ListSlots | SpilledSlots | None = None
+        self._given_back = 0  # rows, of a restore
+        self._places: NDArray[np.int64] | None = None
         self._slots_held: NDArray[np.int64] | None = None  # after a restore: the slot that each row stands for
 
     def __len__(self) -> int:
@@ -189,6 +195,16 @@ class ShuffleBuffer:
         """Bytes of memory held, free room included; a list's elements are estimated."""
         return 0 if self._held is None else self._held.nbytes
 
+    @property
+    def rows_nbytes(self) -> int:
+        """Bytes of the rows held, wherever they are; what :attr:`nbytes` is where all are in memory."""
+        return max(self.nbytes, self._held.rows_nbytes(len(self)) if isinstance(self._held, SpilledSlots) else 0)
+
+    @property
+    def nbytes_on_disk(self) -> int:
+        """Bytes of the file that rows were written to; 0 when there is none."""
+        return self._held.nbytes_on_disk if isinstance(self._held, SpilledSlots) else 0
+
     def push(self, chunk: Chunk) -> Chunk | None:
         """Take in all rows of ``chunk``; return the rows that they send out, or None when there are none."""
         parts: list[Chunk] = []
@@ -196,6 +212,7 @@ class ShuffleBuffer:
             until_look = self._until_look()
             rows = len(chunk) if until_look is None else min(len(chunk), until_look)
             part = self._push(chunk.slice(0, rows) if rows < len(chunk) else chunk)
+            self._spill_what_is_too_much(self.order.filled)
             if part is not None:
                 parts.append(part)
             chunk = chunk.slice(rows, len(chunk))
@@ -205,10 +222,9 @@ class ShuffleBuffer:
         """Return how many rows may be pushed before the bytes are looked at again; None for any number."""
         if self.max_nbytes is None or self.order.until_doubled() is None:
             return None
-        if self.order.has_doubled() and self._held is not None:
-            rows = self._held.take(np.arange(self.order.filled))
-            if 2 * rows.nbytes > self.max_nbytes:
-                self.order.stop_growing()
+        held = self._held if self.order.has_doubled() else None
+        if held is not None and 2 * held.rows_nbytes(self.order.filled) > self.max_nbytes:
+            self.order.stop_growing()
         return self.order.until_doubled()
 
     def _push(self, chunk: Chunk) -> Chunk | None:
@@ -227,12 +243,14 @@ class ShuffleBuffer:
             return None
         drained = self._held.take(self._position_of(slots))
         if not len(self):
-            self._held = None
+            self.drop()
         return drained
 
     def drop(self) -> None:
-        """Let go of the rows; nothing is pushed or drained after that."""
-        self._held = None
+        """Let go of the rows, and of the file; nothing is pushed or drained after that. Idempotent."""
+        held, self._held = self._held, None
+        if isinstance(held, SpilledSlots):
+            held.close()
 
     def held(self) -> Lineage:
         """Return which rows are held, by ascending slot."""
@@ -250,20 +268,80 @@ class ShuffleBuffer:
         Raises:
             ValueError: Another number of rows was held.
         """
-        self.order.restore(state)
-        rows = sum(map(len, held))
-        if rows != len(self):
-            raise ValueError(f"{len(self)} rows were held, {rows} are given back")
-        self._held, self._slots_held = None, None
-        free_slot = 0
+        self.begin_restore(state)
         for chunk in held:
-            if len(chunk):
-                self._held_for(chunk, free_slot).fill(free_slot, chunk)
-                free_slot += len(chunk)
+            self.give_back(chunk)
+        self.end_restore()
+
+    def begin_restore(self, state: dict[str, Any], places: NDArray[np.int64] | None = None) -> None:
+        """Go to a position of the order, whose rows are then given back in as many chunks as there may be.
+
+        Args:
+            state: From the order's ``state()``.
+            places: Which of the rows, by their number in :meth:`held`, is given back first, second, ...; None where
+                they come in that order.
+        """
+        self.order.restore(state)
+        self.drop()
+        self._slots_held = None
+        self._given_back = 0
+        self._places = places
+
+    def give_back(self, chunk: Chunk) -> None:
+        """Take the next rows back that were held."""
+        if not len(chunk):
+            return
+        first = self._given_back
+        self._given_back += len(chunk)
+        held = self._held_for(chunk, first)
+        if isinstance(held, SpilledSlots):
+            held.fill(first, chunk, self._places_of(first, self._given_back))
+        else:
+            held.fill(first, chunk)
+            self._spill_what_is_too_much(self._given_back)
+
+    def end_restore(self) -> None:
+        """Hear that all rows were given back.
+
+        Raises:
+            ValueError: Another number of rows was held.
+        """
+        if self._given_back != len(self):
+            raise ValueError(f"{len(self)} rows were held, {self._given_back} are given back")
+        places, self._places = self._places, None
+        held = self._held
+        if places is not None and isinstance(held, SpilledSlots):
+            held.rearrange(places)
+        elif places is not None and held is not None:
+            rows = held.take(np.argsort(places))
+            self._held = None
+            self._held_for(rows, 0).fill(0, rows)
         if self.order.drained:
             self._slots_held = self.order.occupied()
 
-    def _held_for(self, chunk: Chunk, slots_used: int | None = None) -> ColumnSlots | ListSlots:
+    def _places_of(self, first: int, stop: int) -> NDArray[np.int64] | None:
+        return None if self._places is None else self._places[first:stop]
+
+    def _spill_what_is_too_much(self, slots_used: int) -> None:
+        """Move the rows to a file where they take more memory than they may."""
+        held, spill = self._held, self.spill
+        if spill is None or held is None or isinstance(held, SpilledSlots) or held.nbytes <= spill.memory_nbytes:
+            return
+        example = held.take(np.empty(0, np.int64))
+        if not can_spill(example):
+            return
+        spilled = SpilledSlots(example if isinstance(example, Columns) else None, self.order.buffer_size, spill)
+        at_once = max(1, spill.segment_nbytes * slots_used // held.nbytes)
+        try:
+            for first in range(0, slots_used, at_once):
+                stop = min(slots_used, first + at_once)
+                spilled.fill(first, held.take(np.arange(first, stop)), self._places_of(first, stop))
+        except BaseException:
+            spilled.close()
+            raise
+        self._held = spilled
+
+    def _held_for(self, chunk: Chunk, slots_used: int | None = None) -> ColumnSlots | ListSlots | SpilledSlots:
         """Return a store that accepts ``chunk`` and holds what was held."""
         if self._held is None:
             size = self.order.buffer_size

@@ -59,6 +59,10 @@ class DenseSlots:
             self._rows = grown
         self._rows[first:stop] = rows
 
+    def put(self, slots: Slots, rows: NDArray[Any]) -> None:
+        """Put rows in the place of what these slots hold, each named once."""
+        self._rows[slots] = rows
+
     def exchange(self, slots: Slots, rows: NDArray[Any]) -> NDArray[Any]:
         return _native.exchange_rows(self._rows, slots, rows)
 
@@ -123,6 +127,44 @@ class VarSlots:
         self._starts.fill(0, packed.starts)
 
 
+class IdSlots:
+    """Ids of rows, all as wide as the widest that came."""
+
+    def __init__(self, max_slots: int, width: int = 2) -> None:
+        self.width = width
+        self._max_slots = max_slots
+        self._ids = DenseSlots(np.empty((0, width), np.int64), max_slots)
+        self._used = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._ids.nbytes
+
+    def fill(self, first: int, ids: Ids) -> None:
+        ids = self._as_wide(ids)
+        self._ids.fill(first, ids)
+        self._used = first + len(ids)
+
+    def exchange(self, slots: Slots, ids: Ids) -> Ids:
+        ids = self._as_wide(ids)
+        given: Ids = self._ids.exchange(slots, ids)
+        return given
+
+    def take(self, slots: Slots) -> Ids:
+        taken: Ids = self._ids.take(slots)
+        return taken
+
+    def _as_wide(self, ids: Ids) -> Ids:
+        """Return ids as wide as the ones that are held, which are made wider first where these are the wider ones."""
+        if ids.shape[1] > self.width:
+            held = self._ids.take(np.arange(self._used))
+            held, _ = of_one_width([held, ids])
+            self.width = ids.shape[1]
+            self._ids = DenseSlots(np.empty((0, self.width), np.int64), self._max_slots)
+            self._ids.fill(0, held)
+        return ids if ids.shape[1] == self.width else of_one_width([ids, np.empty((0, self.width), np.int64)])[0]
+
+
 class MadeOfSlots:
     """What rows were made of, kept only from the first row on that was made of several."""
 
@@ -185,6 +227,10 @@ class ColumnSlots:
         leaves = tuple(store.take(slots) for store in self._stores)
         return Columns(self._structure, leaves, self._ids.take(slots), None, self._made_of.take(slots))
 
+    def rows_nbytes(self, rows: int) -> int:
+        """Return how many bytes the first ``rows`` rows are as a chunk."""
+        return self.take(np.arange(rows)).nbytes
+
     def lineage(self, slots: Slots) -> Lineage:
         return Lineage(self._ids.take(slots), self._made_of.take(slots))
 
@@ -194,9 +240,7 @@ class ListSlots:
 
     def __init__(self, max_slots: int) -> None:
         self._values: list[Any] = []
-        self._max_slots = max_slots
-        self._width = 2
-        self._ids = DenseSlots(np.empty((0, self._width), np.int64), max_slots)
+        self._ids = IdSlots(max_slots)
         self._made_of = MadeOfSlots()
         self._values_nbytes = 0
 
@@ -208,19 +252,17 @@ class ListSlots:
         return True
 
     def fill(self, first: int, rows: Chunk) -> None:
-        ids = self._as_wide(rows.ids)
         self._values[first:] = owned_elements(rows)
-        self._ids.fill(first, ids)
+        self._ids.fill(first, rows.ids)
         self._made_of.fill(first, rows)
         self._values_nbytes += rows.nbytes - rows.ids.nbytes
 
     def exchange(self, slots: Slots, rows: Chunk) -> Chunk:
-        ids = self._as_wide(rows.ids)
         given = []
         for slot, value in zip(slots.tolist(), owned_elements(rows), strict=True):
             given.append(self._values[slot])
             self._values[slot] = value
-        out = Items(given, self._ids.exchange(slots, ids), None, self._made_of.exchange(slots, rows))
+        out = Items(given, self._ids.exchange(slots, rows.ids), None, self._made_of.exchange(slots, rows))
         self._values_nbytes += rows.nbytes - out.nbytes
         return out
 
@@ -228,18 +270,12 @@ class ListSlots:
         values = [self._values[slot] for slot in slots.tolist()]
         return Items(values, self._ids.take(slots), None, self._made_of.take(slots))
 
+    def rows_nbytes(self, rows: int) -> int:
+        """Return how many bytes the first ``rows`` rows are as a chunk."""
+        return self.take(np.arange(rows)).nbytes
+
     def lineage(self, slots: Slots) -> Lineage:
         return Lineage(self._ids.take(slots), self._made_of.take(slots))
-
-    def _as_wide(self, ids: Ids) -> Ids:
-        """Return ids as wide as the ones that are held, which are made wider first where these are the wider ones."""
-        if ids.shape[1] > self._width:
-            held = self._ids.take(np.arange(len(self._values)))
-            held, _ = of_one_width([held, ids])
-            self._width = ids.shape[1]
-            self._ids = DenseSlots(np.empty((0, self._width), np.int64), self._max_slots)
-            self._ids.fill(0, held)
-        return ids if ids.shape[1] == self._width else of_one_width([ids, np.empty((0, self._width), np.int64)])[0]
 
 
 def owned_elements(chunk: Chunk) -> list[Any]:

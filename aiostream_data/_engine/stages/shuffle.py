@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,9 +16,14 @@ from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.lineage import Lineage
+from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle
 from aiostream_data.records import Chunk, lineage_of
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
+from aiostream_data.transforms.spilled_slots import Spill
+
+FIRST_PIECE_ROWS = 64
+"""Rows that are got back first of a buffer that may be larger than memory, to learn how large they are."""
 
 
 @dataclass
@@ -31,31 +36,34 @@ class ShuffleStep(Step):
         node: Shuffle = self.node
         epoch = self.context.epoch if node.reshuffle_each_iteration else 0
         order = ShuffleOrder(node.buffer_rows, self.context.key(node, node.seed, "shuffle", epoch), node.growing)
-        self._buffer = ShuffleBuffer(order, AUTO_BUFFER_NBYTES if node.growing else None)
+        self._budget = self.context.services.budget
+        folder = node.spill_folder
+        spill = None if folder is None else Spill.within(folder, self._budget.limit)
+        self._buffer = ShuffleBuffer(order, AUTO_BUFFER_NBYTES if node.growing else None, spill)
         self._history = HeldHistory(self._buffer)
         self._given = 0
         self._pushed = 0
         self._state: dict[str, Any] | None = None
         self._rows_held = Lineage(np.empty((0, 2), np.int64))
-        self._budget = self.context.services.budget
+        self._on_disk = 0
         self._held = self._budget.charge(0, "shuffle")
 
     def push(self, chunk: Chunk) -> Chunk | None:
         self._history.push(lineage_of(chunk))
         shuffled = self._buffer.push(chunk)
-        self._held.resize(self._buffer.nbytes)
+        self._note_held()
         self._check_fits(len(self._buffer), self._buffer.nbytes, self._budget.limit)
         return shuffled
 
     def finish(self) -> Iterator[Chunk]:
-        rows_at_once = rows_of_a_chunk(len(self._buffer), self._buffer.nbytes)
+        rows_at_once = rows_of_a_chunk(len(self._buffer), self._buffer.rows_nbytes)
         while (shuffled := self._buffer.drain(rows_at_once)) is not None:
-            self._held.resize(self._buffer.nbytes)
+            self._note_held()
             yield shuffled
 
     def close(self) -> None:
         self._buffer.drop()
-        self._held.end()
+        self._note_held()
 
     def at(self, rows: int, book: BookWriter) -> State:
         pushed, drained = self._place(rows)
@@ -82,10 +90,41 @@ class ShuffleStep(Step):
     async def refill(self) -> None:
         if self._state is None:
             return
-        held = await self.context.recall(self.node.input, self._rows_held)
-        await hop(self.counters, self.context.services.pool.submit(self._buffer.restore, self._state, [held]))
+        if self._buffer.spill is None:
+            await self._hop(self._buffer.restore, self._state, [await self._recalled(self._rows_held)])
+        else:
+            await self._refill_in_pieces(self._state, self._buffer.spill.memory_nbytes // 2)
+        self._note_held()
+        self.rows_in += len(self._rows_held)
+
+    async def _refill_in_pieces(self, state: dict[str, Any], most_nbytes: int) -> None:
+        """Get back rows that may be more than fit into memory: sorted as they are read, by pieces of so many bytes."""
+        order = np.lexsort(self._rows_held.ids.T[::-1])
+        await self._hop(self._buffer.begin_restore, state, order)
+        first, rows = 0, FIRST_PIECE_ROWS
+        while first < len(order):
+            piece = await self._recalled(self._rows_held.take(order[first : first + rows]))
+            await self._hop(self._buffer.give_back, piece)
+            self._note_held()
+            first += len(piece)
+            rows = max(1, min(8 * rows, most_nbytes * len(piece) // max(1, piece.nbytes)))
+        await self._hop(self._buffer.end_restore)
+
+    def _recalled(self, lineage: Lineage) -> Awaitable[Chunk]:
+        return self.context.recall(self.node.input, lineage)
+
+    async def _hop(self, work: Callable[..., None], *args: Any) -> None:
+        await hop(self.counters, self.context.services.pool.submit(work, *args))
+
+    def _note_held(self) -> None:
+        """Tell what is held in memory, and how large the file is."""
         self._held.resize(self._buffer.nbytes)
-        self.rows_in += len(held)
+        on_disk = self._buffer.nbytes_on_disk
+        if on_disk != self._on_disk:
+            extra = self.counters.extra
+            now = extra.get(ON_DISK, 0) + on_disk - self._on_disk
+            extra[ON_DISK], extra[PEAK_ON_DISK] = now, max(now, extra.get(PEAK_ON_DISK, 0))
+            self._on_disk = on_disk
 
     def _place(self, rows: int) -> tuple[int, int]:
         """Return how many rows had been pushed, and how many drained, when ``rows`` of this run had been given."""

@@ -1,0 +1,165 @@
+"""Turn rows into bytes, each by itself, and back: columns by their layout, plain Python elements by pickling.
+
+Nothing is unpickled here but what this process has pickled itself, of types that pickle builds without calling anything
+of anybody's: the bytes come from a file without a name that only this process has.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.records import Chunk, Column, Columns, VarColumn
+
+Numbers = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+_SCALARS = frozenset({bytes, bytearray, str, int, float, bool, complex, type(None)})
+
+
+class ColumnBytes:
+    """Rows of one layout: dense leaves, lengths of variable leaves where they do not follow, values of these leaves.
+
+    Args:
+        example: A chunk of the layout, which :func:`has_bytes` is true of; nothing of it is kept.
+    """
+
+    def __init__(self, example: Columns) -> None:
+        self._structure = example.structure
+        self._examples = tuple(_without_rows(leaf) for leaf in example.leaves)
+        variable = [leaf for leaf in self._examples if isinstance(leaf, VarColumn)]
+        self._widths = [_width(leaf) for leaf in self._examples]
+        self._writes_lengths = len(variable) > 1 or any(_width(leaf) == 0 for leaf in variable)
+        self._variable = len(variable)
+        self._head_nbytes = 8 * len(variable) * self._writes_lengths + sum(
+            width for width, leaf in zip(self._widths, self._examples, strict=True) if not isinstance(leaf, VarColumn)
+        )
+
+    def packed(self, chunk: Columns) -> tuple[Bytes, Numbers]:
+        """Return the rows' bytes, one row after another, and how many each has."""
+        rows = len(chunk)
+        dense = [(_raw(leaf), width) for leaf, width in self._dense(chunk.leaves)]
+        variable = [(leaf, width) for leaf, width in self._of_leaves(chunk.leaves) if isinstance(leaf, VarColumn)]
+        if self._writes_lengths:
+            lengths = np.stack([leaf.lengths for leaf, _ in variable], axis=1)
+            dense.append((_raw(lengths), 8 * len(variable)))
+        spans = [(values, width * np.arange(rows), np.full(rows, width)) for values, width in dense]
+        spans += [(_raw(leaf.values), leaf.starts * width, leaf.lengths * width) for leaf, width in variable]
+        if not spans:
+            return np.empty(0, np.uint8), np.zeros(rows, np.int64)
+        starts, lengths = (np.stack([span[part] for span in spans], axis=1) for part in (1, 2))
+        which = np.tile(np.arange(len(spans), dtype=np.int32), rows)
+        values, _ = _native.compact_many([span[0] for span in spans], which, starts.ravel(), lengths.ravel())
+        return values, lengths.sum(axis=1)
+
+    def unpacked(self, values: Bytes, lengths: Numbers) -> tuple[Column, ...]:
+        """Return the columns of rows whose bytes stand one after another."""
+        starts = np.cumsum(lengths) - lengths
+        leaf_lengths = iter(self._variable_nbytes(values, starts, lengths).T)
+        place, tail = starts, starts + self._head_nbytes
+        leaves: list[Column] = []
+        for example, width in zip(self._examples, self._widths, strict=True):
+            if isinstance(example, VarColumn):
+                rows = next(leaf_lengths)
+                leaves.append(_variable_leaf(example, values, tail, rows, width))
+                tail = tail + rows * width
+            else:
+                leaves.append(_dense_leaf(example, values, place, width))
+                place = place + width
+        return tuple(leaves)
+
+    def chunk(self, values: Bytes, lengths: Numbers, ids: Numbers, made_of: Any) -> Columns:
+        """Return rows whose bytes stand one after another."""
+        return Columns(self._structure, self.unpacked(values, lengths), ids, None, made_of)
+
+    def _variable_nbytes(self, values: Bytes, starts: Numbers, lengths: Numbers) -> Numbers:
+        """Return the lengths of every variable leaf: int64 (rows, such leaves)."""
+        if self._writes_lengths:
+            at = starts + self._head_nbytes - 8 * self._variable
+            table, _ = _native.compact(values, at, np.full(len(starts), 8 * self._variable))
+            return table.view(np.int64).reshape(-1, self._variable)
+        widths = [width for leaf, width in self._of_leaves(self._examples) if isinstance(leaf, VarColumn)]
+        return ((lengths - self._head_nbytes) // widths[0])[:, None] if widths else np.empty((len(starts), 0), np.int64)
+
+    def _of_leaves(self, leaves: Sequence[Column]) -> list[tuple[Column, int]]:
+        return list(zip(leaves, self._widths, strict=True))
+
+    def _dense(self, leaves: Sequence[Column]) -> list[tuple[NDArray[Any], int]]:
+        return [(leaf, width) for leaf, width in self._of_leaves(leaves) if not isinstance(leaf, VarColumn) and width]
+
+
+def has_bytes(chunk: Chunk) -> bool:
+    """Tell whether rows of this layout can be turned into bytes: no column holds references to objects."""
+    return isinstance(chunk, Columns) and not any(_has_references(leaf) for leaf in chunk.leaves)
+
+
+def _has_references(leaf: Column) -> bool:
+    dtype = leaf.values.dtype if isinstance(leaf, VarColumn) else leaf.dtype
+    return bool(dtype.hasobject) or dtype.kind == "T"
+
+
+def _without_rows(leaf: Column) -> Column:
+    if not isinstance(leaf, VarColumn):
+        return np.empty((0, *leaf.shape[1:]), leaf.dtype)
+    nothing = np.empty(0, np.int64)
+    return VarColumn(np.empty((0, *leaf.values.shape[1:]), leaf.values.dtype), nothing, nothing, leaf.kind)
+
+
+def _width(leaf: Column) -> int:
+    """Return the bytes of one row of a dense column, of one value of a variable one."""
+    array = leaf.values if isinstance(leaf, VarColumn) else leaf
+    return int(array.itemsize * np.prod(array.shape[1:], dtype=np.int64))
+
+
+def _raw(array: NDArray[Any]) -> Bytes:
+    """Return the bytes of an array, as a view where it is contiguous."""
+    if not array.nbytes:
+        return np.empty(0, np.uint8)
+    flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return flat
+
+
+def _dense_leaf(example: NDArray[Any], values: Bytes, starts: Numbers, width: int) -> NDArray[Any]:
+    shape = (len(starts), *example.shape[1:])
+    if not width:
+        return np.empty(shape, example.dtype)
+    rows, _ = _native.compact(values, starts, np.full(len(starts), width))
+    return rows.view(example.dtype).reshape(shape)
+
+
+def _variable_leaf(example: VarColumn, values: Bytes, starts: Numbers, lengths: Numbers, width: int) -> VarColumn:
+    found, _ = _native.compact(values, starts, lengths * width)
+    shape = (int(lengths.sum()), *example.values.shape[1:])
+    array = found.view(example.values.dtype).reshape(shape) if width else np.empty(shape, example.values.dtype)
+    return VarColumn(array, np.cumsum(lengths) - lengths, np.ascontiguousarray(lengths), example.kind)
+
+
+def element_bytes(element: Any) -> bytes | None:
+    """Return an element's bytes; None where it is not built of dicts, tuples, lists, arrays, numbers, bytes and str."""
+    return pickle.dumps(element, protocol=5) if _is_plain(element) else None
+
+
+def element_of(data: memoryview) -> Any:
+    """Return the element that :func:`element_bytes` has turned into these bytes."""
+    return pickle.loads(data)  # of this process's own making, and held against the checksum that it kept
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if kind is dict:
+        return all(map(_is_plain, value.keys())) and all(map(_is_plain, value.values()))
+    if kind is tuple or kind is list:
+        return all(map(_is_plain, value))
+    if kind is np.ndarray:
+        return not _has_references(value)
+    if kind is RaggedArray:
+        return type(value.values) is np.ndarray and not _has_references(value.values)
+    return isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject

@@ -1,0 +1,247 @@
+"""A log of rows in a file: rows are added at its end in large pieces, leave in any order, and the space is used again.
+
+How this works. Rows are collected in one *segment* in memory, which is written in one piece when it is full, with the
+slots of its rows behind them. Rows leave at random, so old segments empty first. When less than half of what is written
+is still asked for, the emptiest of the oldest segments is read in one piece, what is left of it is added anew, and its
+extent is free: rows that leave uniformly cost a quarter more writing for a file of at most twice the rows.
+
+An *address* is the number of a segment in its upper 32 bits and a place in it in the lower ones. Whoever adds rows
+keeps their addresses, lengths and checksums; the log keeps a few numbers per segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data.transforms.spill_file import SpillFile
+
+PLACE_BITS: Final = 32
+_PLACE: Final = (1 << PLACE_BITS) - 1
+
+SLOT_NBYTES: Final = 8
+"""What a segment holds beside the bytes of a row: its slot."""
+
+CANDIDATES: Final = 64
+"""Of so many segments, the oldest ones, the emptiest is packed."""
+
+MOST_KEPT: Final = 0.75
+"""A segment that is fuller than this is not packed."""
+
+Numbers = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(slots=True)
+class Segment:
+    """A piece of the file: rows, then the slots they are held in.
+
+    Attributes:
+        start, nbytes: Where it is in the file.
+        rows: Rows that it was written with.
+        live, live_nbytes: Rows that have not left, and their bytes, with their slots.
+    """
+
+    start: int
+    nbytes: int
+    rows: int
+    live: int
+    live_nbytes: int
+
+
+class SpillLog:
+    """Not thread-safe.
+
+    Args:
+        file: Where it is kept; closed by :meth:`close`.
+        segment_nbytes: Bytes that are written at once.
+    """
+
+    def __init__(self, file: SpillFile, segment_nbytes: int) -> None:
+        self.file = file
+        self._segments: dict[int, Segment] = {}  # those in the file, oldest first
+        self._written = 0  # their bytes
+        self._live = 0  # bytes of the rows in them that have not left
+        self._number = 0  # of the segment in memory
+        self._arena = np.empty(segment_nbytes, np.uint8)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._used = 0
+        self._slots: list[Numbers] = []
+        self._open = Segment(0, 0, 0, 0, 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self._arena.nbytes + SLOT_NBYTES * self._open.rows
+
+    def add(self, values: Bytes, lengths: Numbers, slots: Numbers) -> Numbers:
+        """Add rows that stand one after another in ``values``; return their addresses (int64).
+
+        Raises:
+            SpillError: They could not be written.
+        """
+        stops = np.cumsum(lengths)
+        starts = stops - lengths
+        needed = stops + SLOT_NBYTES * np.arange(1, len(lengths) + 1)
+        addresses = np.empty(len(lengths), np.int64)
+        row = 0
+        while row < len(lengths):
+            room = len(self._arena) - self._used - SLOT_NBYTES * self._open.rows
+            before = int(needed[row - 1]) if row else 0
+            stop = int(np.searchsorted(needed, before + room, "right"))
+            if stop > row:
+                addresses[row:stop] = self._take_in(values[starts[row] : stops[stop - 1]], lengths[row:stop])
+                self._slots.append(slots[row:stop])
+                row = stop
+            elif self._open.rows:
+                self._write(self._arena[: self._used])
+            else:  # larger than a segment
+                addresses[row] = self._number << PLACE_BITS
+                self._open = Segment(0, 0, 1, 1, int(lengths[row]) + SLOT_NBYTES)
+                self._slots = [slots[row : row + 1]]
+                self._write(values[starts[row] : stops[row]])
+                row += 1
+        return addresses
+
+    def _take_in(self, values: Bytes, lengths: Numbers) -> Numbers:
+        addresses = (self._number << PLACE_BITS) + self._used + np.cumsum(lengths) - lengths
+        self._arena[self._used : self._used + len(values)] = values
+        self._used += len(values)
+        self._open.rows += len(lengths)
+        self._open.live += len(lengths)
+        self._open.live_nbytes += len(values) + SLOT_NBYTES * len(lengths)
+        return addresses
+
+    def _write(self, values: Bytes) -> None:
+        """Write the segment in memory, unless all of its rows have left, and begin another one."""
+        segment = self._open
+        if segment.live:
+            slots = np.concatenate(self._slots).view(np.uint8)
+            segment.nbytes = len(values) + len(slots)
+            segment.start = self.file.allocate(segment.nbytes)
+            self.file.write(segment.start, [values, slots])
+            self._segments[self._number] = segment
+            self._written += segment.nbytes
+            self._live += segment.live_nbytes
+        self._number += 1
+        self._begin()
+
+    def read(self, addresses: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]) -> Bytes:
+        """Return the bytes of rows, one after another.
+
+        Raises:
+            SpillError: They could not be read, or are not what was added.
+        """
+        starts = np.cumsum(lengths) - lengths
+        numbers = addresses >> PLACE_BITS
+        written = numbers != self._number
+        if written.all():
+            found = self.file.read(self._offsets(addresses), lengths)
+        else:
+            found = np.empty(int(lengths.sum()), np.uint8)
+            on_disk = np.where(written, lengths, 0)
+            self._copy_open(found, starts, addresses, lengths, np.flatnonzero(~written))
+            read = self.file.read(self._offsets(addresses[written]), lengths[written])
+            _scatter(found, starts, on_disk, read)
+        self._check(found, starts, lengths, checksums)
+        return found
+
+    def _offsets(self, addresses: Numbers) -> Numbers:
+        """Return where in the file rows are that were written."""
+        numbers, which = np.unique(addresses >> PLACE_BITS, return_inverse=True)
+        begin = np.array([self._segments[number].start for number in numbers.tolist()], np.int64)
+        return begin[which] + (addresses & _PLACE) if len(numbers) else addresses
+
+    def _copy_open(self, out: Bytes, starts: Numbers, addresses: Numbers, lengths: Numbers, rows: Numbers) -> None:
+        places = addresses & _PLACE
+        for row in rows.tolist():
+            length, place = lengths[row], places[row]
+            out[starts[row] : starts[row] + length] = self._arena[place : place + length]
+
+    def _check(self, values: Bytes, starts: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]) -> None:
+        if not np.array_equal(_native.crc32c_spans(values, starts, lengths), checksums):
+            raise self.file.damaged("rows that were read back are not what was written, by their checksums")
+
+    def forget(self, addresses: Numbers, lengths: Numbers) -> None:
+        """Hear that rows have left."""
+        numbers, which = np.unique(addresses >> PLACE_BITS, return_inverse=True)
+        counts = np.bincount(which, minlength=len(numbers)).tolist()
+        sizes = np.bincount(which, weights=lengths + SLOT_NBYTES, minlength=len(numbers)).tolist()
+        for number, rows, nbytes in zip(numbers.tolist(), counts, sizes, strict=True):
+            segment = self._open if number == self._number else self._segments[number]
+            segment.live -= rows
+            segment.live_nbytes -= int(nbytes)
+            if segment is not self._open:
+                self._live -= int(nbytes)
+                if not segment.live:
+                    self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        segment = self._segments.pop(number)
+        self._written -= segment.nbytes
+        self._live -= segment.live_nbytes
+        self.file.free(segment.start, segment.nbytes)
+
+    def emptiest(self) -> int | None:
+        """Return the number of a segment to be packed now; None where that would not pay."""
+        if self._written <= 2 * self._live + 2 * len(self._arena):
+            return None
+        oldest = islice(self._segments.items(), CANDIDATES)
+        kept, number = min((segment.live_nbytes / segment.nbytes, number) for number, segment in oldest)
+        return number if kept <= MOST_KEPT else None
+
+    @staticmethod
+    def is_in(number: int, addresses: Numbers) -> NDArray[np.bool_]:
+        """Tell of every address whether it is in that segment."""
+        inside: NDArray[np.bool_] = addresses >> PLACE_BITS == number
+        return inside
+
+    def slots_of(self, number: int) -> Numbers:
+        """Return the slots that a segment's rows were put into, each once, ascending; others may be there by now."""
+        segment = self._segments[number]
+        nbytes = SLOT_NBYTES * segment.rows
+        offset = np.array([segment.start + segment.nbytes - nbytes])
+        return np.unique(self.file.read(offset, np.array([nbytes])).view(np.int64))
+
+    def packed(
+        self, number: int, slots: Numbers, addresses: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]
+    ) -> Numbers:
+        """Add the rows anew that have not left a segment, and give up the segment; return their new addresses.
+
+        Raises:
+            SpillError: They could not be read or written, or are not what was added.
+        """
+        segment = self._segments[number]
+        if len(slots) != segment.live:
+            raise self.file.damaged(f"{len(slots)} rows were found where {segment.live} were written")
+        whole = self.file.read(np.array([segment.start]), np.array([segment.nbytes]))
+        values, starts = _native.compact(whole, addresses & _PLACE, lengths)
+        self._check(values, starts, lengths, checksums)
+        self._drop(number)
+        return self.add(values, lengths, slots)
+
+    def close(self) -> None:
+        """Let go of everything. Idempotent."""
+        self.file.close()
+        self._segments.clear()
+        self._begin()
+
+
+def _scatter(out: Bytes, starts: Numbers, lengths: Numbers, values: Bytes) -> None:
+    """Copy ``values``, cut into pieces of these lengths, to where each begins; next to each other in one copy."""
+    some = np.flatnonzero(lengths)
+    if not len(some):
+        return
+    gaps = np.flatnonzero(starts[some][1:] != (starts[some] + lengths[some])[:-1]) + 1
+    done = 0
+    for run in np.split(some, gaps):
+        start, stop = int(starts[run[0]]), int(starts[run[-1]] + lengths[run[-1]])
+        out[start:stop] = values[done : done + stop - start]
+        done += stop - start

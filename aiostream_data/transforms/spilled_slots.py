@@ -1,0 +1,278 @@
+"""Hold rows in numbered slots, their bytes in a file.
+
+In memory are, per row, its id and where its bytes are: 36 bytes where ids are two numbers; and one segment of the file.
+Rows of one layout come out as columns. From the first chunk of another layout on, rows are elements, as in
+:class:`~.slots.ListSlots`; elements that have no bytes (objects of other classes than arrays, numbers, bytes, str, and
+dicts, tuples and lists of them) stay in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data.lineage import Lineage
+from aiostream_data.records import Chunk, Columns, Items, object_nbytes, same_layout
+from aiostream_data.transforms.row_bytes import ColumnBytes, element_bytes, element_of, has_bytes
+from aiostream_data.transforms.slots import DenseSlots, IdSlots, MadeOfSlots, Slots, owned_elements
+from aiostream_data.transforms.spill_file import SpillFile
+from aiostream_data.transforms.spill_log import SpillLog
+
+MIN_SEGMENT_NBYTES: Final = 64 << 10
+MAX_SEGMENT_NBYTES: Final = 4 << 20
+
+MEMORY_SHARE: Final = 8
+"""A shuffle whose rows may spill holds at most this fraction (1/8) of the memory limit before they do."""
+
+SEGMENT_SHARE: Final = 64
+"""Rows are written by as much of the memory limit as this says (1/64)."""
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """Where rows go that find no room in memory.
+
+    Attributes:
+        folder: Where the file is.
+        memory_nbytes: Bytes of memory from which on rows go there.
+        segment_nbytes: Bytes written at once.
+    """
+
+    folder: str
+    memory_nbytes: int
+    segment_nbytes: int
+
+    @staticmethod
+    def within(folder: str, memory_limit: int) -> Spill:
+        """Return how to spill in a loader of this memory limit."""
+        segment = min(MAX_SEGMENT_NBYTES, max(MIN_SEGMENT_NBYTES, memory_limit // SEGMENT_SHARE))
+        return Spill(folder, memory_limit // MEMORY_SHARE, segment)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Where rows are: their addresses, lengths and checksums; a negative address names an element in memory."""
+
+    addresses: Numbers
+    lengths: Numbers
+    checksums: NDArray[np.uint32]
+
+
+class SpilledSlots:
+    """Not thread-safe; :meth:`close` gives the file back.
+
+    Args:
+        example: A chunk of the layout, which :func:`~.row_bytes.has_bytes` is true of; None for elements.
+
+    Raises:
+        SpillError: From every method: the file cannot be made, written or read, or was not read as it was written.
+    """
+
+    def __init__(self, example: Columns | None, max_slots: int, spill: Spill) -> None:
+        nothing = np.empty(0, np.int64)
+        self._layout = None if example is None else example.slice(0, 0).take(nothing)
+        self._columns = None if example is None else ColumnBytes(example)
+        self._file = SpillFile(spill.folder)
+        self._log = SpillLog(self._file, spill.segment_nbytes)
+        self._ids = IdSlots(max_slots, 2 if example is None else example.ids.shape[1])
+        self._made_of = MadeOfSlots()
+        self._addresses = DenseSlots(nothing, max_slots)
+        self._lengths = DenseSlots(nothing, max_slots)
+        self._checksums = DenseSlots(np.empty(0, np.uint32), max_slots)
+        self._are_elements: DenseSlots | None = (
+            None if example is not None else DenseSlots(np.empty(0, bool), max_slots)
+        )
+        self._max_slots = max_slots
+        self._kept: dict[int, Any] = {}
+        self._kept_nbytes = 0
+        self._next_kept = -1
+        self._used = 0
+        self._rows_nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held, room included."""
+        index = self._ids.nbytes + self._addresses.nbytes + self._lengths.nbytes + self._checksums.nbytes
+        elements = 0 if self._are_elements is None else self._are_elements.nbytes
+        return index + elements + self._log.nbytes + self._kept_nbytes
+
+    @property
+    def nbytes_on_disk(self) -> int:
+        """Bytes of the file."""
+        return self._file.nbytes
+
+    def rows_nbytes(self, rows: int) -> int:
+        """Return how many bytes the ``rows`` rows held are as a chunk."""
+        return self._rows_nbytes + 8 * self._ids.width * rows
+
+    def accepts(self, chunk: Chunk) -> bool:
+        return True
+
+    def fill(self, first: int, rows: Chunk, final: Slots | None = None) -> None:
+        """Put rows into the next free slots, from ``first`` on, for :meth:`rearrange` to put them into ``final`` ones."""
+        slots = np.arange(first, first + len(rows)) if final is None else final
+        rows = self._as_held(rows)
+        found, are_elements = self._put(rows, slots)
+        self._ids.fill(first, rows.ids)
+        self._made_of.fill(first, rows)
+        self._addresses.fill(first, found.addresses)
+        self._lengths.fill(first, found.lengths)
+        self._checksums.fill(first, found.checksums)
+        if self._are_elements is not None:
+            self._are_elements.fill(first, are_elements)
+        self._used = first + len(rows)
+
+    def rearrange(self, slots: Slots) -> None:
+        """Put what slot i holds into slot ``slots[i]``, for all slots; nothing may have left since they were filled."""
+        rows = np.argsort(slots)
+        for part in (self._addresses, self._lengths, self._checksums, self._are_elements):
+            if part is not None:
+                part.fill(0, part.take(rows))
+        ids, made_of = self._ids.take(rows), self._made_of.take(rows)
+        self._ids.fill(0, ids)
+        self._made_of.fill(0, Items([None] * len(rows), ids, None, made_of))
+
+    def exchange(self, slots: Slots, rows: Chunk) -> Chunk:
+        rows = self._as_held(rows)
+        found, are_elements = self._put(rows, slots)
+        out = _Found(
+            self._addresses.exchange(slots, found.addresses),
+            self._lengths.exchange(slots, found.lengths),
+            self._checksums.exchange(slots, found.checksums),
+        )
+        elements = None if self._are_elements is None else self._are_elements.exchange(slots, are_elements)
+        chunk = self._rows(out, elements, self._ids.exchange(slots, rows.ids), self._made_of.exchange(slots, rows))
+        self._rows_nbytes -= chunk.nbytes - chunk.ids.nbytes
+        self._forget(out)
+        self._pack()
+        return chunk
+
+    def take(self, slots: Slots) -> Chunk:
+        elements = None if self._are_elements is None else self._are_elements.take(slots)
+        return self._rows(self._found(slots), elements, self._ids.take(slots), self._made_of.take(slots))
+
+    def lineage(self, slots: Slots) -> Lineage:
+        return Lineage(self._ids.take(slots), self._made_of.take(slots))
+
+    def close(self) -> None:
+        """Give the file back. Idempotent."""
+        self._log.close()
+        self._kept.clear()
+
+    # -- rows in
+
+    def _as_held(self, rows: Chunk) -> Chunk:
+        """Return rows in the form in which they will come out."""
+        if self._are_elements is None:
+            assert self._layout is not None
+            if same_layout([self._layout, rows]) and rows.ids.shape[1] == self._ids.width:
+                return rows
+            self._become_elements()
+        return rows if isinstance(rows, Items) else Items(owned_elements(rows), rows.ids, None, rows.made_of)
+
+    def _become_elements(self) -> None:
+        self._are_elements = DenseSlots(np.empty(0, bool), self._max_slots)
+        self._are_elements.fill(0, np.zeros(self._used, bool))
+        piece = max(1, self._log.nbytes * self._used // max(1, self._rows_nbytes))
+        parts = (np.arange(first, min(self._used, first + piece)) for first in range(0, self._used, piece))
+        self._rows_nbytes = sum(_data_nbytes(self.take(part)) for part in parts)
+
+    def _put(self, rows: Chunk, slots: Slots) -> tuple[_Found, NDArray[np.bool_]]:
+        self._rows_nbytes += _data_nbytes(rows)
+        if isinstance(rows, Items):
+            return self._put_elements(rows.values, slots), np.ones(len(rows), bool)
+        assert self._columns is not None
+        values, lengths = self._columns.packed(rows)
+        return self._put_bytes(values, lengths, slots), np.zeros(len(rows), bool)
+
+    def _put_elements(self, elements: list[Any], slots: Slots) -> _Found:
+        pieces = [element_bytes(element) for element in elements]
+        rows = np.flatnonzero([piece is not None for piece in pieces])
+        lengths = np.array([len(piece) for piece in pieces if piece is not None], np.int64)
+        values = np.frombuffer(b"".join(piece for piece in pieces if piece is not None), np.uint8)
+        found = self._put_bytes(values, lengths, slots[rows])
+        if len(rows) == len(elements):
+            return found
+        whole = _Found(*(np.zeros(len(elements), part.dtype) for part in (found.addresses, lengths, found.checksums)))
+        whole.addresses[rows], whole.lengths[rows], whole.checksums[rows] = found.addresses, lengths, found.checksums
+        for row in np.flatnonzero([piece is None for piece in pieces]).tolist():
+            whole.addresses[row] = self._keep(elements[row])
+        return whole
+
+    def _put_bytes(self, values: NDArray[np.uint8], lengths: Numbers, slots: Slots) -> _Found:
+        checksums = _native.crc32c_spans(values, np.cumsum(lengths) - lengths, lengths)
+        return _Found(self._log.add(values, lengths, slots), lengths, checksums)
+
+    def _keep(self, element: Any) -> int:
+        address = self._next_kept
+        self._next_kept -= 1
+        self._kept[address] = element
+        self._kept_nbytes += object_nbytes(element)
+        return address
+
+    # -- rows out
+
+    def _found(self, slots: Slots) -> _Found:
+        return _Found(self._addresses.take(slots), self._lengths.take(slots), self._checksums.take(slots))
+
+    def _rows(self, found: _Found, are_elements: NDArray[np.bool_] | None, ids: Numbers, made_of: Any) -> Chunk:
+        values = self._log.read(*self._in_file(found))
+        if are_elements is None:
+            assert self._columns is not None
+            return self._columns.chunk(values, found.lengths, ids, made_of)
+        return Items(self._elements(found, values, are_elements), ids, None, made_of)
+
+    def _in_file(self, found: _Found) -> tuple[Numbers, Numbers, NDArray[np.uint32]]:
+        if not self._kept:
+            return found.addresses, found.lengths, found.checksums
+        there = found.addresses >= 0
+        return found.addresses[there], found.lengths[there], found.checksums[there]
+
+    def _elements(self, found: _Found, values: NDArray[np.uint8], are_elements: NDArray[np.bool_]) -> list[Any]:
+        stops = np.cumsum(found.lengths)
+        starts = stops - found.lengths
+        elements: list[Any] = [None] * len(stops)
+        view = values.data
+        for row in np.flatnonzero(are_elements).tolist():
+            address = int(found.addresses[row])
+            elements[row] = self._kept[address] if address < 0 else element_of(view[starts[row] : stops[row]])
+        rows = np.flatnonzero(~are_elements)
+        if len(rows) and self._columns is not None:
+            bytes_of_rows, _ = _native.compact(values, starts[rows], found.lengths[rows])
+            ids = np.empty((len(rows), 2), np.int64)
+            chunk = self._columns.chunk(bytes_of_rows, found.lengths[rows], ids, None)
+            for row, element in zip(rows.tolist(), owned_elements(chunk), strict=True):
+                elements[row] = element
+        return elements
+
+    def _forget(self, found: _Found) -> None:
+        addresses, lengths, _ = self._in_file(found)
+        self._log.forget(addresses, lengths)
+        for address in found.addresses[found.addresses < 0].tolist() if self._kept else ():
+            self._kept_nbytes -= object_nbytes(self._kept.pop(address))
+
+    def _pack(self) -> None:
+        """Make room in the file where less than half of it is rows."""
+        while (number := self._log.emptiest()) is not None:
+            slots = self._log.slots_of(number)
+            if len(slots) and not 0 <= slots[0] <= slots[-1] < self._used:
+                raise self._file.damaged("slots that were read back are not what was written")
+            slots = slots[self._log.is_in(number, self._addresses.take(slots))]
+            found = self._found(slots)
+            packed = self._log.packed(number, slots, found.addresses, found.lengths, found.checksums)
+            self._addresses.put(slots, packed)
+
+
+def _data_nbytes(rows: Chunk) -> int:
+    return rows.nbytes - rows.ids.nbytes
+
+
+def can_spill(held: Chunk) -> bool:
+    """Tell whether rows like these can go to a file: elements, and columns without references to objects."""
+    return isinstance(held, Items) or has_bytes(held)

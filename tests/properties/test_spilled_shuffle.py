@@ -1,0 +1,234 @@
+"""A shuffle whose rows wait in a file gives the same rows, in the same order, as one that holds them in memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from aiostream_data.lineage import Ids, run_of_ids, with_pair
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.structure import LEAF, structure_of
+from aiostream_data.testing.comparing import same
+from aiostream_data.transforms.randomness import key_of
+from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
+from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def variable(rows: int, kind: Any, values: NDArray[Any]) -> VarColumn:
+    """Cut a column out of ``values``: rows overlap, leave gaps and are out of order; some are empty."""
+    starts = (np.arange(rows) * 7919) % max(1, len(values) - 12)
+    return VarColumn(values, starts, (starts * 31 + np.arange(rows)) % 12, kind)
+
+
+LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz" * 20, np.uint8)
+
+
+def records(ids: Ids) -> Chunk:
+    return Columns(LEAF, (variable(len(ids), "bytes", LETTERS),), ids)
+
+
+def numbers(ids: Ids) -> Chunk:
+    return Columns(LEAF, (ids[:, 1] * 3,), ids)
+
+
+def several(ids: Ids) -> Chunk:
+    """One leaf of each sort: two of differing length, text, a row shape, big-endian, no bytes at all."""
+    rows = len(ids)
+    ragged = variable(rows, "array", np.arange(600, dtype=np.float32).reshape(300, 2))
+    strided = np.repeat(ids[:, 1:].astype(">i4"), 6, axis=1)[:, ::2]
+    leaves = (ragged, variable(rows, "str", LETTERS), strided, np.full(rows, "né"), np.empty((rows, 0), np.int16))
+    return Columns(structure_of({"a": 0, "b": 0, "c": (0, 0), "d": 0}), leaves, ids)
+
+
+def no_values(ids: Ids) -> Chunk:
+    """Rows that differ in length, although their values have no bytes."""
+    return Columns(LEAF, (variable(len(ids), "array", np.empty((300, 0), np.int8)),), ids)
+
+
+def objects(ids: Ids) -> Chunk:
+    values = np.array([str(number) for number in ids[:, 1]] + [""], object)[:-1]
+    return Columns(LEAF, (values,), ids)
+
+
+def elements(ids: Ids) -> Chunk:
+    """Elements of any classes; those of the third and the last sort have no bytes."""
+    sorts = (
+        lambda n: {"x": np.full(n % 5, n), "t": (n, [b"b" * (n % 50), "é"], None), "s": np.float32(n)},
+        lambda n: RaggedArray(np.arange(n % 4), np.array([0, n % 4])),
+        lambda n: Pair(n, np.arange(3)),
+        lambda n: np.asfortranarray(np.full((2, 3), n)),
+        lambda n: frozenset({n}),
+    )
+    return Items([sorts[n % len(sorts)](n) for n in ids[:, 1].tolist()], ids)
+
+
+def put_together(ids: Ids) -> Chunk:
+    """Elements that were made of several rows."""
+    made_of: list[Any] = [run_of_ids(0, n, n % 3) if n % 2 else None for n in ids[:, 1].tolist()]
+    return records(ids).with_made_of(made_of)
+
+
+def wider(ids: Ids) -> Chunk:
+    return records(with_pair(ids, 1, 5))
+
+
+KINDS = (records, numbers, several, no_values, objects, elements, put_together, wider)
+SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=8)
+SPILLS = st.builds(Spill, st.just("/tmp"), st.sampled_from([0, 300, 5_000]), st.sampled_from([64, 300, 4_000]))
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Chunk]:
+    """Chunks of one layout, or of several."""
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
+    chunks, first = [], 0
+    for size in draw(SIZES):
+        chunks.append(kinds[draw(st.integers(0, len(kinds) - 1))](run_of_ids(0, first, size)))
+        first += size
+    return chunks
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> tuple[int, bool, int | None]:
+    """Buffer size, whether it grows, and the bytes at which it stops."""
+    growing = draw(st.booleans())
+    return draw(st.integers(1, 150)), growing, draw(st.sampled_from([500, 4_000, 1 << 20])) if growing else None
+
+
+def buffer_of(order: tuple[int, bool, int | None], spill: Spill | None) -> ShuffleBuffer:
+    size, growing, most = order
+    return ShuffleBuffer(ShuffleOrder(size, key_of(1), growing), most, spill)
+
+
+def given_rows(chunk: Chunk | None) -> list[Any]:
+    if chunk is None:
+        return []
+    made_of = chunk.made_of or [None] * len(chunk)
+    return [type(chunk), *zip(chunk.elements(), chunk.ids.tolist(), made_of, strict=True)]
+
+
+def is_same(expected: Chunk | None, found: Chunk | None) -> bool:
+    return same(given_rows(expected), given_rows(found))
+
+
+@given(streams(), orders(), SPILLS, st.integers(1, 40))
+@settings(max_examples=300, deadline=None)
+def test_the_same_rows_come_out(chunks: list[Chunk], order: Any, spill: Spill, drain: int) -> None:
+    plain, spilled = buffer_of(order, None), buffer_of(order, spill)
+    try:
+        for chunk in chunks:
+            assert is_same(plain.push(chunk), spilled.push(chunk))
+            assert same(plain.held().ids.tolist(), spilled.held().ids.tolist())
+            assert plain.order.state() == spilled.order.state()
+        while (expected := plain.drain(drain)) is not None:
+            assert is_same(expected, spilled.drain(drain))
+        assert spilled.drain(drain) is None
+        assert spilled.nbytes_on_disk == 0
+    finally:
+        spilled.drop()
+
+
+def rows_held(buffer: ShuffleBuffer, chunks: list[Chunk]) -> dict[int, Chunk]:
+    """Return the rows that a buffer holds, by ordinal, each as it came."""
+    ordinals = set(buffer.held().ids[:, 1].tolist())
+    found = {}
+    for chunk in chunks:
+        for row, ordinal in enumerate(chunk.ids[:, 1].tolist()):
+            if ordinal in ordinals:
+                found[ordinal] = chunk.slice(row, row + 1)
+    return found
+
+
+@given(streams(), orders(), SPILLS, st.integers(0, 8), st.integers(0, 100), st.integers(1, 9), st.data())
+@settings(max_examples=300, deadline=None)
+def test_rows_that_are_given_back_in_any_order_go_on_alike(
+    chunks: list[Chunk], order: Any, spill: Spill, pushed: int, drained: int, piece: int, data: st.DataObject
+) -> None:
+    before = buffer_of(order, None)
+    for chunk in chunks[:pushed]:
+        before.push(chunk)
+    if pushed >= len(chunks) and drained and len(before):
+        before.drain(drained)
+    held = before.held().ids[:, 1].tolist()
+    rows = rows_held(before, chunks)
+    plain, spilled = buffer_of(order, None), buffer_of(order, spill)
+    places = data.draw(st.permutations(range(len(held))))
+    try:
+        plain.restore(before.order.state(), [rows[ordinal] for ordinal in held])
+        spilled.begin_restore(before.order.state(), np.array(places, np.int64))
+        for place in places:
+            spilled.give_back(rows[held[place]])
+        spilled.end_restore()
+        assert spilled.held().ids[:, 1].tolist() == held
+        for chunk in chunks[pushed:]:
+            assert same_elements(plain.push(chunk), spilled.push(chunk))
+        while (expected := plain.drain(piece)) is not None:
+            assert same_elements(expected, spilled.drain(piece))
+    finally:
+        spilled.drop()
+
+
+def same_elements(expected: Chunk | None, found: Chunk | None) -> bool:
+    """Tell whether the rows are the same; whether as columns depends on the layout of the row that came back first."""
+    if expected is None or found is None:
+        return expected is found
+    return same(expected.elements(), found.elements()) and same(expected.ids[:, :2].tolist(), found.ids[:, :2].tolist())
+
+
+def test_another_number_of_rows_than_were_held_is_refused() -> None:
+    buffer = buffer_of((10, False, None), Spill("/tmp", 0, 64))
+    buffer.begin_restore({"key": 1, "size": 10, "pushed": 8, "drained": 0})
+    buffer.give_back(records(run_of_ids(0, 0, 7)))
+    with pytest.raises(ValueError, match="8 rows were held, 7 are given back"):
+        buffer.end_restore()
+    buffer.drop()
+
+
+@pytest.mark.parametrize("make", [records, several, elements], ids=lambda make: make.__name__)
+def test_the_file_stays_small_however_many_rows_pass(make: Any) -> None:
+    buffer = ShuffleBuffer(ShuffleOrder(2_000, key_of(1)), None, Spill("/tmp", 0, 8_000))
+    sizes = []
+    for first in range(0, 40_000, 100):
+        buffer.push(make(run_of_ids(0, first, 100)))
+        sizes.append(buffer.nbytes_on_disk)
+    live = buffer.rows_nbytes
+    buffer.drop()
+    assert max(sizes) <= 4 * live
+    assert max(sizes[200:]) <= 1.2 * max(sizes[:200])
+
+
+def test_rows_far_larger_than_a_segment_use_space_again() -> None:
+    draw = np.random.default_rng(0)
+    buffer = ShuffleBuffer(ShuffleOrder(50, key_of(1)), None, Spill("/tmp", 0, 4_096))
+    peak = 0
+    for first in range(0, 2_000, 5):
+        lengths = draw.integers(0, 60_000, 5)
+        values = VarColumn(
+            draw.integers(0, 9, int(lengths.sum())).astype(np.uint8), np.cumsum(lengths) - lengths, lengths
+        )
+        buffer.push(Columns(LEAF, (values,), run_of_ids(0, first, 5)))
+        peak = max(peak, buffer.nbytes_on_disk)
+    live = buffer.rows_nbytes
+    buffer.drop()
+    assert live > 1_000_000
+    assert peak < 3 * live
+
+
+def test_memory_per_row_is_its_id_and_where_it_is() -> None:
+    held = SpilledSlots(records(run_of_ids(0, 0, 1)), 10_000, Spill("/tmp", 0, 4_096))  # type: ignore[arg-type]
+    for first in range(0, 10_000, 100):
+        held.fill(first, records(run_of_ids(0, first, 100)))
+    nbytes = held.nbytes
+    held.close()
+    assert nbytes <= 36 * 10_000 + 2 * 4_096
