@@ -1,0 +1,169 @@
+"""GET one byte range into a buffer, over the pools of one store.
+
+How this works. What a connection says of an answer becomes one of three things here: the bytes, in place; a
+:class:`Refused` answer with what the server says of it; or :class:`Unusual`, an answer that is correct, but of a kind
+(a redirect, chunks) that is left to a full client. A request that was sent on a connection which the server had just
+closed is sent once more on a fresh one: nothing had happened to it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from aiostream_data.storage.wire.answer_head import AnswerHead
+from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Patience
+from aiostream_data.storage.wire.pool import Pool, Server
+from aiostream_data.storage.wire.request import get_request
+
+DETAIL_NBYTES: Final = 16 << 10
+"""Most bytes that are read of what a server says of an error."""
+
+
+class Target(NamedTuple):
+    """Where a request goes.
+
+    Attributes:
+        host, port, is_tls: The server.
+        path: Path and query, quoted.
+    """
+
+    host: str
+    port: int
+    is_tls: bool
+    path: str
+
+    @property
+    def host_header(self) -> str:
+        """The host as the server knows itself."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.is_tls else 80) else f"{host}:{self.port}"
+
+
+class Unusual(Exception):
+    """The answer is of a kind that a full client has to fetch."""
+
+
+@dataclass
+class Refused(Exception):
+    """The server answered with a status that is none of success.
+
+    Attributes:
+        status, headers: Of the answer.
+        detail: Its body, as far as it was read.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    detail: bytes
+
+    def __post_init__(self) -> None:
+        super().__init__(self.status)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WireOptions:
+    """How patient a client is, and how many connections it makes.
+
+    Attributes:
+        connect_s: To connect, the TLS handshake included.
+        first_byte_s: Until an answer begins.
+        idle_s: Between two arrivals.
+        total_s: Until an answer is complete.
+        connections: Most connections to one server.
+    """
+
+    connect_s: float = 10.0
+    first_byte_s: float = 30.0
+    idle_s: float = 30.0
+    total_s: float = 600.0
+    connections: int = 64
+
+
+@dataclass
+class WireClient:
+    """Pools of connections, one for each server. Used on one event loop; closed by its owner."""
+
+    options: WireOptions
+    make_tls: Callable[[], ssl.SSLContext]
+    _pools: dict[tuple[str, int, bool], Pool] = field(default_factory=dict)
+    _tls: ssl.SSLContext | None = None
+
+    async def get(
+        self, target: Target, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]
+    ) -> AnswerHead:
+        """Send a GET; return when the body is where ``accept`` said for an answer with status 200 or 206.
+
+        Raises:
+            Refused: Another status, but for redirects.
+            Unusual: The answer is one for a full client.
+            BrokenAnswer, MalformedAnswer: It did not arrive as it should.
+            OSError, TimeoutError: There is no connection.
+            Exception: What ``accept`` raised.
+        """
+        request = get_request(target.host_header, target.path, headers)
+        pool = self._pool_of(target)
+        try:
+            return await self._get_over(pool, request, accept, fresh=False)
+        except _StaleConnection:
+            return await self._get_over(pool, request, accept, fresh=True)
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+    @property
+    def connections(self) -> int:
+        """Connections that there are."""
+        return sum(pool.connections for pool in self._pools.values())
+
+    async def _get_over(
+        self, pool: Pool, request: bytes, accept: Callable[[AnswerHead], BodyPlan], *, fresh: bool
+    ) -> AnswerHead:
+        connection = await pool.take(fresh=fresh)
+        was_used = connection.requests > 0
+        detail: list[bytearray] = []
+
+        def decide(head: AnswerHead) -> BodyPlan:
+            if head.framing == "chunked" or head.headers.get("content-encoding", "identity") != "identity":
+                raise Unusual
+            if head.status in (200, 206):
+                return accept(head)
+            if 300 <= head.status < 400 or head.length is None:
+                raise Unusual
+            detail.append(bytearray(min(head.length, DETAIL_NBYTES)))
+            return BodyPlan(memoryview(detail[0]), whole=head.length <= DETAIL_NBYTES)
+
+        options = self.options
+        try:
+            head = await connection.get(
+                request, decide, Patience(options.first_byte_s, options.idle_s, options.total_s)
+            )
+        except BrokenAnswer as error:
+            if error.fresh and was_used and not fresh:
+                raise _StaleConnection from error
+            raise
+        finally:
+            pool.give_back(connection)
+        if detail:
+            raise Refused(head.status, head.headers, bytes(detail[0]))
+        return head
+
+    def _pool_of(self, target: Target) -> Pool:
+        key = (target.host, target.port, target.is_tls)
+        pool = self._pools.get(key)
+        if pool is None:
+            if target.is_tls and self._tls is None:
+                self._tls = self.make_tls()
+            server = Server(target.host, target.port, self._tls if target.is_tls else None)
+            pool = Pool(server, limit=self.options.connections, connect_s=self.options.connect_s)
+            self._pools[key] = pool
+        return pool
+
+
+class _StaleConnection(Exception):
+    """The server had closed the connection before the request arrived."""

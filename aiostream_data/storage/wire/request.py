@@ -1,0 +1,33 @@
+"""Write the head of a GET request: only what can be written safely."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_TARGET: Final = re.compile(r"/[!-~]*")
+_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+def get_request(host: str, target: str, headers: Mapping[str, str]) -> bytes:
+    """Return a GET request.
+
+    Args:
+        host: Value of the Host header.
+        target: Path and query, quoted.
+        headers: All others.
+
+    Raises:
+        ValueError: A part of it would end the line it stands in, or is no ASCII.
+    """
+    if _TARGET.fullmatch(target) is None:
+        raise ValueError("the path of a URL must be quoted")
+    lines = [f"GET {target} HTTP/1.1", f"host: {host}"]
+    for name, value in headers.items():
+        if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
+            raise ValueError(f"the header {name[:40]!r} cannot be sent")
+        lines.append(f"{name}: {value}")
+    lines += ["", ""]
+    return "\r\n".join(lines).encode("latin-1")
