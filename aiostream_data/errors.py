@@ -227,7 +227,12 @@ class StorageError(AiostreamError, OSError):
 
     Attributes:
         url: The object or pattern asked for.
+        received: Bytes from the beginning of the range that did arrive.
+        version: Of the object that they are of; "" where it was not told.
     """
+
+    received = 0
+    version = ""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url}: {reason}")

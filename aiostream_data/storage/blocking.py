@@ -15,7 +15,11 @@ async def run_to_end(run_blocking: RunBlocking, function: Callable[..., Any], *a
     A thread cannot be interrupted. When this call is cancelled, it still waits until the function has
     returned, so that nothing writes into the caller's buffer afterwards; then it re-raises.
     """
-    running = asyncio.ensure_future(run_blocking(function, *args))
+    return await wait_to_end(asyncio.ensure_future(run_blocking(function, *args)))
+
+
+async def wait_to_end(running: asyncio.Future[Any]) -> Any:
+    """Return the result of what cannot be interrupted; when cancelled, wait for it all the same, then re-raise."""
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,10 +21,15 @@ class DescriptorCache:
     """Least-recently-used open files. Thread-safe; the lock is never held during a system call.
 
     A file that is evicted while borrowed is closed by its last borrower.
+
+    Args:
+        max_open: Files that stay open when nobody borrows them.
+        open_file: Opens a path for reading and returns its descriptor.
     """
 
-    def __init__(self, max_open: int) -> None:
+    def __init__(self, max_open: int, open_file: Callable[[str], int] | None = None) -> None:
         self._max_open = max_open
+        self._open_file = open_file or _open_file
         self._lock = threading.Lock()
         self._files: OrderedDict[str, _OpenFile] = OrderedDict()
         self._closed = False
@@ -36,15 +41,33 @@ class DescriptorCache:
         Raises:
             OSError: The file cannot be opened.
         """
-        file = self._take(path) or self._add(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        file = self._take(path) or self._add(path, self._open_file(path))
         try:
             yield file.descriptor
         finally:
-            with self._lock:
-                file.borrowers -= 1
-                is_last = file.evicted and file.borrowers == 0
-            if is_last:
-                os.close(file.descriptor)
+            self._give_back(file)
+
+    @contextmanager
+    def borrow_open(self, path: str) -> Iterator[int | None]:
+        """Lend the descriptor of ``path`` to the block if it is open already, or else None."""
+        file = self._take(path)
+        try:
+            yield None if file is None else file.descriptor
+        finally:
+            if file is not None:
+                self._give_back(file)
+
+    def forget(self, path: str) -> bool:
+        """Let ``path`` be opened anew by the next who borrows it; False where it was not open."""
+        with self._lock:
+            file = self._files.pop(path, None)
+            if file is None:
+                return False
+            file.evicted = True
+            is_idle = file.borrowers == 0
+        if is_idle:
+            os.close(file.descriptor)
+        return True
 
     def close(self) -> None:
         """Close every file that is not borrowed, and the others when they come back. Idempotent."""
@@ -61,6 +84,13 @@ class DescriptorCache:
                 self._files.move_to_end(path)
                 file.borrowers += 1
             return file
+
+    def _give_back(self, file: _OpenFile) -> None:
+        with self._lock:
+            file.borrowers -= 1
+            is_last = file.evicted and file.borrowers == 0
+        if is_last:
+            os.close(file.descriptor)
 
     def _add(self, path: str, descriptor: int) -> _OpenFile:
         file = _OpenFile(descriptor, borrowers=1)
@@ -84,3 +114,7 @@ class DescriptorCache:
             if file.borrowers == 0:
                 idle.append(file.descriptor)
         return idle
+
+
+def _open_file(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

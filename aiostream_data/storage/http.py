@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from aiostream_data.errors import MissingExtraError, StorageError
 from aiostream_data.records import ShardRef
@@ -19,11 +22,16 @@ from aiostream_data.storage.body import (
 )
 from aiostream_data.storage.translate import translate_error, translate_status, translating
 from aiostream_data.storage.urls import safe_url
+from aiostream_data.storage.wire.client import Refused, Target, Unusual
+from aiostream_data.storage.wire.plain_read import Dialect, range_of, read_plain
+from aiostream_data.storage.wire.route import Route, take_route_options
 
 if TYPE_CHECKING:
     import aiohttp
 
 _KEEPALIVE_S = 60.0
+_PORTS: Final = {"http": 80, "https": 443}
+_QUOTED: Final = re.compile(r"/[!-~]*")
 _NO_HEAD_STATUSES = frozenset({400, 403, 405, 501})
 """Answers to HEAD after which a GET may still succeed; URLs signed for GET give 403."""
 
@@ -32,13 +40,18 @@ class HttpStore:
     """Plain HTTP and HTTPS. Names are literal URLs: there is no listing, hence no wildcard.
 
     Options: ``headers`` (a dict), ``auth`` (a pair of user and password),
-    ``connect_timeout`` and ``read_timeout`` (seconds; the latter between two arriving chunks),
-    ``max_connections``, and ``client_kwargs``, passed on to ``aiohttp.ClientSession``. Proxies and
-    ``~/.netrc`` are taken from the environment.
+    ``connect_timeout``, ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in
+    seconds, ``max_connections``, ``reader`` (``"plain"`` for GETs of our own, ``"library"`` for aiohttp, ``"auto"`` for
+    the first where it can), and ``client_kwargs``, passed on to ``aiohttp.ClientSession``, which then reads. Proxies
+    and ``~/.netrc`` are taken from the environment.
     """
 
     def __init__(self, options: StoreOptions) -> None:
-        self._options = options
+        settings = dict(options)
+        reader, wire_options = take_route_options(settings)
+        needs_library = bool(settings.get("client_kwargs")) or has_netrc()
+        self._options: StoreOptions = settings
+        self._route = Route("library" if reader == "auto" and needs_library else reader, wire_options)
         self._session: aiohttp.ClientSession | None = None
 
     async def info(self, url: str) -> ShardRef:
@@ -57,9 +70,35 @@ class HttpStore:
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         if not buffer:
             return
-        headers = {"Range": range_header(start, len(buffer))}
-        if shard.version.startswith('"'):  # a strong ETag; weak ones and dates cannot be used here
-            headers["If-Match"] = shard.version
+        target = target_of(shard.url)
+        if target is not None and self._route.leads_to(target):
+            try:
+                await read_plain(
+                    self._route.client,
+                    target,
+                    self._plain_headers(shard, start, buffer),
+                    _DIALECT,
+                    shard,
+                    start,
+                    buffer,
+                )
+            except Unusual:
+                self._route.is_unusual(target)
+            else:
+                self._route.plain_reads += 1
+                return
+        await self._read_by_library(shard, start, buffer)
+        self._route.library_reads += 1
+
+    def _plain_headers(self, shard: ShardRef, start: int, buffer: memoryview) -> dict[str, str]:
+        return {
+            **{name.lower(): value for name, value in headers_of(self._options).items()},
+            **range_of(start, buffer),
+            **_condition(shard),
+        }
+
+    async def _read_by_library(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        headers = {"Range": range_header(start, len(buffer)), **_condition(shard)}
         with translating(shard.url, translate_error):
             async with self._request("GET", shard.url, headers) as answer:
                 if answer.status >= 300:
@@ -69,6 +108,7 @@ class HttpStore:
                 await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
 
     async def aclose(self) -> None:
+        self._route.client.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -123,12 +163,8 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
         import aiohttp
     except ImportError as error:
         raise MissingExtraError("reading over HTTP needs aiohttp: pip install 'aiostream-data[http]'") from error
-    headers = {"Accept-Encoding": "identity", **options.get("headers", {})}
-    if options.get("auth"):
-        user, password, *_ = options["auth"]
-        headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
     settings: dict[str, Any] = {
-        "headers": headers,
+        "headers": {"Accept-Encoding": "identity", **headers_of(options)},
         "timeout": aiohttp.ClientTimeout(
             total=None,  # a total would end long bodies that arrive steadily
             sock_connect=options.get("connect_timeout", 10.0),
@@ -142,9 +178,55 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(**{**settings, **options.get("client_kwargs", {})})
 
 
+def headers_of(options: StoreOptions) -> dict[str, str]:
+    """Return the headers that the user's options ask for."""
+    headers = dict(options.get("headers", {}))
+    if options.get("auth"):
+        user, password, *_ = options["auth"]
+        headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+    return headers
+
+
+def target_of(url: str) -> Target | None:
+    """Return where a request for a URL goes; None where only a full client can tell.
+
+    URLs that are quoted already, presigned ones above all, are sent as they are.
+    """
+    parts = urlsplit(url)
+    if not url.isascii() or parts.username is not None or parts.hostname is None or parts.scheme not in _PORTS:
+        return None
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        port = parts.port or _PORTS[parts.scheme]
+    except ValueError:
+        return None
+    return Target(parts.hostname, port, parts.scheme == "https", path) if _QUOTED.fullmatch(path) else None
+
+
+def has_netrc() -> bool:
+    """Return whether there is a file that may hold a password for any server."""
+    return os.path.exists(os.environ.get("NETRC") or os.path.expanduser("~/.netrc"))
+
+
+def _condition(shard: ShardRef) -> dict[str, str]:
+    # Only strong ETags can be used here, no weak ones and no dates.
+    return {"if-match": shard.version} if shard.version.startswith('"') else {}
+
+
 def version_of(headers: Mapping[str, str]) -> str:
     """Return the ETag, or else the modification time, or "" when the server tells neither."""
     return headers.get("ETag", "") or headers.get("Last-Modified", "")
+
+
+def _version_told(headers: Mapping[str, str]) -> str:
+    return headers.get("etag", "") or headers.get("last-modified", "")
+
+
+def _refused(url: str, answer: Refused) -> StorageError:
+    return translate_status(url, answer.status, request_id=answer.headers.get("x-request-id", ""))
+
+
+_DIALECT: Final = Dialect(_version_told, _refused)
 
 
 def _refusal(url: str, answer: aiohttp.ClientResponse) -> StorageError:

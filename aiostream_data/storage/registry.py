@@ -15,7 +15,10 @@ StoreFactory: TypeAlias = Callable[[StoreOptions, RunBlocking], Store]
 def _local(options: StoreOptions, run_blocking: RunBlocking) -> Store:
     from aiostream_data.storage.local import LocalStore
 
-    return LocalStore(run_blocking)
+    direct = options.get("direct", False)
+    if not isinstance(direct, bool):
+        raise PlanError(f"direct must be True or False, got {direct!r}")
+    return LocalStore(run_blocking, direct=direct)
 
 
 def _memory(options: StoreOptions, run_blocking: RunBlocking) -> Store:

@@ -1,8 +1,8 @@
 """Retry what may succeed next time: a pure policy, and the coroutines that carry it out.
 
-The unit of retry is one byte range, its body included: a range whose body broke off is asked for
-again as a whole. Errors that will not go away by themselves (not found, denied, credentials, short
-objects) are raised at once.
+The unit of retry is one byte range, its body included. A range whose body broke off is asked for again from
+behind its last good byte, of the same version of the object; as a whole where no version was told. Errors that
+will not go away by themselves (not found, denied, credentials, short objects) are raised at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
@@ -135,7 +135,21 @@ class RetryingStore:
         return await self._persist(lambda: self.inner.glob(pattern))
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        await self._persist(lambda: self.inner.read_into(shard, start, buffer))
+        """Fill ``buffer``; go on behind the last good byte where a body broke off and its version is known."""
+        done = 0
+        known = shard
+
+        async def attempt_once() -> None:
+            nonlocal done, known
+            try:
+                await self.inner.read_into(known, start + done, buffer[done:])
+            except StorageError as error:
+                if is_transient(error) and error.version and error.version == (known.version or error.version):
+                    done += error.received
+                    known = replace(known, version=error.version)
+                raise
+
+        await self._persist(attempt_once)
         self.counters.nbytes += len(buffer)
 
     async def aclose(self) -> None:

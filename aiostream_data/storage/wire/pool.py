@@ -22,6 +22,10 @@ OPENING: Final = 8
 """Connections that are opened at the same time."""
 
 
+_HAPPY: Final[dict[str, float]] = {"happy_eyeballs_delay": 0.25}
+"""Try the addresses of a host beside each other, each so many seconds after the last; see RFC 8305."""
+
+
 class Server(NamedTuple):
     """Where to connect to.
 
@@ -123,7 +127,7 @@ class Pool:
                     self.server.port,
                     ssl=tls,
                     server_hostname=self.server.host if tls is not None else None,
-                    happy_eyeballs_delay=0.25,
+                    **_HAPPY if isinstance(loop, asyncio.BaseEventLoop) else {},  # uvloop does it one by one
                 )
         finally:
             self._opening -= 1

@@ -1,0 +1,86 @@
+"""Read a byte range of an object with one plain GET, and say what went wrong in this package's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from aiostream_data.errors import StorageError, StoreTimeoutError, StoreUnreachableError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.body import check_range_answer, check_version, range_header
+from aiostream_data.storage.translate import translate_error
+from aiostream_data.storage.urls import safe_url
+from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
+from aiostream_data.storage.wire.client import Refused, Target, Unusual, WireClient
+from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, SilentAnswer
+
+
+class Dialect(NamedTuple):
+    """How one kind of store says things.
+
+    Attributes:
+        version_of: Returns the version of the object from the headers of an answer.
+        refusal: Returns the error for an answer that is none of success.
+    """
+
+    version_of: Callable[[Mapping[str, str]], str]
+    refusal: Callable[[str, Refused], StorageError]
+
+
+async def read_plain(
+    client: WireClient,
+    target: Target,
+    headers: Mapping[str, str],
+    dialect: Dialect,
+    shard: ShardRef,
+    start: int,
+    buffer: memoryview,
+) -> None:
+    """Fill ``buffer`` with bytes of an object from ``start`` on.
+
+    Args:
+        headers: Of the request, the range included; see :func:`range_of`.
+
+    Raises:
+        Unusual: A full client has to do it; nothing is known to be wrong.
+        StorageError: What went wrong; ``received`` and ``version`` say from where a further attempt may go on.
+    """
+    version = ""
+
+    def accept(head: AnswerHead) -> BodyPlan:
+        nonlocal version
+        version = dialect.version_of(head.headers)
+        check_version(shard.url, shard.version, version)
+        skip = check_range_answer(shard.url, head.status, head.headers, start, len(buffer))
+        return BodyPlan(buffer, skip, whole=head.status == 206)
+
+    try:
+        await client.get(target, headers, accept)
+    except (Unusual, StorageError):
+        raise
+    except Refused as answer:
+        raise dialect.refusal(shard.url, answer) from None
+    except BrokenAnswer as broken:
+        raise _at(_broken(shard.url, broken, len(buffer)), broken.received, version) from broken
+    except MalformedAnswer as error:
+        raise StoreUnreachableError(
+            safe_url(shard.url), f"the server does not speak HTTP as it should: {error}"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise translate_error(shard.url, error) from error
+
+
+def range_of(start: int, buffer: memoryview) -> dict[str, str]:
+    """Return the headers of every plain GET: the range, and that the bytes are wanted as they are stored."""
+    return {"range": range_header(start, len(buffer)), "accept-encoding": "identity"}
+
+
+def _broken(url: str, broken: BrokenAnswer, nbytes: int) -> StorageError:
+    told = f"{broken} after {broken.received} of {nbytes} bytes"
+    kind = StoreTimeoutError if isinstance(broken, SilentAnswer) else StoreUnreachableError
+    return kind(safe_url(url), told)
+
+
+def _at(error: StorageError, received: int, version: str) -> StorageError:
+    error.received, error.version = received, version
+    return error

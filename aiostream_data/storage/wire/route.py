@@ -1,0 +1,87 @@
+"""Decide which client fetches bytes: our own plain GETs, or the library of the store."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final, Literal, TypeAlias, get_args
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+
+from aiostream_data.errors import PlanError
+from aiostream_data.storage.wire.client import Target, WireClient, WireOptions
+from aiostream_data.storage.wire.tls import client_context
+
+Reader: TypeAlias = Literal["auto", "plain", "library"]
+"""Who fetches bytes: whoever can, our own plain GETs, or aiohttp, s3fs and gcsfs."""
+
+_SECONDS: Final = {
+    "connect_timeout": "connect_s",
+    "first_byte_timeout": "first_byte_s",
+    "read_timeout": "idle_s",
+    "total_timeout": "total_s",
+}
+
+
+class Route:
+    """The plain path of one store, and whether it may be taken. Used on one event loop.
+
+    Args:
+        reader: What the user chose.
+        options: Of the client.
+        make_tls: Makes the context for servers that speak TLS; the default verifies them by the system's certificates.
+    """
+
+    def __init__(
+        self, reader: Reader, options: WireOptions, make_tls: Callable[[], ssl.SSLContext] = client_context
+    ) -> None:
+        self.reader = reader
+        self.client = WireClient(options, make_tls)
+        self._by_library: set[tuple[str, int]] = set()
+        self.plain_reads = 0
+        self.library_reads = 0
+
+    def leads_to(self, target: Target) -> bool:
+        """Return whether a request to this server goes the plain way."""
+        if self.reader == "library" or (target.host, target.port) in self._by_library:
+            return False
+        return self.reader == "plain" or not _has_proxy(target)
+
+    def is_unusual(self, target: Target) -> None:
+        """Take note that a server answers in a way that needs the library; it is asked through that from now on."""
+        self._by_library.add((target.host, target.port))
+
+
+def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireOptions]:
+    """Take the options of the plain path out of ``storage_options``: ``reader``, and those that only it knows.
+
+    ``connect_timeout``, ``read_timeout`` and ``max_connections`` stay, since libraries know them as well.
+
+    Raises:
+        PlanError: One of them makes no sense.
+    """
+    reader = options.pop("reader", "auto")
+    if reader not in get_args(Reader):
+        raise PlanError(f"reader must be one of {', '.join(map(repr, get_args(Reader)))}, got {reader!r}")
+    chosen: dict[str, Any] = {}
+    for name, field in _SECONDS.items():
+        if name in options:
+            seconds = options.pop(name) if name in ("first_byte_timeout", "total_timeout") else options[name]
+            chosen[field] = _positive(name, seconds)
+    if "max_connections" in options:
+        chosen["connections"] = int(_positive("max_connections", options["max_connections"]))
+    return reader, WireOptions(**chosen)
+
+
+def _positive(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise PlanError(f"{name} must be a number above 0, got {value!r}")
+    return float(value)
+
+
+def _has_proxy(target: Target) -> bool:
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return False
+    proxies = getproxies_environment()
+    has_one = bool(proxies.get("https" if target.is_tls else "http") or proxies.get("all"))
+    return has_one and not proxy_bypass_environment(f"{target.host}:{target.port}", proxies)
