@@ -19,7 +19,7 @@ INLINE_NBYTES = 256 << 10
 thread is woken. It takes 50 us at 5 GB/s."""
 
 INLINE_NBYTES_PER_STEP = 1 << 20
-"""What all reads of one step of the event loop may copy there together, so that it is never held up for a millisecond."""
+"""What the reads of one step of the event loop may copy there together, so that it is not held up for a millisecond."""
 
 
 class LocalStore:

@@ -7,6 +7,8 @@ each whole object, retry inside our retries, and hand out a copy of every body.
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -17,8 +19,13 @@ from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
 from aiostream_data.storage.patterns import compile_pattern, plan_listing
 from aiostream_data.storage.s3_errors import response_status, translate_s3_error
+from aiostream_data.storage.s3_plain import DIALECT, S3Plain, is_plain, target_of
 from aiostream_data.storage.translate import translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
+from aiostream_data.storage.wire.client import Unusual
+from aiostream_data.storage.wire.plain_read import read_plain
+from aiostream_data.storage.wire.route import Route, take_route_options
+from aiostream_data.storage.wire.tls import client_context
 
 _CONFIG = {
     "max_pool_connections": 64,  # the default of 10 caps the throughput
@@ -47,13 +54,18 @@ class S3Store:
     """Objects under ``s3://bucket/key``. Keys are taken byte for byte, never unquoted.
 
     Options are those of ``s3fs.S3FileSystem``: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
-    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays`` ...; besides them, ``connect_timeout``
-    and ``read_timeout`` (seconds; the latter between two arriving chunks). The environment is respected
-    as boto does.
+    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays`` ...; besides them, ``connect_timeout``,
+    ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in seconds,
+    ``max_connections``, and ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for aiobotocore, ``"auto"`` for
+    the first where nothing speaks against it. The environment is respected as boto does.
     """
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
-        self._options = options
+        settings = dict(options)
+        reader, wire_options = take_route_options(settings)
+        self._options: StoreOptions = settings
+        self._route = Route(reader, wire_options, self._make_tls)
+        self._plain: S3Plain | None = None
         self._run_blocking = run_blocking
         self._client: Any = None
         self._request_options: dict[str, Any] = {}
@@ -90,6 +102,32 @@ class S3Store:
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         if not buffer:
             return
+        if not await self._read_plain(shard, start, buffer):
+            await self._read_by_library(shard, start, buffer)
+            self._route.library_reads += 1
+
+    async def _read_plain(self, shard: ShardRef, start: int, buffer: memoryview) -> bool:
+        """Read by a GET of our own; False where the library has to."""
+        name, key = split_bucket(split_url(shard.url).path)
+        with translating(shard.url, translate_s3_error):
+            await self._open()
+            plain = self._plain
+            if plain is None:
+                return False
+            bucket = await plain.bucket(name)
+            target = target_of(bucket, key)
+            if not self._route.leads_to(target):
+                return False
+            headers = await plain.headers(bucket, target, shard, start, buffer)
+            try:
+                await read_plain(self._route.client, target, headers, DIALECT, shard, start, buffer)
+            except Unusual:
+                self._route.is_unusual(target)
+                return False
+        self._route.plain_reads += 1
+        return True
+
+    async def _read_by_library(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         bucket, key = split_bucket(split_url(shard.url).path)
         condition = {"IfMatch": shard.version} if shard.version else {}
         with translating(shard.url, translate_s3_error):
@@ -109,6 +147,7 @@ class S3Store:
                 body.close()  # after a body that was read to its end, its connection is in the pool already
 
     async def aclose(self) -> None:
+        self._route.client.close()
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -119,7 +158,13 @@ class S3Store:
                 file_system = await run_to_end(self._run_blocking, make_file_system, self._options)
                 self._request_options = dict(file_system.req_kw)
                 self._client = await file_system.set_session()
+                if self._route.reader == "plain" or is_plain(self._options, self._request_options):
+                    self._plain = S3Plain(self._client, self._request_options)
         return self._client
+
+    def _make_tls(self) -> ssl.SSLContext:
+        verify = self._options.get("client_kwargs", {}).get("verify")
+        return client_context(verify=verify if verify is not None else os.environ.get("AWS_CA_BUNDLE"))
 
     async def _bucket_is_missing(self, client: Any, bucket: str) -> bool:
         try:

@@ -63,6 +63,11 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
     return translate_error(url, error)
 
 
+def is_expired(code: str) -> bool:
+    """Tell whether an error code says that credentials were good until some time ago."""
+    return code in _EXPIRED
+
+
 def response_status(error: Exception) -> int:
     """Return the HTTP status that a botocore ClientError carries, or 0."""
     answer = getattr(error, "response", None)
@@ -81,8 +86,16 @@ def _metadata(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _translate_answer(url: str, answer: Mapping[str, Any]) -> StorageError:
     code = str(answer["Error"].get("Code", ""))
-    status = _status(answer)
-    request_id = str(_metadata(answer).get("RequestId", ""))
+    return translate_s3_answer(url, _status(answer), code, str(_metadata(answer).get("RequestId", "")))
+
+
+def translate_s3_answer(url: str, status: int, code: str, request_id: str) -> StorageError:
+    """Return the error for an answer of S3.
+
+    Args:
+        code: The error code in its body, "" for none.
+        request_id: Of the store, "" for none.
+    """
     where, bucket = safe_url(url), split_bucket(split_url(url).path)[0]
     told = f"{shorten(code)}, HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
     make: Callable[[str, str], StorageError]

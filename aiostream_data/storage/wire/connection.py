@@ -295,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = self._loop.call_later(left_s, self._look)
             return
         if self._began_at + patience.total_s <= self._heard_at + silent_s:
-            why = f"the answer was not complete after {patience.total_s:g} s"
+            why = f"no complete answer within the time-outs, {patience.total_s:g} s in all"
         else:
-            why = f"the server {'sent nothing' if heard else 'did not begin to answer'} for {silent_s:g} s"
+            why = f"no {'more' if heard else 'answer'} within the time-outs, {silent_s:g} s of silence"
         self._fail(SilentAnswer(why, self._filled, fresh=not heard))

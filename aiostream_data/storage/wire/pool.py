@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiostream_data.storage.wire.connection import Connection
 
@@ -117,17 +117,14 @@ class Pool:
 
     async def _open(self) -> Connection:
         loop = asyncio.get_running_loop()
+        host, port, tls = self.server
         self._opening += 1
         try:
             async with asyncio.timeout(self._connect_s):
-                tls = self.server.tls
+                # uvloop tries the addresses of a host one by one, and knows no such argument.
+                others: dict[str, Any] = _HAPPY if isinstance(loop, asyncio.BaseEventLoop) else {}
                 _, connection = await loop.create_connection(
-                    Connection,
-                    self.server.host,
-                    self.server.port,
-                    ssl=tls,
-                    server_hostname=self.server.host if tls is not None else None,
-                    **_HAPPY if isinstance(loop, asyncio.BaseEventLoop) else {},  # uvloop does it one by one
+                    Connection, host, port, ssl=tls, server_hostname=host if tls is not None else None, **others
                 )
         finally:
             self._opening -= 1

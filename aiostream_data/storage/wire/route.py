@@ -55,7 +55,8 @@ class Route:
 def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireOptions]:
     """Take the options of the plain path out of ``storage_options``: ``reader``, and those that only it knows.
 
-    ``connect_timeout``, ``read_timeout`` and ``max_connections`` stay, since libraries know them as well.
+    ``connect_timeout``, ``read_timeout`` and ``max_connections`` stay, since libraries know them as well. Without a
+    ``first_byte_timeout`` the ``read_timeout`` holds for the first byte, too.
 
     Raises:
         PlanError: One of them makes no sense.
@@ -68,6 +69,8 @@ def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireO
         if name in options:
             seconds = options.pop(name) if name in ("first_byte_timeout", "total_timeout") else options[name]
             chosen[field] = _positive(name, seconds)
+    if "first_byte_s" not in chosen and "idle_s" in chosen:
+        chosen["first_byte_s"] = chosen["idle_s"]
     if "max_connections" in options:
         chosen["connections"] = int(_positive("max_connections", options["max_connections"]))
     return reader, WireOptions(**chosen)

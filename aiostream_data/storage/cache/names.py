@@ -1,0 +1,85 @@
+"""What everything in a cache folder is called. Whatever has another name was not made by the cache, and is left alone.
+
+::
+
+    aiostream_data-shard-cache.json    says what this folder is, and of which version
+    shard-<key>/                       one object: key is made of its URL, version and size
+        <start>-<stop>.piece           bytes of it, in hexadecimal, with their checksums
+        used                           when it was last read or written: its modification time
+    part-<owner>-<number>              a piece that is being written, renamed to its place when it is whole
+    claim-<owner>-<bytes>              how much this process may still write
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from typing import Final
+
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.cache.spans import Span
+from aiostream_data.storage.urls import split_url
+
+MARKER: Final = "aiostream_data-shard-cache.json"
+USED: Final = "used"
+
+_OWNER = r"[0-9a-f]{12}-[0-9]+-[0-9]+-[0-9a-f]{8}"
+_SHARD = re.compile(r"shard-([0-9a-f]{40})")
+_PIECE = re.compile(r"([0-9a-f]+)-([0-9a-f]+)\.piece")
+_PART = re.compile(rf"part-({_OWNER})-[0-9a-f]+")
+_CLAIM = re.compile(rf"claim-({_OWNER})-([0-9]+)")
+
+
+def key_of(place: str, shard: ShardRef) -> str:
+    """Return the key of an object: 40 hexadecimal digits, from which nobody reads a URL or a signature in it.
+
+    Args:
+        place: Which of several stores with the same URLs it is in, as an endpoint.
+        shard: With version and size.
+    """
+    scheme, path = split_url(shard.url)
+    url = os.path.abspath(path) if scheme == "file" else f"{scheme}://{path}"
+    said = json.dumps([place, url, shard.version, shard.nbytes])
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def shard_name(key: str) -> str:
+    return f"shard-{key}"
+
+
+def key_in(name: str) -> str | None:
+    found = _SHARD.fullmatch(name)
+    return found[1] if found else None
+
+
+def piece_name(span: Span) -> str:
+    return f"{span.start:x}-{span.stop:x}.piece"
+
+
+def span_in(name: str) -> Span | None:
+    found = _PIECE.fullmatch(name)
+    if found is None:
+        return None
+    span = Span(int(found[1], 16), int(found[2], 16))
+    return span if span.start < span.stop and piece_name(span) == name else None
+
+
+def part_name(owner: str, number: int) -> str:
+    return f"part-{owner}-{number:x}"
+
+
+def part_owner_in(name: str) -> str | None:
+    found = _PART.fullmatch(name)
+    return found[1] if found else None
+
+
+def claim_name(owner: str, nbytes: int) -> str:
+    return f"claim-{owner}-{nbytes}"
+
+
+def claim_in(name: str) -> tuple[str, int] | None:
+    """Return whose claim a file is, and on how many bytes."""
+    found = _CLAIM.fullmatch(name)
+    return (found[1], int(found[2])) if found else None

@@ -1,0 +1,126 @@
+"""Which pieces of an object answer a read, and what is left to ask the store for; pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+PIECE_NBYTES: Final = 4 << 20
+"""Most bytes of one piece, so that little is lost with one that is damaged."""
+
+MERGE_NBYTES: Final = 4 << 20
+"""Gaps no further apart than this are fetched in one request, although what lies between them is there."""
+
+
+class Span(NamedTuple):
+    """Bytes ``start`` (included) to ``stop`` (excluded) of an object."""
+
+    start: int
+    stop: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.stop - self.start
+
+
+class Use(NamedTuple):
+    """A piece, and the bytes of the object that are taken from it."""
+
+    piece: Span
+    wanted: Span
+
+
+class Missing(NamedTuple):
+    """What a read still needs.
+
+    Attributes:
+        fetches: Ranges to ask the store for, in order, apart from each other.
+        gaps: The bytes within them that no piece holds, in order.
+    """
+
+    fetches: tuple[Span, ...] = ()
+    gaps: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """How a read is answered: ``uses`` and the fetches of ``missing`` together are all its bytes, none twice."""
+
+    uses: tuple[Use, ...]
+    missing: Missing
+
+
+class Pieces:
+    """The pieces of one object, to be asked which of them hold a byte. Pieces may overlap."""
+
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
+        self.spans = sorted(spans)
+        self._longest = max((span.nbytes for span in self.spans), default=0)
+
+    def holding(self, at: int) -> Span | None:
+        """Return the piece that holds byte ``at`` and most of what follows; None when there is none."""
+        found: Span | None = None
+        for number in range(self._behind(at) - 1, -1, -1):
+            span = self.spans[number]
+            if span.start + self._longest <= at:
+                break
+            if span.stop > at and (found is None or span.stop > found.stop):
+                found = span
+        return found
+
+    def next_start(self, at: int) -> int | None:
+        """Return where the first piece behind byte ``at`` begins."""
+        number = self._behind(at)
+        return self.spans[number].start if number < len(self.spans) else None
+
+    def without(self, gone: Iterable[Span]) -> Pieces:
+        left_out = set(gone)
+        return Pieces(span for span in self.spans if span not in left_out)
+
+    def _behind(self, at: int) -> int:
+        return bisect_right(self.spans, at, key=lambda span: span.start)
+
+
+def cover(wanted: Span, pieces: Pieces) -> Cover:
+    """Return how to read ``wanted`` with the pieces there are and as few requests as make sense."""
+    uses: list[Use] = []
+    gaps: list[Span] = []
+    at = wanted.start
+    while at < wanted.stop:
+        piece = pieces.holding(at)
+        if piece is not None:
+            stop = min(piece.stop, wanted.stop)
+            uses.append(Use(piece, Span(at, stop)))
+        else:
+            begins = pieces.next_start(at)
+            stop = wanted.stop if begins is None else min(begins, wanted.stop)
+            gaps.append(Span(at, stop))
+        at = stop
+    fetches = tuple(_merged(gaps))
+    kept = tuple(use for use in uses if not any(_holds(fetch, use.wanted) for fetch in fetches))
+    return Cover(kept, Missing(fetches, tuple(gaps)))
+
+
+def cut(span: Span, nbytes: int = PIECE_NBYTES) -> Iterator[Span]:
+    """Yield spans of at most ``nbytes`` that make up ``span``."""
+    for start in range(span.start, span.stop, nbytes):
+        yield Span(start, min(start + nbytes, span.stop))
+
+
+def _merged(gaps: list[Span]) -> Iterator[Span]:
+    joined: Span | None = None
+    for gap in gaps:
+        if joined is None or gap.start - joined.stop > MERGE_NBYTES:
+            if joined is not None:
+                yield joined
+            joined = gap
+        else:
+            joined = Span(joined.start, gap.stop)
+    if joined is not None:
+        yield joined
+
+
+def _holds(outer: Span, inner: Span) -> bool:
+    return outer.start <= inner.start and inner.stop <= outer.stop

@@ -1,0 +1,139 @@
+"""What a plain GET to S3 needs to know, taken from the client of s3fs: address, credentials, and what else to send.
+
+How this works. The client is asked to presign a URL once for every bucket. That URL has the endpoint and the style of
+address that the library would use, with all its rules for regions, dots and endpoints of one's own; the key is put
+where its stands. Credentials are asked for with each request: the library renews them in time, once for all that ask.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from aiostream_data.errors import StorageError, StoreBusyError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import StoreOptions
+from aiostream_data.storage.s3_errors import translate_s3_answer
+from aiostream_data.storage.urls import safe_url
+from aiostream_data.storage.wire.client import Refused, Target
+from aiostream_data.storage.wire.plain_read import Dialect, range_of
+from aiostream_data.storage.wire.sigv4 import AwsKey, Signer, quoted_path
+
+_CODE: Final = re.compile(rb"<Code>([A-Za-z0-9._-]{1,80})</Code>")
+_SENT: Final = {"RequestPayer": "x-amz-request-payer"}
+"""Further arguments of a request that a plain GET knows as well, and their headers."""
+
+_PLAIN_CLIENT: Final = frozenset({"region_name", "endpoint_url", "use_ssl", "verify", "api_version"})
+_PLAIN_CONFIG: Final = frozenset(
+    {
+        "max_pool_connections", "connect_timeout", "read_timeout", "retries", "response_checksum_validation",
+        "request_checksum_calculation", "signature_version", "s3", "region_name", "user_agent", "user_agent_extra",
+        "tcp_keepalive",
+    }
+)  # fmt: skip
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Where the objects of a bucket are.
+
+    Attributes:
+        target: Of the object with an empty key.
+        signer: Signs for the bucket's region; None where nobody signs.
+    """
+
+    target: Target
+    signer: Signer | None
+
+
+class S3Plain:
+    """Makes plain GETs for the buckets that one client knows.
+
+    Args:
+        client: Of aiobotocore.
+        sent: Arguments that go with each request; see :func:`is_plain`.
+    """
+
+    def __init__(self, client: Any, sent: Mapping[str, Any]) -> None:
+        self._client = client
+        self._sent = {_SENT[name]: str(value) for name, value in sent.items()}
+        self._buckets: dict[str, Bucket] = {}
+
+    async def bucket(self, name: str) -> Bucket:
+        """Return where a bucket is. Asks no server."""
+        found = self._buckets.get(name)
+        if found is None:
+            found = self._buckets[name] = await self._find(name)
+        return found
+
+    async def headers(
+        self, bucket: Bucket, target: Target, shard: ShardRef, start: int, buffer: memoryview
+    ) -> dict[str, str]:
+        """Return the headers of a GET for a range, signed."""
+        headers = {**range_of(start, buffer), **self._sent}
+        if shard.version:
+            headers["if-match"] = shard.version
+        if bucket.signer is None:
+            return headers
+        key = await self._key()
+        return {**headers, **bucket.signer.headers(key, target.host_header, target.path, extra=self._sent)}
+
+    async def _key(self) -> AwsKey:
+        frozen = await self._client._request_signer._credentials.get_frozen_credentials()
+        return AwsKey(frozen.access_key, frozen.secret_key, frozen.token)
+
+    async def _find(self, name: str) -> Bucket:
+        url = await self._client.generate_presigned_url("get_object", Params={"Bucket": name, "Key": "k"}, ExpiresIn=60)
+        parts = urlsplit(url)
+        region, host = self._client.meta.region_name or "us-east-1", parts.hostname or ""
+        if host.endswith(_GLOBAL) and region not in ("us-east-1", "aws-global"):
+            host = f"{host[: -len(_GLOBAL)]}s3.{region}.amazonaws.com"
+        port = parts.port or _PORTS[parts.scheme]
+        is_signed = self._client._request_signer._credentials is not None and bool(parts.query)
+        target = Target(host, port, parts.scheme == "https", parts.path[:-1])
+        return Bucket(target, Signer(region) if is_signed else None)
+
+
+_GLOBAL: Final = "s3.amazonaws.com"
+
+
+def target_of(bucket: Bucket, key: str) -> Target:
+    """Return where a request for an object goes."""
+    return bucket.target._replace(path=bucket.target.path + quoted_path(key))
+
+
+def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
+    """Return whether nothing in ``storage_options`` asks for what only the library does."""
+    config = options.get("config_kwargs", {})
+    return (
+        set(options.get("client_kwargs", {})) <= _PLAIN_CLIENT
+        and set(config) <= _PLAIN_CONFIG
+        and config.get("signature_version", "s3v4") == "s3v4"
+        and not {"use_accelerate_endpoint", "use_dualstack_endpoint"} & set(config.get("s3", {}))
+        and set(sent) <= set(_SENT)
+        and not options.get("session")
+    )
+
+
+def code_of(answer: Refused) -> str:
+    """Return the error code in the body of an answer, "" where there is none."""
+    found = _CODE.search(answer.detail)
+    return "" if found is None else found[1].decode("ascii")
+
+
+def _refusal(url: str, answer: Refused) -> StorageError:
+    if 200 <= answer.status < 300:
+        return StoreBusyError(safe_url(url), "the store answered with an error in the place of the object")
+    request_id = answer.headers.get("x-amz-request-id", "")
+    return translate_s3_answer(url, answer.status, code_of(answer), request_id)
+
+
+def _version_of(headers: Mapping[str, str]) -> str:
+    return headers.get("etag", "")
+
+
+DIALECT: Final = Dialect(_version_of, _refusal)
