@@ -18,10 +18,14 @@ from aiostream_data.errors import CredentialsError, MissingExtraError, NoMatchEr
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
-from aiostream_data.storage.body import check_range_answer, fill_buffer, range_header
+from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
+from aiostream_data.storage.gcs_plain import GcsPlain
 from aiostream_data.storage.patterns import compile_pattern, plan_listing
 from aiostream_data.storage.translate import translate_error, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
+from aiostream_data.storage.wire.client import Refused, Unusual
+from aiostream_data.storage.wire.plain_read import Dialect, range_of, read_plain
+from aiostream_data.storage.wire.route import Route, take_route_options
 
 if TYPE_CHECKING:
     import aiohttp
@@ -35,13 +39,21 @@ class GcsStore:
     """Objects under ``gs://bucket/name``. Names are taken byte for byte, never unquoted.
 
     Options are those of ``gcsfs.GCSFileSystem``: ``token`` (``"anon"`` for public buckets), ``project``,
-    ``endpoint_url``, ``requester_pays``, ``session_kwargs`` ...; besides them, ``connect_timeout`` and
-    ``read_timeout`` (seconds; the latter between two arriving chunks). Without a token, Google's default
-    credentials are used. ``STORAGE_EMULATOR_HOST`` is respected.
+    ``endpoint_url``, ``requester_pays``, ``session_kwargs`` ...; besides them, ``connect_timeout``,
+    ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in seconds,
+    ``max_connections``, and ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for the session of gcsfs,
+    ``"auto"`` for the first where nothing speaks against it. Without a token, Google's default credentials are used.
+    ``STORAGE_EMULATOR_HOST`` is respected.
     """
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
-        self._options = options
+        settings = dict(options)
+        reader, wire_options = take_route_options(settings)
+        settings.pop("max_connections", None)
+        self._options: StoreOptions = settings
+        needs_library = reader == "auto" and bool(settings.get("session_kwargs"))
+        self._route = Route("library" if needs_library else reader, wire_options)
+        self._plain: GcsPlain | None = None
         self._run_blocking = run_blocking
         self._file_system: Any = None
         self._opening = asyncio.Lock()
@@ -74,14 +86,46 @@ class GcsStore:
         params = {"alt": "media"}
         if shard.version:
             params["ifGenerationMatch"] = shard.version
-        path = _object_path(bucket, key)
+        path = f"download/storage/v1/{_object_path(bucket, key)}"
         with translating(shard.url, translate_error):
+            if await self._read_plain(shard, path, params, start, buffer):
+                self._route.plain_reads += 1
+                return
             headers = {"Range": range_header(start, len(buffer))}
-            async with self._get(shard.url, f"download/storage/v1/{path}", params, headers) as answer:
+            async with self._get(shard.url, path, params, headers) as answer:
+                check_version(shard.url, shard.version, answer.headers.get("X-Goog-Generation", ""))
                 skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer))
                 await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
+        self._route.library_reads += 1
+
+    async def _read_plain(
+        self, shard: ShardRef, path: str, params: Mapping[str, str], start: int, buffer: memoryview
+    ) -> bool:
+        """Read by a GET of our own; False where the library has to."""
+        await self._open()
+        assert self._plain is not None
+        target = self._plain.target(path, params)
+        if not self._route.leads_to(target):
+            return False
+        headers = {**range_of(start, buffer), **await self._plain.headers()}
+        try:
+            await read_plain(self._route.client, target, headers, self._dialect(), shard, start, buffer)
+        except Unusual:
+            self._route.is_unusual(target)
+            return False
+        return True
+
+    def _dialect(self) -> Dialect:
+        is_anonymous = self._file_system.credentials.credentials is None
+
+        def refusal(url: str, answer: Refused) -> StorageError:
+            detail = _message_of(answer.detail)
+            return _refusal(url, answer.status, detail, is_anonymous=is_anonymous, is_listing=False)
+
+        return Dialect(lambda headers: headers.get("x-goog-generation", ""), refusal)
 
     async def aclose(self) -> None:
+        self._route.client.close()
         file_system, self._file_system = self._file_system, None
         if file_system is not None:
             await file_system.session.close()
@@ -92,6 +136,7 @@ class GcsStore:
                 file_system = await run_to_end(self._run_blocking, make_file_system, self._options)
                 await file_system._set_session()
                 self._file_system = file_system
+                self._plain = GcsPlain(file_system, lambda: self._sign(file_system, {}))
         return self._file_system
 
     async def _sign(self, file_system: Any, headers: Mapping[str, str]) -> dict[str, str]:
