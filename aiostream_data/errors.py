@@ -268,7 +268,15 @@ class StoreTimeoutError(StorageError, TimeoutError):
 
 
 class StoreBusyError(StorageError):
-    """The store answered that it cannot serve the request now (429, 500, 503 and the like)."""
+    """The store answered that it cannot serve the request now (429, 500, 503 and the like).
+
+    Attributes:
+        is_throttled: It says that it is asked too much.
+        retry_after_s: How long it asks to be left alone; None where it does not say.
+    """
+
+    is_throttled = False
+    retry_after_s: float | None = None
 
 
 class ShortReadError(StorageError):
@@ -318,6 +326,21 @@ class SpillError(AiostreamError, OSError):
         super().__init__(f"{folder}, where a shuffle spills its rows ({nbytes} bytes so far): {reason}; {cure}")
         self.folder = folder
         self.nbytes = nbytes
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ShardCacheError(AiostreamError, OSError):
+    """The folder of a shard cache cannot be used.
+
+    Attributes:
+        folder: Which one.
+    """
+
+    def __init__(self, folder: str, reason: str, cure: str) -> None:
+        super().__init__(f"shard cache {folder}: {reason}; {cure}")
+        self.folder = folder
 
     def __str__(self) -> str:
         return str(self.args[0])

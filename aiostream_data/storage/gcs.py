@@ -23,8 +23,8 @@ from aiostream_data.storage.gcs_plain import GcsPlain
 from aiostream_data.storage.patterns import compile_pattern, plan_listing
 from aiostream_data.storage.translate import translate_error, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
-from aiostream_data.storage.wire.client import Refused, Unusual
-from aiostream_data.storage.wire.plain_read import Dialect, range_of, read_plain
+from aiostream_data.storage.wire.client import Refused
+from aiostream_data.storage.wire.plain_read import Dialect, range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class GcsStore:
         settings.pop("max_connections", None)
         self._options: StoreOptions = settings
         needs_library = reader == "auto" and bool(settings.get("session_kwargs"))
-        self._route = Route("library" if needs_library else reader, wire_options)
+        endpoint = str(settings.get("endpoint_url") or "")
+        self._route = Route("library" if needs_library else reader, wire_options, endpoint)
         self._plain: GcsPlain | None = None
         self._run_blocking = run_blocking
         self._file_system: Any = None
@@ -89,14 +90,12 @@ class GcsStore:
         path = f"download/storage/v1/{_object_path(bucket, key)}"
         with translating(shard.url, translate_error):
             if await self._read_plain(shard, path, params, start, buffer):
-                self._route.plain_reads += 1
                 return
             headers = {"Range": range_header(start, len(buffer))}
-            async with self._get(shard.url, path, params, headers) as answer:
+            async with self._route.by_library(shard.url), self._get(shard.url, path, params, headers) as answer:
                 check_version(shard.url, shard.version, answer.headers.get("X-Goog-Generation", ""))
                 skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer))
                 await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
-        self._route.library_reads += 1
 
     async def _read_plain(
         self, shard: ShardRef, path: str, params: Mapping[str, str], start: int, buffer: memoryview
@@ -108,12 +107,7 @@ class GcsStore:
         if not self._route.leads_to(target):
             return False
         headers = {**range_of(start, buffer), **await self._plain.headers()}
-        try:
-            await read_plain(self._route.client, target, headers, self._dialect(), shard, start, buffer)
-        except Unusual:
-            self._route.is_unusual(target)
-            return False
-        return True
+        return await self._route.read(target, headers, self._dialect(), shard, start, buffer)
 
     def _dialect(self) -> Dialect:
         is_anonymous = self._file_system.credentials.credentials is None

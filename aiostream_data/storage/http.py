@@ -22,8 +22,8 @@ from aiostream_data.storage.body import (
 )
 from aiostream_data.storage.translate import translate_error, translate_status, translating
 from aiostream_data.storage.urls import safe_url
-from aiostream_data.storage.wire.client import Refused, Target, Unusual
-from aiostream_data.storage.wire.plain_read import Dialect, range_of, read_plain
+from aiostream_data.storage.wire.client import Refused, Target
+from aiostream_data.storage.wire.plain_read import Dialect, range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
 
 if TYPE_CHECKING:
@@ -72,23 +72,11 @@ class HttpStore:
             return
         target = target_of(shard.url)
         if target is not None and self._route.leads_to(target):
-            try:
-                await read_plain(
-                    self._route.client,
-                    target,
-                    self._plain_headers(shard, start, buffer),
-                    _DIALECT,
-                    shard,
-                    start,
-                    buffer,
-                )
-            except Unusual:
-                self._route.is_unusual(target)
-            else:
-                self._route.plain_reads += 1
+            headers = self._plain_headers(shard, start, buffer)
+            if await self._route.read(target, headers, _DIALECT, shard, start, buffer):
                 return
-        await self._read_by_library(shard, start, buffer)
-        self._route.library_reads += 1
+        async with self._route.by_library(shard.url):
+            await self._read_by_library(shard, start, buffer)
 
     def _plain_headers(self, shard: ShardRef, start: int, buffer: memoryview) -> dict[str, str]:
         return {

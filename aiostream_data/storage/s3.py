@@ -19,11 +19,9 @@ from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
 from aiostream_data.storage.patterns import compile_pattern, plan_listing
 from aiostream_data.storage.s3_errors import response_status, translate_s3_error
-from aiostream_data.storage.s3_plain import DIALECT, S3Plain, is_plain, target_of
+from aiostream_data.storage.s3_plain import DIALECT, S3Plain, endpoint_of, is_plain, target_of
 from aiostream_data.storage.translate import translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
-from aiostream_data.storage.wire.client import Unusual
-from aiostream_data.storage.wire.plain_read import read_plain
 from aiostream_data.storage.wire.route import Route, take_route_options
 from aiostream_data.storage.wire.tls import client_context
 
@@ -64,7 +62,7 @@ class S3Store:
         settings = dict(options)
         reader, wire_options = take_route_options(settings)
         self._options: StoreOptions = settings
-        self._route = Route(reader, wire_options, self._make_tls)
+        self._route = Route(reader, wire_options, endpoint_of(settings), self._make_tls)
         self._plain: S3Plain | None = None
         self._run_blocking = run_blocking
         self._client: Any = None
@@ -103,8 +101,8 @@ class S3Store:
         if not buffer:
             return
         if not await self._read_plain(shard, start, buffer):
-            await self._read_by_library(shard, start, buffer)
-            self._route.library_reads += 1
+            async with self._route.by_library(shard.url):
+                await self._read_by_library(shard, start, buffer)
 
     async def _read_plain(self, shard: ShardRef, start: int, buffer: memoryview) -> bool:
         """Read by a GET of our own; False where the library has to."""
@@ -119,13 +117,7 @@ class S3Store:
             if not self._route.leads_to(target):
                 return False
             headers = await plain.headers(bucket, target, shard, start, buffer)
-            try:
-                await read_plain(self._route.client, target, headers, DIALECT, shard, start, buffer)
-            except Unusual:
-                self._route.is_unusual(target)
-                return False
-        self._route.plain_reads += 1
-        return True
+            return await self._route.read(target, headers, DIALECT, shard, start, buffer)
 
     async def _read_by_library(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         bucket, key = split_bucket(split_url(shard.url).path)

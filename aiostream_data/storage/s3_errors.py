@@ -30,6 +30,7 @@ _HOW_TO_SIGN_IN = (
 )
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
 _WRONG_KEY = frozenset({"InvalidAccessKeyId", "InvalidToken", "InvalidClientTokenId", "UnrecognizedClientException"})
+_THROTTLED = frozenset({"SlowDown", "Throttling", "RequestLimitExceeded"})
 _BUSY = frozenset(
     {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "RequestLimitExceeded"}
 )
@@ -116,7 +117,9 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str) -> St
     elif code == "InvalidRange":
         make, reason = ShortReadError, f"the object ends before the bytes asked for ({told})"
     elif code in _BUSY:
-        make, reason = StoreBusyError, f"the store cannot serve the request now ({told})"
+        busy = StoreBusyError(where, f"the store cannot serve the request now ({told})")
+        busy.is_throttled = code in _THROTTLED or status in (429, 503)
+        return busy
     else:
         return translate_status(url, status, detail=code, request_id=request_id)
     return make(where, reason)

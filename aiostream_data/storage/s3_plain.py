@@ -119,6 +119,11 @@ def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
     )
 
 
+def endpoint_of(options: StoreOptions) -> str:
+    """Return the endpoint that the options name, "" for Amazon's."""
+    return str(options.get("endpoint_url") or options.get("client_kwargs", {}).get("endpoint_url") or "")
+
+
 def code_of(answer: Refused) -> str:
     """Return the error code in the body of an answer, "" where there is none."""
     found = _CODE.search(answer.detail)

@@ -99,7 +99,9 @@ def translate_status(url: str, status: int, *, detail: str = "", request_id: str
     if status == 416:
         return ShortReadError(where, f"the object ends before the bytes asked for ({told})")
     if status in _BUSY_STATUSES or status >= 500:
-        return StoreBusyError(where, f"the store cannot serve the request now ({told})")
+        busy = StoreBusyError(where, f"the store cannot serve the request now ({told})")
+        busy.is_throttled = status in (429, 503)
+        return busy
     return StorageError(where, f"unexpected answer ({told})")
 
 

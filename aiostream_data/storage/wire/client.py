@@ -91,10 +91,11 @@ class WireClient:
     _pools: dict[tuple[str, int, bool], Pool] = field(default_factory=dict)
     _tls: ssl.SSLContext | None = None
 
-    async def get(
-        self, target: Target, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]
-    ) -> AnswerHead:
+    async def get(self, target: Target, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]) -> float:
         """Send a GET; return when the body is where ``accept`` said for an answer with status 200 or 206.
+
+        Returns:
+            Seconds until the answer began.
 
         Raises:
             Refused: Another status, but for redirects.
@@ -123,7 +124,7 @@ class WireClient:
 
     async def _get_over(
         self, pool: Pool, request: bytes, accept: Callable[[AnswerHead], BodyPlan], *, fresh: bool
-    ) -> AnswerHead:
+    ) -> float:
         connection = await pool.take(fresh=fresh)
         was_used = connection.requests > 0
         detail: list[bytearray] = []
@@ -151,7 +152,7 @@ class WireClient:
             pool.give_back(connection)
         if detail:
             raise Refused(head.status, head.headers, bytes(detail[0]))
-        return head
+        return connection.first_byte_s
 
     def _pool_of(self, target: Target) -> Pool:
         key = (target.host, target.port, target.is_tls)

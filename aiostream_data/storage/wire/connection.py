@@ -77,7 +77,13 @@ class Patience:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See above. Made by ``loop.create_connection``; used on that loop only."""
+    """See above. Made by ``loop.create_connection``; used on that loop only.
+
+    Attributes:
+        requests: How many were sent.
+        idle_since: Loop time at which the last one ended.
+        first_byte_s: How long the last answer took to begin.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -98,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._usable = False
         self.requests = 0
         self.idle_since = 0.0
+        self.first_byte_s = 0.0
 
     # -- for whoever sends requests
 
@@ -164,6 +171,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard_at = self._loop.time()
+        if self._head_filled == 0:
+            self.first_byte_s = self._heard_at - self._began_at
         if self._waiter is None or self._waiter.done():
             self._fail_quietly()  # an answer to nothing: the connection cannot be trusted
             return

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from aiostream_data.errors import StorageError, StoreTimeoutError, StoreUnreachableError
+from aiostream_data.errors import StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.body import check_range_answer, check_version, range_header
 from aiostream_data.storage.translate import translate_error
@@ -13,6 +13,12 @@ from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
 from aiostream_data.storage.wire.client import Refused, Target, Unusual, WireClient
 from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, SilentAnswer
+
+THROTTLED: Final = frozenset({429, 503})
+"""With these a store says that it is asked too much."""
+
+MAX_RETRY_AFTER_S: Final = 120.0
+"""A store that asks for a longer rest is asked again by then."""
 
 
 class Dialect(NamedTuple):
@@ -35,11 +41,14 @@ async def read_plain(
     shard: ShardRef,
     start: int,
     buffer: memoryview,
-) -> None:
+) -> float:
     """Fill ``buffer`` with bytes of an object from ``start`` on.
 
     Args:
         headers: Of the request, the range included; see :func:`range_of`.
+
+    Returns:
+        Seconds until the answer began.
 
     Raises:
         Unusual: A full client has to do it; nothing is known to be wrong.
@@ -55,11 +64,11 @@ async def read_plain(
         return BodyPlan(buffer, skip, whole=head.status == 206)
 
     try:
-        await client.get(target, headers, accept)
+        return await client.get(target, headers, accept)
     except (Unusual, StorageError):
         raise
     except Refused as answer:
-        raise dialect.refusal(shard.url, answer) from None
+        raise _with_retry_after(dialect.refusal(shard.url, answer), answer) from None
     except BrokenAnswer as broken:
         raise _at(_broken(shard.url, broken, len(buffer)), broken.received, version) from broken
     except MalformedAnswer as error:
@@ -79,6 +88,18 @@ def _broken(url: str, broken: BrokenAnswer, nbytes: int) -> StorageError:
     told = f"{broken} after {broken.received} of {nbytes} bytes"
     kind = StoreTimeoutError if isinstance(broken, SilentAnswer) else StoreUnreachableError
     return kind(safe_url(url), told)
+
+
+def _with_retry_after(error: StorageError, answer: Refused) -> StorageError:
+    if isinstance(error, StoreBusyError):
+        error.is_throttled = error.is_throttled or answer.status in THROTTLED
+        error.retry_after_s = retry_after_s(answer.headers.get("retry-after", ""))
+    return error
+
+
+def retry_after_s(told: str) -> float | None:
+    """Return the seconds of a Retry-After header; None where it has none that can be believed."""
+    return min(float(told), MAX_RETRY_AFTER_S) if told.isascii() and told.isdecimal() and len(told) < 10 else None
 
 
 def _at(error: StorageError, received: int, version: str) -> StorageError:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, MutableMapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
-from aiostream_data.errors import PlanError
-from aiostream_data.storage.wire.client import Target, WireClient, WireOptions
+from aiostream_data.errors import PlanError, StoreBusyError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.lanes import Lane, lane_of
+from aiostream_data.storage.wire.client import Target, Unusual, WireClient, WireOptions
+from aiostream_data.storage.wire.plain_read import Dialect, read_plain
 from aiostream_data.storage.wire.tls import client_context
 
 Reader: TypeAlias = Literal["auto", "plain", "library"]
@@ -24,22 +28,31 @@ _SECONDS: Final = {
 
 
 class Route:
-    """The plain path of one store, and whether it may be taken. Used on one event loop.
+    """The plain path of one store, whether it may be taken, and the gates that all requests pass. For one event loop.
 
     Args:
         reader: What the user chose.
         options: Of the client.
+        endpoint: Where the store is, if not where it always is.
         make_tls: Makes the context for servers that speak TLS; the default verifies them by the system's certificates.
+
+    Attributes:
+        plain_reads, library_reads: How many ranges were read on either path.
     """
 
     def __init__(
-        self, reader: Reader, options: WireOptions, make_tls: Callable[[], ssl.SSLContext] = client_context
+        self,
+        reader: Reader,
+        options: WireOptions,
+        endpoint: str = "",
+        make_tls: Callable[[], ssl.SSLContext] = client_context,
     ) -> None:
         self.reader = reader
         self.client = WireClient(options, make_tls)
-        self._by_library: set[tuple[str, int]] = set()
         self.plain_reads = 0
         self.library_reads = 0
+        self._endpoint = endpoint
+        self._by_library: set[tuple[str, int]] = set()
 
     def leads_to(self, target: Target) -> bool:
         """Return whether a request to this server goes the plain way."""
@@ -47,9 +60,46 @@ class Route:
             return False
         return self.reader == "plain" or not _has_proxy(target)
 
-    def is_unusual(self, target: Target) -> None:
-        """Take note that a server answers in a way that needs the library; it is asked through that from now on."""
-        self._by_library.add((target.host, target.port))
+    async def read(
+        self,
+        target: Target,
+        headers: Mapping[str, str],
+        dialect: Dialect,
+        shard: ShardRef,
+        start: int,
+        buffer: memoryview,
+    ) -> bool:
+        """Read by a GET of our own; see :func:`.plain_read.read_plain`.
+
+        Returns:
+            False where the library has to: the server is asked through that from now on.
+        """
+        async with self._passing(shard.url) as lane:
+            try:
+                lane.answered(await read_plain(self.client, target, headers, dialect, shard, start, buffer))
+            except Unusual:
+                self._by_library.add((target.host, target.port))
+                return False
+        self.plain_reads += 1
+        return True
+
+    @asynccontextmanager
+    async def by_library(self, url: str) -> AsyncIterator[None]:
+        """Read by the library inside of the block."""
+        async with self._passing(url):
+            yield
+        self.library_reads += 1
+
+    @asynccontextmanager
+    async def _passing(self, url: str) -> AsyncIterator[Lane]:
+        lane = lane_of(url, self._endpoint)
+        async with lane.passage():
+            try:
+                yield lane
+            except StoreBusyError as error:
+                if error.is_throttled:
+                    lane.refused(error.retry_after_s)
+                raise
 
 
 def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireOptions]:

@@ -1,0 +1,123 @@
+"""Lanes: what all loaders of this process ask of one part of a store passes through one gate.
+
+How this works. A lane is a host, or a bucket with the first part of its keys, as stores limit requests by that. Loaders
+have event loops in threads of their own, and so a lane is a plain object under a lock; who has to wait gets a future of
+its own loop, and is woken from whichever thread made room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+from aiostream_data.storage.aimd import Aimd
+
+MAX_LANES: Final = 4096
+"""Lanes that are remembered; those that were used last."""
+
+_Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
+
+
+class Lane:
+    """One gate. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self.aimd = Aimd()
+        self.in_flight = 0
+        self._lock = threading.Lock()
+        self._line: deque[_Waiter] = deque()
+
+    @asynccontextmanager
+    async def passage(self) -> AsyncIterator[None]:
+        """Wait until another request may be sent; it counts until the block is left."""
+        await self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def answered(self, first_byte_s: float) -> None:
+        """Take note of an answer, and of how long it took to begin."""
+        with self._lock:
+            self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)
+        self._wake()
+
+    def refused(self, retry_after_s: float | None = None) -> None:
+        """Take note that the store said that it is too much."""
+        with self._lock:
+            self.aimd.refused(time.monotonic(), retry_after_s)
+
+    async def _enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            with self._lock:
+                quiet_s = self.aimd.quiet_until - time.monotonic()
+                if quiet_s <= 0 and self.in_flight < max(1, int(self.aimd.limit)):
+                    self.in_flight += 1
+                    return
+                waiter = (loop, loop.create_future())
+                self._line.append(waiter)
+            try:
+                await asyncio.wait_for(waiter[1], quiet_s if quiet_s > 0 else None)
+            except TimeoutError:
+                continue
+            except asyncio.CancelledError:
+                if waiter[1].done() and not waiter[1].cancelled():
+                    self._wake()  # it was this one's turn: the next one's now
+                raise
+            finally:
+                with self._lock, suppress(ValueError):
+                    self._line.remove(waiter)
+
+    def _leave(self) -> None:
+        with self._lock:
+            self.in_flight -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let as many look again as there is room for."""
+        with self._lock:
+            room = int(self.aimd.limit) - self.in_flight
+            woken = [self._line.popleft() for _ in range(min(room, len(self._line)))]
+        for loop, waiter in woken:
+            with suppress(RuntimeError):  # the loop was closed: nobody waits there
+                loop.call_soon_threadsafe(_let_go, waiter)
+
+
+def _let_go(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+_lanes: OrderedDict[str, Lane] = OrderedDict()
+_lock = threading.Lock()
+
+
+def lane_of(url: str, endpoint: str) -> Lane:
+    """Return the lane of a URL; the same for all loaders of this process.
+
+    Args:
+        endpoint: Where the store is, if not where it always is.
+    """
+    key = lane_key(url, endpoint)
+    with _lock:
+        lane = _lanes.pop(key, None) or Lane()
+        _lanes[key] = lane
+        while len(_lanes) > MAX_LANES:
+            _lanes.popitem(last=False)
+    return lane
+
+
+def lane_key(url: str, endpoint: str) -> str:
+    """Return what a store limits requests by: the host, or the bucket and the first part of the key."""
+    parts = urlsplit(url)
+    if parts.scheme in ("http", "https"):
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    first, is_prefix, _ = parts.path.lstrip("/").partition("/")
+    return f"{parts.scheme}://{endpoint}/{parts.netloc}/{first if is_prefix else ''}"
