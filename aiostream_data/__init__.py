@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aiostream_data.provenance import Origin
     from aiostream_data.ragged import RaggedArray
     from aiostream_data.ranks import Ranks
+    from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ _HOME = {
     "Ranks": "ranks",
     "Replace": "policies",
     "Retry": "policies",
+    "ShardCache": "storage.cache.options",
     "ShuffleQuality": "transforms.shuffle_quality",
     "Skip": "policies",
     "StateMismatchError": "errors",
@@ -74,6 +76,7 @@ __all__ = [
     "Ranks",
     "Replace",
     "Retry",
+    "ShardCache",
     "ShuffleQuality",
     "Skip",
     "StateMismatchError",

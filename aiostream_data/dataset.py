@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from aiostream_data.loading.memory_bound import MemoryBound
     from aiostream_data.provenance import Origin
     from aiostream_data.ranks import Policy, Tail
+    from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
 
 T = TypeVar("T")
@@ -332,6 +333,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         block: Iterable[Any] = (),
         on_error: OnError = None,
         dead_letters: str | os.PathLike[str] | None = None,
+        shard_cache: ShardCache | str | os.PathLike[str] | None = None,
         force: bool = False,
         allow: Collection[str] = (),
         debug: bool = False,
@@ -364,6 +366,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
                 "skip", or a policy; see :meth:`map`.
             dead_letters: A file of JSON lines to which every record that is skipped or replaced is appended, once;
                 :meth:`replay` runs them again.
+            shard_cache: A :class:`ShardCache`, or the path of a folder for one: what is read of remote shards is kept
+                there for later passes, other loaders and other processes.
             force: Open a state although the plan, seed or shard list is another.
             allow: Differences to the state that do not matter, such as "shards" or "shuffle.buffer_size".
             debug: Make one element at a time in the thread that asks for it; see :meth:`debug`.
@@ -372,7 +376,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
 
         Raises:
-            NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: It cannot start.
+            NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: It cannot start.
             StateMismatchError: The state is of another plan, seed or shard list; lists the differences.
             RankError: The rows cannot be shared by so many ranks.
         """
@@ -383,6 +387,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         from aiostream_data.loading.saved import Saved
         from aiostream_data.loading.steering import Steering
         from aiostream_data.ranks import Sharing
+        from aiostream_data.storage.cache.options import ShardCache
 
         warn_without_native_core()
         saved = Saved.of(state)
@@ -397,6 +402,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
             on_error=None if policy_of(on_error) == Raise() else on_error,
             dead_letters=None if dead_letters is None else os.fspath(dead_letters),
+            shard_cache=ShardCache.of(shard_cache),
             force=force,
             allow=allow,
             stall_after_s=seconds_or_none("stall_after", stall_after),

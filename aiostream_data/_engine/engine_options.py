@@ -8,6 +8,7 @@ from typing import Any
 
 from aiostream_data._engine.position import State
 from aiostream_data.plan.base import Node
+from aiostream_data.storage.cache.options import ShardCache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,7 @@ class EngineOptions:
         full_tracebacks: Errors keep the frames of the package.
         stall_after_s: Seconds that the consumer may wait for an element before the log says for what; None: for ever.
         dead_letters: Path of the log of records that are skipped or replaced; None for none.
+        shard_cache: Where pieces of shards are kept; None for nowhere.
     """
 
     memory_limit: int
@@ -52,3 +54,4 @@ class EngineOptions:
     full_tracebacks: bool = False
     stall_after_s: float | None = None
     dead_letters: str | None = None
+    shard_cache: ShardCache | None = None

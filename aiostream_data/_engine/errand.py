@@ -9,6 +9,7 @@ from aiostream_data.plan.base import TRANSPARENT, Node, walk
 from aiostream_data.plan.operators import Cache
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import ShardRef
+from aiostream_data.storage.cache.options import ShardCache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,7 @@ class Errand:
         memory_limit: Bytes of the process's budget.
         window_nbytes: Bytes that may be on their way to the other process, for each run.
         first_code: From where on the process numbers what states refer to.
-        root_seed, book, weights, caches, dead_letters, full_tracebacks: As in :class:`.EngineOptions`.
+        root_seed, book, weights, caches, dead_letters, shard_cache, full_tracebacks: As in :class:`.EngineOptions`.
     """
 
     plan: Node
@@ -38,6 +39,7 @@ class Errand:
     weights: Any
     caches: Any
     dead_letters: str | None = None
+    shard_cache: ShardCache | None = None
     full_tracebacks: bool = False
 
 

@@ -117,6 +117,7 @@ class HostedEngine:
             weights=errand.weights,
             caches=errand.caches,
             dead_letters=errand.dead_letters,
+            shard_cache=errand.shard_cache,
             written=errand.plan,
         )
         self._errand = errand

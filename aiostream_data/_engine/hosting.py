@@ -419,6 +419,7 @@ class Hosting:
             weights=options.weights,
             caches=options.caches,
             dead_letters=options.dead_letters,
+            shard_cache=options.shard_cache,
             full_tracebacks=options.full_tracebacks,
         )
 

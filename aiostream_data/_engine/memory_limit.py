@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from aiostream_data.metrics.sizes import as_nbytes
+
 DEFAULT_FRACTION = 0.25
 FALLBACK_LIMIT = 1 << 30
 
@@ -13,20 +15,9 @@ def parse_nbytes(value: int | str) -> int:
     """Return a number of bytes from an int or a text such as ``"256MB"`` or ``"1.5 GiB"``.
 
     Raises:
-        ValueError: It is not a positive number with a known unit.
+        PlanError: It is not a positive number with a known unit.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        number = float(value)
-    else:
-        text = str(value).strip().upper().removesuffix("B").removesuffix("I")
-        scale = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:], 0)
-        try:
-            number = float(text[:-1] if scale else text) * (1 << scale)
-        except ValueError:
-            raise ValueError(f"memory limit must be bytes or a text like '256MB', got {value!r}") from None
-    if not number >= 1:
-        raise ValueError(f"memory limit must be at least 1 byte, got {value!r}")
-    return int(number)
+    return as_nbytes(value, "memory limit")
 
 
 def default_limit() -> int:

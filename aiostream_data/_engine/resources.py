@@ -64,6 +64,7 @@ class Resources:
         self.trimmer = Trimmer(options.memory_limit)
         self._epoch = options.epoch
         self._dead_letters = options.dead_letters
+        self._shard_cache = options.shard_cache
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
         self._blocks = BlockPool(idle_blocks_nbytes(options.memory_limit))
@@ -113,7 +114,7 @@ class Resources:
             async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
                 return value_of(await self._readers.submit(function, *args))
 
-            self.stores[key] = StoreSet(options, run_blocking)
+            self.stores[key] = StoreSet(options, run_blocking, self._shard_cache)
         return self.stores[key]
 
     async def aclose(self) -> None:

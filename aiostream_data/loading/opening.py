@@ -19,6 +19,7 @@ from aiostream_data.plan.replaying import replayed_seed
 from aiostream_data.plan.rewrite import unordered, with_policy
 from aiostream_data.policies import OnError
 from aiostream_data.ranks import Ranks, Sharing, choose_ranks
+from aiostream_data.storage.cache.options import ShardCache
 
 STALL_AFTER_S = 120.0
 """Seconds without an element after which the log says what the loader waits for."""
@@ -45,6 +46,7 @@ class Opening:
         stall_after_s: Seconds that the consumer may wait before the log says for what; None: for ever.
         on_error: What becomes of records that fail in stages that were not told.
         dead_letters: Path of the log of those that are skipped or replaced; None for none.
+        shard_cache: Where pieces of shards are kept; None for nowhere.
     """
 
     plan: Node
@@ -65,6 +67,7 @@ class Opening:
     stall_after_s: float | None = STALL_AFTER_S
     on_error: OnError = None
     dead_letters: str | None = None
+    shard_cache: ShardCache | None = None
 
     def engine(self) -> Engine:
         """Return a running engine.
@@ -92,6 +95,7 @@ class Opening:
             full_tracebacks=self.full_tracebacks,
             stall_after_s=self.stall_after_s,
             dead_letters=self.dead_letters,
+            shard_cache=self.shard_cache,
         )
         plan = self._plan()
         if saved is not None and not self.force:

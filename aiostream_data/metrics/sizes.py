@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from aiostream_data.errors import PlanError
+
 
 def as_size(nbytes: int) -> str:
     """Return a number of bytes in the largest binary unit that it fills, such as ``1.5 MiB``."""
@@ -9,3 +11,27 @@ def as_size(nbytes: int) -> str:
         if nbytes >= scale:
             return f"{nbytes / scale:.4g} {unit}"
     return f"{nbytes} B"
+
+
+def as_nbytes(value: int | str, what: str) -> int:
+    """Return a number of bytes from an int or a text such as ``"256MB"`` or ``"1.5 GiB"``; units are binary ones.
+
+    Args:
+        value: As the user gave it.
+        what: Whose number it is, for the error.
+
+    Raises:
+        PlanError: It is not a positive number with a known unit.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        text = str(value).strip().upper().removesuffix("B").removesuffix("I")
+        scale = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:], 0)
+        try:
+            number = float(text[:-1] if scale else text) * (1 << scale)
+        except ValueError:
+            raise PlanError(f"{what} must be bytes or a text like '256MB', got {value!r}") from None
+    if not 1 <= number < float("inf"):
+        raise PlanError(f"{what} must be at least 1 byte, got {value!r}")
+    return int(number)

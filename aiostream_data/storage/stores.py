@@ -8,7 +8,9 @@ from typing import Any
 
 from aiostream_data.errors import LoaderClosedError
 from aiostream_data.records import ShardRef
-from aiostream_data.storage.base import RunBlocking, StoreOptions
+from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
+from aiostream_data.storage.cache.options import ShardCache
+from aiostream_data.storage.cache.store import with_cache
 from aiostream_data.storage.registry import open_store
 from aiostream_data.storage.retry import RetryingStore, StorageCounters, take_retry_options
 from aiostream_data.storage.urls import Url, split_url
@@ -24,6 +26,7 @@ class StoreSet:
             ``retry_connect_total_s`` and ``retry_attempts`` are taken out for the retries. Options for
             one store alone stand under its scheme: ``{"s3://": {"anon": True}, "https://": {...}}``.
         run_blocking: Runs blocking calls on a worker thread.
+        cache: Where pieces of shards are kept; None for nowhere.
 
     Attributes:
         counters: Requests, bytes and retries of all stores together.
@@ -32,11 +35,12 @@ class StoreSet:
         PlanError: A retry option makes no sense.
     """
 
-    def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
+    def __init__(self, options: StoreOptions, run_blocking: RunBlocking, cache: ShardCache | None = None) -> None:
         self.counters = StorageCounters()
         self._policy, self._options = take_retry_options(options)
         self._run_blocking = run_blocking
-        self._stores: dict[str, RetryingStore] = {}
+        self._cache = cache
+        self._stores: dict[str, Store] = {}
         self._closed = False
 
     async def glob(self, pattern: Url | Sequence[Url]) -> list[ShardRef]:
@@ -77,13 +81,15 @@ class StoreSet:
         if failures:
             raise ExceptionGroup("closing stores failed", failures)
 
-    def _store_of(self, url: str) -> RetryingStore:
+    def _store_of(self, url: str) -> Store:
         if self._closed:
             raise LoaderClosedError("the stores of this loader were closed")
         scheme = split_url(url).scheme
         if scheme not in self._stores:
-            inner = open_store(scheme, options_of(scheme, self._options), self._run_blocking)
-            self._stores[scheme] = RetryingStore(inner, self._policy, self.counters)
+            options = options_of(scheme, self._options)
+            inner = open_store(scheme, options, self._run_blocking)
+            retrying = RetryingStore(inner, self._policy, self.counters)
+            self._stores[scheme] = with_cache(retrying, self._cache, scheme, options, self._run_blocking)
         return self._stores[scheme]
 
 

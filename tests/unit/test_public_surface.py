@@ -32,6 +32,7 @@ PUBLIC = [
     "Ranks",
     "Replace",
     "Retry",
+    "ShardCache",
     "ShuffleQuality",
     "Skip",
     "StateMismatchError",

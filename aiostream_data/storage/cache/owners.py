@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -36,10 +37,8 @@ def is_abandoned(owner: str, age_s: float, host: str) -> bool:
 def this_host() -> str:
     """Return 12 hexadecimal digits for whatever process numbers are counted in: this boot, and this container."""
     said = [platform.node(), _text("/proc/sys/kernel/random/boot_id")]
-    try:
+    with suppress(OSError):  # not Linux: there is one space of process numbers
         said.append(os.readlink("/proc/self/ns/pid"))
-    except OSError:
-        pass  # not Linux, which has one space of process numbers
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
 
 

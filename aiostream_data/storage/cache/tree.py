@@ -56,7 +56,7 @@ class Tree:
 
     # -- objects
 
-    def keys(self) -> list[str]:
+    def objects(self) -> list[str]:
         """Return the keys of all objects."""
         with os.scandir(self._root) as entries:
             found = [names.key_in(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -138,7 +138,7 @@ class Tree:
             raise
 
     def remove(self, key: str, span: Span) -> bool:
-        """Remove a piece; False when somebody else had. An object without pieces goes with its last one."""
+        """Remove a piece; False when it was gone already."""
         with self._opened(key) as folder:
             if folder is None:
                 return False

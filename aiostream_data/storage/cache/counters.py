@@ -1,0 +1,63 @@
+"""What a shard cache did, for whoever asks."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass, replace
+from typing import Protocol
+
+
+@dataclass(slots=True)
+class CacheStats:
+    """What a shard cache did in this process.
+
+    Attributes:
+        hits: Reads that needed no request.
+        misses: Reads that did, for all or some of their bytes.
+        unversioned: Reads of objects whose store tells no version, which passed the cache by.
+        nbytes: Bytes that came out of the cache.
+        kept_nbytes: Bytes that were put into it.
+        evictions, evicted_nbytes: Pieces removed to make room, and the room that they took.
+        passed: Pieces not kept, since there was no room to be had, or the disk had failed shortly before.
+        damaged: Pieces whose checksum did not hold; they were removed and read from the store.
+        failures: Times that the disk refused to be read or written.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    unversioned: int = 0
+    nbytes: int = 0
+    kept_nbytes: int = 0
+    evictions: int = 0
+    evicted_nbytes: int = 0
+    passed: int = 0
+    damaged: int = 0
+    failures: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+class TellsCacheStats(Protocol):
+    """Whatever keeps counters of a cache."""
+
+    def stats(self) -> CacheStats: ...
+
+
+class CacheCounters:
+    """Counters that several threads write."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stats = CacheStats()
+
+    def add(self, **amounts: int) -> None:
+        """Add to the counters of these names."""
+        with self._lock:
+            for name, amount in amounts.items():
+                setattr(self._stats, name, getattr(self._stats, name) + amount)
+
+    def stats(self) -> CacheStats:
+        """Return a copy."""
+        with self._lock:
+            return replace(self._stats)

@@ -1,0 +1,117 @@
+"""A store that asks its inner one only for what is not in the cache, and puts there what it gets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
+from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.cache.base import PieceStore
+from aiostream_data.storage.cache.names import key_of
+from aiostream_data.storage.cache.options import ShardCache
+from aiostream_data.storage.cache.spans import Missing, Span
+
+_ENDPOINTS: Final = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "gs": ("STORAGE_EMULATOR_HOST",),
+}
+
+
+def with_cache(
+    store: Store, cache: ShardCache | None, scheme: str, options: StoreOptions, run_blocking: RunBlocking
+) -> Store:
+    """Return ``store``, behind the cache where there is one for objects of this scheme. Does no I/O."""
+    if cache is None or (scheme == "file" and not cache.local):
+        return store
+    return CachingStore(store, cache, endpoint_of(scheme, options), run_blocking)
+
+
+def endpoint_of(scheme: str, options: StoreOptions) -> str:
+    """Return where the objects of a scheme are, as far as the URL does not say; "" for the usual place."""
+    clients: Any = options.get("client_kwargs")
+    given = options.get("endpoint_url") or (clients.get("endpoint_url") if isinstance(clients, Mapping) else None)
+    for name in _ENDPOINTS.get(scheme, ()):
+        given = given or os.environ.get(name)
+    return str(given or "")
+
+
+class CachingStore:
+    """A store with a cache. Owns ``inner`` and closes it; the cache may be others' as well.
+
+    Nothing that happens to the cache while reading is an error: what it cannot give comes from ``inner``.
+
+    Args:
+        place: Where the objects are, beside their URL.
+        run_blocking: Runs blocking calls on a worker thread.
+
+    Raises:
+        ShardCacheError: By every method, when the cache's folder cannot be used.
+    """
+
+    def __init__(self, inner: Store, cache: ShardCache, place: str, run_blocking: RunBlocking) -> None:
+        self._inner = inner
+        self._place = place
+        self._run_blocking = run_blocking
+        self._trust = cache.trust
+        self._counters = cache.counters()
+        self._lease = cache.lease()
+        self._pieces: PieceStore | None = None
+
+    async def info(self, url: str) -> ShardRef:
+        await self._opened()  # now, so that a folder that cannot be used is told before anything is read
+        return await self._inner.info(url)
+
+    async def glob(self, pattern: str) -> list[ShardRef]:
+        await self._opened()
+        return await self._inner.glob(pattern)
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        if not self._is_known(shard, start, len(buffer)):
+            await self._inner.read_into(shard, start, buffer)
+            return
+        pieces = await self._opened()
+        key = key_of(self._place, shard)
+        with pieces.pinned(key):
+            await self._read(pieces, key, shard, Span(start, start + len(buffer)), buffer)
+
+    async def aclose(self) -> None:
+        try:
+            await self._inner.aclose()
+        finally:
+            self._pieces = None
+            self._lease.close()  # on the loop: it removes a file at most, and threads may be busy for long
+
+    async def _read(self, pieces: PieceStore, key: str, shard: ShardRef, wanted: Span, buffer: memoryview) -> None:
+        missing: Missing = await run_to_end(self._run_blocking, pieces.read, key, wanted, buffer)
+        fetched = sum(span.nbytes for span in missing.fetches)
+        self._counters.add(nbytes=wanted.nbytes - fetched, **{"misses" if fetched else "hits": 1})
+        for span in missing.fetches:
+            await self._inner.read_into(shard, span.start, _part(buffer, wanted, span))
+        if missing.gaps:
+            await run_to_end(self._run_blocking, _keep, pieces, key, wanted, missing, buffer)
+
+    def _is_known(self, shard: ShardRef, start: int, nbytes: int) -> bool:
+        """Tell whether a read is of bytes that can be kept: within the object, and of which it is known what it is."""
+        if shard.nbytes is None or not nbytes or not 0 <= start <= start + nbytes <= shard.nbytes:
+            return False
+        if not shard.version and not self._trust:
+            self._counters.add(unversioned=1)
+            return False
+        return True
+
+    async def _opened(self) -> PieceStore:
+        if self._pieces is None:
+            self._pieces = await run_to_end(self._run_blocking, self._lease.open)
+        return self._pieces
+
+
+def _keep(pieces: PieceStore, key: str, wanted: Span, missing: Missing, buffer: memoryview) -> None:
+    for gap in missing.gaps:
+        pieces.write(key, gap, _part(buffer, wanted, gap))
+
+
+def _part(buffer: memoryview, whole: Span, part: Span) -> memoryview:
+    return buffer[part.start - whole.start : part.stop - whole.start]
