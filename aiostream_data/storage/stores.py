@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from aiostream_data.errors import LoaderClosedError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
+from aiostream_data.storage.hedging import Hedging
+from aiostream_data.storage.hedging_store import HedgingStore
 from aiostream_data.storage.registry import open_store
 from aiostream_data.storage.retry import RetryingStore, StorageCounters, take_retry_options
 from aiostream_data.storage.urls import Url, split_url
+
+NEAR: Final = frozenset({"file", "memory"})
+"""Stores that are no farther than this machine: asking twice would not be any sooner."""
 
 
 class StoreSet:
@@ -30,6 +35,7 @@ class StoreSet:
 
     Attributes:
         counters: Requests, bytes and retries of all stores together.
+        hedging: What was asked for twice; never with ``hedge=False`` among the options.
 
     Raises:
         PlanError: A retry option makes no sense.
@@ -37,6 +43,7 @@ class StoreSet:
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking, cache: ShardCache | None = None) -> None:
         self.counters = StorageCounters()
+        self.hedging = Hedging()
         self._policy, self._options = take_retry_options(options)
         self._run_blocking = run_blocking
         self._cache = cache
@@ -87,7 +94,10 @@ class StoreSet:
         scheme = split_url(url).scheme
         if scheme not in self._stores:
             options = options_of(scheme, self._options)
+            hedges = bool(options.pop("hedge", True)) and scheme not in NEAR
             inner = open_store(scheme, options, self._run_blocking)
+            if hedges:
+                inner = HedgingStore(inner, self.hedging)
             retrying = RetryingStore(inner, self._policy, self.counters)
             self._stores[scheme] = with_cache(retrying, self._cache, scheme, options, self._run_blocking)
         return self._stores[scheme]

@@ -209,7 +209,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _room_for_head(self) -> memoryview:
         if self._head_filled == len(self._head):
-            self._head += bytes(len(self._head))
+            larger = bytearray(2 * len(self._head))  # a new one: the loop may still have a view of the other
+            larger[: self._head_filled] = self._head
+            self._head = larger
         return memoryview(self._head)[self._head_filled :]
 
     def _room_for_nothing(self, nbytes: int) -> memoryview:
