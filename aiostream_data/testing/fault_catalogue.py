@@ -1,0 +1,110 @@
+"""A fault of every kind by name, for tests that must meet them all.
+
+Example: one request in ten goes wrong, in turn in every way that a client can recover from::
+
+    from aiostream_data.testing.fault_catalogue import chaos
+
+    server.set_rules(*chaos(0.10))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from aiostream_data.testing.faults import Fault, Rule
+
+REFUSALS: Mapping[str, Fault] = MappingProxyType(
+    {
+        "busy 503": Fault(status=503, code="SlowDown"),
+        "busy 503 with Retry-After": Fault(status=503, code="SlowDown", retry_after="0"),
+        "too many 429": Fault(status=429, retry_after="0"),
+        "internal 500": Fault(status=500),
+        "bad gateway 502": Fault(status=502),
+        "gateway timeout 504": Fault(status=504),
+        "request timeout 408": Fault(status=408),
+        "error in a 200": Fault(status=200, code="InternalError"),
+    }
+)
+"""Answers in good form that say: later."""
+
+BREAKS: Mapping[str, Fault] = MappingProxyType(
+    {
+        **{f"reset at {at}": Fault(reset_at=at) for at in ("start", "head", "first", "middle", "last")},
+        **{f"truncated at {at}": Fault(truncate_at=at) for at in ("start", "head", "first", "middle", "last")},
+        "chunks that break off": Fault(chunked=True, truncate_at="middle"),
+        "closed without a word": Fault(close_after=True),
+    }
+)
+"""Connections that end where they should not."""
+
+LIES: Mapping[str, Fault] = MappingProxyType(
+    {
+        "short body": Fault(end_early_at="middle"),
+        "short chunked body": Fault(chunked=True, end_early_at="middle"),
+        "another range": Fault(shift_range=1),
+        "wrong Content-Range": Fault(content_range="bytes 7-8/9"),
+        "garbled Content-Range": Fault(content_range="bytes one-two/three"),
+        "no Content-Range": Fault(without=("Content-Range",)),
+        "two lengths": Fault(duplicate_length=1),
+        "more than was asked for": Fault(extra=b"HTTP/1.1 200 more"),
+        "not HTTP": Fault(raw=b"\x16\x03\x01 this is no answer\r\n\r\n"),
+        "a head without end": Fault(pad_head=1 << 20),
+    }
+)
+"""Answers that contradict themselves or the request: none may be taken for data."""
+
+ODDITIES: Mapping[str, Fault] = MappingProxyType(
+    {
+        "range ignored": Fault(ignore_range=True),
+        "chunked": Fault(chunked=True),
+        "interim answers": Fault(interim=2),
+        "slow head": Fault(slow_head_s=0.0002),
+        "same length twice": Fault(duplicate_length=0),
+        "large head": Fault(pad_head=4 << 10),
+        "late": Fault(delay_s=0.05),
+    }
+)
+"""Answers that are right, and unusual."""
+
+STALLS: Mapping[str, Fault] = MappingProxyType(
+    {f"stalls at {at}": Fault(stall_at=at) for at in ("start", "head", "first", "middle", "last")}
+)
+"""Answers that stop and never go on: found by a time-out alone."""
+
+UNNOTICEABLE: Mapping[str, Fault] = MappingProxyType(
+    {
+        **{f"corrupt at {at}": Fault(corrupt_at=at) for at in ("first", "middle", "last")},
+        "changed in the middle": Fault(change="middle"),
+    }
+)
+"""Wrong bytes in an answer of perfect form: only a checksum tells."""
+
+EVERY_FAULT: Mapping[str, Fault] = MappingProxyType(
+    {**REFUSALS, **BREAKS, **LIES, **ODDITIES, **STALLS, **UNNOTICEABLE}
+)
+"""All of the above, by name."""
+
+
+def chaos(share: float, *, stalls: bool = False) -> tuple[Rule, ...]:
+    """Return rules that together spoil ``share`` of all reads, each kind of fault equally often.
+
+    Left out are faults that only a checksum finds, and stalls unless they are asked for: each costs a time-out.
+
+    Args:
+        share: From 0 to 1.
+    """
+    kinds = [
+        *REFUSALS.values(),
+        *BREAKS.values(),
+        *LIES.values(),
+        *ODDITIES.values(),
+        *(STALLS.values() if stalls else ()),
+    ]
+    rules = []
+    left = 1.0  # share of the requests that come as far as the rule
+    for fault in kinds:
+        wanted = share / len(kinds)
+        rules.append(Rule(fault, kind="get", probability=min(wanted / left, 1.0) if left > 0.0 else 0.0))
+        left -= wanted
+    return tuple(rules)

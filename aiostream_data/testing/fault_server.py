@@ -1,0 +1,328 @@
+"""An object store on this machine that is slow, narrow and faulty as a script says: S3, GCS or plain HTTP.
+
+It reads out objects fast (the kernel sends bodies from a file), so that a benchmark measures the client; it keeps a
+log of what it was asked; and it does to single requests what :mod:`aiostream_data.testing.faults` describes. It runs
+in a thread of the program, in a process of its own, or (:func:`aiostream_data.testing.fault_serving.serving`) in an
+event loop that is there already.
+
+Example::
+
+    from aiostream_data import Dataset
+    from aiostream_data.testing.fault_server import fault_server
+    from aiostream_data.testing.faults import Fault, Rule
+
+    with fault_server("s3") as server:
+        url = server.put("bucket/shard-0.tfrecord", shard)
+        server.set_rules(Rule(Fault(reset_at="middle"), kind="get", times=3))
+        dataset = Dataset.from_tfrecord(url, storage_options=server.storage_options)
+        assert sum(1 for _ in dataset.open()) == 1000
+        assert server.counters().faults == 3
+
+By hand: ``python -m aiostream_data.testing.fault_server --dialect s3 --folder data=/path/to/files --port 9000``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from http.client import HTTPConnection
+from typing import Any, Literal, TypeAlias
+from urllib.parse import quote
+
+from aiostream_data.errors import PlanError, StoreUnreachableError
+from aiostream_data.testing import fault_control
+from aiostream_data.testing.fault_serving import serving
+from aiostream_data.testing.fault_site import FaultSite
+from aiostream_data.testing.faults import Rule
+from aiostream_data.testing.object_api.accounts import Account
+from aiostream_data.testing.object_api.dialect import DialectName
+from aiostream_data.testing.request_log import SeenRequest, ServerCounters
+from aiostream_data.testing.wire_model import WireModel
+
+Control: TypeAlias = Callable[[str, str, bytes], tuple[int, bytes]]
+"""Carries out a command: method, path and body to status and text."""
+
+_START_TIMEOUT_S = 30.0
+_CONTROL_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class FaultServer:
+    """A running server. The methods block, and may be called from any thread.
+
+    Attributes:
+        dialect: ``s3``, ``gcs`` or ``http``.
+        endpoint_url: ``http://127.0.0.1:port``.
+    """
+
+    dialect: DialectName
+    endpoint_url: str
+    _control: Control = field(repr=False)
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """What a data set needs to read from the server as long as it has no accounts."""
+        if self.dialect == "s3":
+            client = {"client_kwargs": {"region_name": "us-east-1"}}
+            return {"endpoint_url": self.endpoint_url, "key": "testing", "secret": "testing", **client}
+        if self.dialect == "gcs":
+            return {"endpoint_url": self.endpoint_url, "token": "anon", "project": "test"}
+        return {}
+
+    def url(self, name: str) -> str:
+        """Return the URL of an object: ``s3://`` or ``gs://`` and ``name``, or below the endpoint."""
+        if self.dialect == "http":
+            return f"{self.endpoint_url}/{quote(name)}"
+        return f"{'s3' if self.dialect == 's3' else 'gs'}://{name}"
+
+    def put(self, name: str, data: bytes) -> str:
+        """Store an object, or a new version of it, and return its URL.
+
+        Args:
+            name: ``bucket/key``; under plain HTTP any path.
+        """
+        self._do("PUT", f"object/{quote(name)}", data)
+        return self.url(name)
+
+    def put_folder(self, bucket: str, folder: str | os.PathLike[str]) -> int:
+        """Serve the files below ``folder`` as ``bucket/relative/path``, from where they lie; return how many."""
+        return int(self._do("PUT", f"folder/{quote(bucket)}", os.fspath(folder).encode()))
+
+    def delete(self, name: str) -> None:
+        """Remove an object; one that is not there is no error."""
+        self._do("DELETE", f"object/{quote(name)}")
+
+    def create_bucket(self, bucket: str) -> None:
+        """Create an empty bucket; storing an object creates its bucket too."""
+        self._do("PUT", f"bucket/{quote(bucket)}")
+
+    def set_rules(self, *rules: Rule) -> None:
+        """Replace all rules, and count from the beginning; without any, everything goes right."""
+        self._do("PUT", "rules", fault_control.rules_text(rules))
+
+    def set_wire(self, wire: WireModel) -> None:
+        """Change latency and limits; bandwidth holds for connections that are made from now on."""
+        self._do("PUT", "wire", json.dumps(asdict(wire)).encode())
+
+    def set_accounts(self, *accounts: Account) -> None:
+        """Take these credentials and no others; without any, take everybody."""
+        self._do("PUT", "accounts", json.dumps([asdict(account) for account in accounts]).encode())
+
+    def drop_connections(self) -> None:
+        """Reset every connection, idle and busy ones."""
+        self._do("DELETE", "connections")
+
+    def log(self) -> list[SeenRequest]:
+        """Return the requests so far in the order they came."""
+        return fault_control.read_log(self._do("GET", "log"))
+
+    def counters(self) -> ServerCounters:
+        """Return totals."""
+        return fault_control.read_counters(self._do("GET", "counters"))
+
+    def clear_log(self) -> None:
+        """Forget log and totals."""
+        self._do("DELETE", "log")
+
+    def _do(self, method: str, path: str, body: bytes = b"") -> bytes:
+        status, text = self._control(method, path, body)
+        if status != 200:
+            raise PlanError(f"the fault server did not understand {method} {path}: {text.decode()}")
+        return text
+
+
+@contextmanager
+def fault_server(
+    dialect: DialectName = "s3",
+    *,
+    where: Literal["thread", "process"] = "thread",
+    port: int = 0,
+    seed: int = 0,
+    wire: WireModel | None = None,
+) -> Iterator[FaultServer]:
+    """Run a fault server on this machine for the block. Leaves no thread, process, socket or file.
+
+    Args:
+        where: ``process`` is what benchmarks want; a thread shares the interpreter with the client.
+        port: 0 for a free one.
+        seed: Of all that is drawn.
+        wire: Latency and limits, from the start.
+
+    Raises:
+        OSError: The port is taken.
+        StoreUnreachableError: The process did not start.
+    """
+    if where not in ("thread", "process"):
+        raise PlanError(f"where must be 'thread' or 'process', got {where!r}")
+    with (_in_thread if where == "thread" else _in_process)(dialect, port, seed) as server:
+        if wire is not None:
+            server.set_wire(wire)
+        yield server
+
+
+@contextmanager
+def _in_thread(dialect: DialectName, port: int, seed: int) -> Iterator[FaultServer]:
+    site = FaultSite(dialect, seed=seed)
+    running = _Thread(site, port)
+    try:
+        endpoint_url = running.start()
+        yield FaultServer(dialect, endpoint_url, running.carry_out)
+    finally:
+        running.stop()
+        site.close()
+
+
+class _Thread:
+    """A thread with an event loop that serves one site. Whatever ends it early is raised by :meth:`stop`."""
+
+    def __init__(self, site: FaultSite, port: int) -> None:
+        self._site = site
+        self._port = port
+        self._started = threading.Event()
+        self._url = ""
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="aiostream-fault-server", daemon=True)
+
+    def start(self) -> str:
+        """Start it and return the URL.
+
+        Raises:
+            OSError: The port is taken.
+        """
+        self._thread.start()
+        self._started.wait()
+        if not self._url and self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return self._url
+
+    def carry_out(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Carry out a command between two steps of the server, so that what a client has seen is in the log."""
+        done: Future[tuple[int, bytes]] = Future()
+
+        def answer() -> None:
+            done.set_result(fault_control.answer(self._site, method, path, body))
+
+        if self._loop is None or self._loop.is_closed():
+            raise StoreUnreachableError("fault_server", "the server has ended")
+        self._loop.call_soon_threadsafe(answer)
+        return done.result(_CONTROL_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """End it, and raise what went wrong in it."""
+        if self._loop is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # it closed by itself meanwhile
+                self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that stops this one
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        async with serving(self._site, port=self._port) as url:
+            self._url, self._loop = url, asyncio.get_running_loop()
+            self._started.set()
+            await self._ended.wait()
+
+
+@contextmanager
+def _in_process(dialect: DialectName, port: int, seed: int) -> Iterator[FaultServer]:
+    module = ["aiostream_data.testing.child", "aiostream_data.testing.fault_server"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module, f"--dialect={dialect}", f"--port={port}", f"--seed={seed}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        ready, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
+        endpoint_url = process.stdout.readline().decode().strip() if ready else ""
+        if not endpoint_url:
+            raise StoreUnreachableError("fault_server", f"it did not start on port {port}; is the port taken?")
+        with closing(HTTPConnection(endpoint_url.removeprefix("http://"), timeout=_CONTROL_TIMEOUT_S)) as connection:
+            yield FaultServer(dialect, endpoint_url, _over_http(connection))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def _over_http(connection: HTTPConnection) -> Control:
+    lock = threading.Lock()
+
+    def carry_out(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        with lock:
+            connection.request(method, fault_control.PREFIX + path, body)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    carry_out("GET", "counters", b"")  # the connection is known for what it is before anything is counted
+    return carry_out
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until interrupted, and print the URL first."""
+    parser = argparse.ArgumentParser(prog="python -m aiostream_data.testing.fault_server", description=__doc__)
+    parser.add_argument("--dialect", choices=("s3", "gcs", "http"), default="s3")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", action="append", default=[], metavar="BUCKET=FOLDER", help="serve these files")
+    parser.add_argument("--rules", metavar="FILE", help="faults from the start, as JSON")
+    parser.add_argument("--first-byte-ms", type=float, default=0.0)
+    parser.add_argument("--mb-per-s", type=float, help="bandwidth of one connection")
+    chosen = parser.parse_args(arguments)
+    site = FaultSite(chosen.dialect, seed=chosen.seed)
+    rate = chosen.mb_per_s * 1e6 if chosen.mb_per_s else None
+    site.set_wire(WireModel(first_byte_s=chosen.first_byte_ms / 1e3, bytes_per_s=rate))
+    for told in chosen.folder:
+        bucket, _, folder = told.partition("=")
+        _command(site, "PUT", f"folder/{quote(bucket)}", folder.encode())
+    if chosen.rules:
+        with open(chosen.rules, "rb") as file:
+            _command(site, "PUT", "rules", file.read())
+    try:
+        asyncio.run(_serve_for_ever(site, chosen.host, chosen.port))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        site.close()
+
+
+def _command(site: FaultSite, method: str, path: str, body: bytes) -> None:
+    status, text = fault_control.answer(site, method, path, body)
+    if status != 200:
+        sys.exit(text.decode())
+
+
+async def _serve_for_ever(site: FaultSite, host: str, port: int) -> None:
+    async with serving(site, host=host, port=port) as url:
+        sys.stdout.write(f"{url}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

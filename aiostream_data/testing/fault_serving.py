@@ -1,0 +1,194 @@
+"""Serve a :class:`~aiostream_data.testing.fault_site.FaultSite` on a socket, in the running event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from aiostream_data.testing import fault_control
+from aiostream_data.testing.fault_script import Drip, End, Send, SendSlice, Step, Wait
+from aiostream_data.testing.fault_site import FaultSite, nothing_to_drop
+from aiostream_data.testing.fault_socket import FaultSocket
+from aiostream_data.testing.object_api.messages import HEAD_LIMIT_NBYTES, Request, parse_request, write_head
+from aiostream_data.testing.object_api.objects import Slice
+from aiostream_data.testing.request_log import SeenRequest
+
+_BACKLOG = 1024
+_COPIED_NBYTES = 64 << 10
+"""Bodies up to this size are read and sent with their head: one call instead of three."""
+
+
+@asynccontextmanager
+async def serving(site: FaultSite, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve ``site`` for the block, and lend the server's URL. Leaves no task and no socket.
+
+    Args:
+        port: 0 for a free one.
+
+    Raises:
+        OSError: The port is taken.
+
+    Example::
+
+        site = FaultSite("http")
+        site.objects.put("file.bin", b"data")
+        async with serving(site) as url:
+            async with aiohttp.ClientSession() as session:
+                answer = await session.get(f"{url}/file.bin")
+    """
+    listener = socket.create_server((host, port), backlog=_BACKLOG)
+    listener.setblocking(False)
+    try:
+        async with asyncio.TaskGroup() as group:
+            accepting = group.create_task(_accept(site, listener, group))
+            try:
+                bound = listener.getsockname()
+                yield f"http://{bound[0]}:{bound[1]}"
+            finally:
+                accepting.cancel()
+    finally:
+        listener.close()
+
+
+async def _accept(site: FaultSite, listener: socket.socket, group: asyncio.TaskGroup) -> None:
+    """Accept connections until cancelled, and end them with it."""
+    loop = asyncio.get_running_loop()
+    open_now: dict[FaultSocket, asyncio.Task[None]] = {}
+
+    def drop() -> None:
+        for connection in list(open_now):
+            if not connection.is_control:
+                connection.abort()
+
+    def drop_from_any_thread() -> None:
+        loop.call_soon_threadsafe(drop)
+
+    site.drop_connections = drop_from_any_thread
+    try:
+        while True:
+            sock, _ = await loop.sock_accept(listener)
+            limit = site.wire.max_connections
+            if limit is not None and site.log.counters.open_connections >= limit:
+                site.log.counters.refused_connections += 1
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.close()
+                continue
+            connection = FaultSocket(sock, bytes_per_s=site.wire.bytes_per_s)
+            task = group.create_task(_serve_connection(site, connection))
+            open_now[connection] = task
+            task.add_done_callback(partial(_forget, open_now, connection))
+    finally:
+        site.drop_connections = nothing_to_drop
+        for task in open_now.values():
+            task.cancel()
+
+
+def _forget(open_now: dict[FaultSocket, asyncio.Task[None]], connection: FaultSocket, _: object) -> None:
+    del open_now[connection]
+
+
+async def _serve_connection(site: FaultSite, connection: FaultSocket) -> None:
+    number = site.log.connected()
+    try:
+        while await _serve_request(site, connection, number):
+            pass
+    except ConnectionError:
+        return  # clients that leave are part of what is tested
+    finally:
+        connection.close()
+        if not connection.is_control:
+            site.log.disconnected()
+
+
+async def _serve_request(site: FaultSite, connection: FaultSocket, number: int) -> bool:
+    """Answer one request; False when the connection is at its end."""
+    head = await _receive_head(site, connection)
+    if head is None:
+        return False
+    try:
+        request = parse_request(head)
+    except ValueError:
+        await connection.send(write_head(400, [("Content-Length", "0"), ("Connection", "close")]))
+        return False
+    if request.path.startswith(fault_control.PREFIX):
+        await _serve_control(site, connection, request)
+        return True
+    if request.body_nbytes:
+        await connection.receive_exactly(request.body_nbytes)
+    steps, seen = site.decide(request, number)
+    try:
+        ended = await _play(site, connection, steps, seen)
+        seen.finished = True
+    finally:
+        site.log.ended(seen)
+    return not ended
+
+
+async def _receive_head(site: FaultSite, connection: FaultSocket) -> bytes | None:
+    """Return the next head; None when there is none, or none in time."""
+    limit_s = None if connection.has_received or connection.is_control else site.wire.keep_alive_s
+    try:
+        if limit_s is None:
+            return await connection.receive_until(b"\r\n\r\n", HEAD_LIMIT_NBYTES)
+        async with asyncio.timeout(limit_s):
+            return await connection.receive_until(b"\r\n\r\n", HEAD_LIMIT_NBYTES)
+    except (TimeoutError, ValueError):
+        return None
+
+
+async def _serve_control(site: FaultSite, connection: FaultSocket, request: Request) -> None:
+    if not connection.is_control:
+        connection.is_control = True
+        site.log.not_counted()
+    body = await connection.receive_exactly(request.body_nbytes)
+    status, answer = fault_control.answer(site, request.method, request.path.removeprefix(fault_control.PREFIX), body)
+    await connection.send(write_head(status, [("Content-Length", str(len(answer)))]) + answer)
+
+
+async def _play(site: FaultSite, connection: FaultSocket, steps: list[Step], seen: SeenRequest) -> bool:
+    """Carry out a script; True when it ends the connection."""
+    held = b""  # small pieces that are next to each other leave together
+    for step in steps:
+        match step:
+            case Send(data, counted) if len(held) + len(data) <= 2 * _COPIED_NBYTES:
+                held += data
+                seen.nbytes += len(data) if counted else 0
+                continue
+            case SendSlice(part) if part.nbytes <= _COPIED_NBYTES and len(held) <= _COPIED_NBYTES:
+                held += site.objects.read(part)
+                seen.nbytes += part.nbytes
+                continue
+            case _:
+                if held:
+                    await connection.send(held)
+                    held = b""
+        match step:
+            case Send(data, counted):
+                await connection.send(data)
+                seen.nbytes += len(data) if counted else 0
+            case SendSlice(part):
+                await _send_slice(site, connection, part)
+                seen.nbytes += part.nbytes
+            case Drip(data, pause_s):
+                for place in range(len(data)):
+                    await connection.wait(pause_s)
+                    await connection.send(data[place : place + 1])
+            case Wait(seconds):
+                await connection.wait(seconds)
+            case End("reset"):
+                await connection.reset()
+                return True
+            case End():
+                return True
+    if held:
+        await connection.send(held)
+    return False
+
+
+async def _send_slice(site: FaultSite, connection: FaultSocket, part: Slice) -> None:
+    with site.objects.opened(part.stored) as descriptor:
+        await connection.send_file(descriptor, part.stored.offset + part.start, part.nbytes)

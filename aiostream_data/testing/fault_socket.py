@@ -1,0 +1,239 @@
+"""A server's end of one connection, close to the system: what arrives is kept, and what is sent goes out as told.
+
+Sockets are used without asyncio's transports, which would not let a connection be reset, nor tell what has been sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+import struct
+import sys
+import time
+
+_RECEIVE_NBYTES = 64 << 10
+_READ_AHEAD_NBYTES = 1 << 20
+_PIECE_S = 0.005
+_UNPACED_NBYTES = 1 << 20
+"""The kernel lets the first segments of a connection go at once, and on one machine a segment has 64 KiB."""
+
+_SO_MAX_PACING_RATE = 47  # of Linux, without a name in the socket module
+_TIOCOUTQ = 0x5411
+_DRAIN_S = 5.0
+_DRAIN_POLL_S = 0.001
+
+
+class PeerGone(ConnectionError):
+    """The client has closed the connection."""
+
+
+class FaultSocket:
+    """One accepted connection. Used by one task; owns the socket and closes it.
+
+    Args:
+        bytes_per_s: Bandwidth of what is sent; None for no limit.
+
+    Attributes:
+        is_control: It belongs to the test, not to what is tested.
+    """
+
+    def __init__(self, sock: socket.socket, *, bytes_per_s: float | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self.is_control = False
+        self._received = bytearray()
+        self._changed = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._reading = False
+        self._bytes_per_s = bytes_per_s
+        self._pace_first = _UNPACED_NBYTES if bytes_per_s and _pace_in_kernel(sock, bytes_per_s) else sys.maxsize
+        self._due_s = 0.0
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._read_on()
+
+    async def receive_until(self, end: bytes, limit: int) -> bytes | None:
+        """Return what arrives before ``end``, which is dropped; None when the client closes between two requests.
+
+        Raises:
+            PeerGone: It closes in the middle.
+            ValueError: More than ``limit`` bytes arrive without ``end``.
+        """
+        while (place := self._received.find(end)) < 0:
+            if len(self._received) > limit:
+                raise ValueError(f"no end of the head within {limit} bytes")
+            if self._gone.is_set():
+                if self._received:
+                    raise PeerGone("the client left in the middle of a request")
+                return None
+            await self._more()
+        return self._take(place, len(end))
+
+    async def receive_exactly(self, nbytes: int) -> bytes:
+        """Return the next ``nbytes``.
+
+        Raises:
+            PeerGone: The client closes before.
+        """
+        while len(self._received) < nbytes:
+            if self._gone.is_set():
+                raise PeerGone("the client left in the middle of a body")
+            await self._more()
+        return self._take(nbytes, 0)
+
+    async def send(self, data: bytes) -> None:
+        """Send all of ``data``.
+
+        Raises:
+            ConnectionError: The client is not there any more.
+        """
+        rest = memoryview(data)
+        while rest:
+            most = await self._turn(len(rest))
+            try:
+                rest = rest[self._sock.send(rest[:most]) :]
+            except BlockingIOError:
+                await self._writable()
+
+    async def send_file(self, descriptor: int, offset: int, nbytes: int) -> None:
+        """Send part of a file without reading it.
+
+        Raises:
+            ConnectionError: The client is not there any more, or the file is shorter than it was.
+        """
+        stop = offset + nbytes
+        while offset < stop:
+            most = await self._turn(stop - offset)
+            try:
+                sent = os.sendfile(self._sock.fileno(), descriptor, offset, most)
+            except BlockingIOError:
+                await self._writable()
+                continue
+            if sent == 0:
+                raise ConnectionAbortedError("the file that is served has become shorter")
+            offset += sent
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait for so long; None: until the client has gone.
+
+        Raises:
+            PeerGone: The client has gone before.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+        except TimeoutError:
+            return
+        raise PeerGone("the client left while it was made to wait")
+
+    async def reset(self) -> None:
+        """End the connection with an RST, after all that was sent has arrived."""
+        give_up_s = time.monotonic() + _DRAIN_S
+        # The system tells nobody when the last byte was acknowledged.
+        while self._unsent_nbytes() and time.monotonic() < give_up_s:  # noqa: ASYNC110
+            await asyncio.sleep(_DRAIN_POLL_S)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
+    def close(self) -> None:
+        """End the connection with a FIN. Idempotent."""
+        if self._sock.fileno() < 0:
+            return
+        self._stop_reading()
+        self._sock.close()
+
+    def abort(self) -> None:
+        """Let the client see a reset now; the task that uses this finds out with its next step."""
+        self._gone.set()
+        self._changed.set()
+        if self._sock.fileno() >= 0:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def has_received(self) -> bool:
+        """True when bytes of a next request are here."""
+        return bool(self._received)
+
+    # -- receiving ------------------------------------------------------------------------------
+
+    def _read_on(self) -> None:
+        if not self._reading and not self._gone.is_set():
+            self._loop.add_reader(self._sock.fileno(), self._receive)
+            self._reading = True
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._loop.remove_reader(self._sock.fileno())
+            self._reading = False
+
+    def _receive(self) -> None:
+        try:
+            data = self._sock.recv(_RECEIVE_NBYTES)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._gone.set()
+            self._stop_reading()
+        self._received += data
+        self._changed.set()
+        if len(self._received) > _READ_AHEAD_NBYTES:
+            self._stop_reading()
+
+    async def _more(self) -> None:
+        self._read_on()
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _take(self, nbytes: int, dropped: int) -> bytes:
+        taken = bytes(memoryview(self._received)[:nbytes])
+        del self._received[: nbytes + dropped]
+        return taken
+
+    # -- sending --------------------------------------------------------------------------------
+
+    async def _writable(self) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        descriptor = self._sock.fileno()
+        self._loop.add_writer(descriptor, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            self._loop.remove_writer(descriptor)
+
+    async def _turn(self, nbytes: int) -> int:
+        """Wait until the next piece would have come through at the bandwidth; return how much of ``nbytes`` it is."""
+        if self._bytes_per_s is None or self._pace_first <= 0:
+            return nbytes
+        piece = min(nbytes, max(1, int(self._bytes_per_s * _PIECE_S)))
+        now_s = time.monotonic()
+        self._due_s = max(now_s, self._due_s) + piece / self._bytes_per_s
+        self._pace_first -= piece
+        await asyncio.sleep(self._due_s - now_s)
+        return piece
+
+    def _unsent_nbytes(self) -> int:
+        if sys.platform != "linux":
+            return 0
+        answer = fcntl.ioctl(self._sock.fileno(), _TIOCOUTQ, b"\0\0\0\0")
+        return int(struct.unpack("i", answer)[0])
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _pace_in_kernel(sock: socket.socket, bytes_per_s: float) -> bool:
+    """Ask the system to keep to a bandwidth; False where it cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, min(int(bytes_per_s), 0xFFFFFFFF))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""HTTP requests and answers as values: heads are parsed and written here, nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote
+
+from aiostream_data.testing.object_api.objects import Slice
+
+HEAD_LIMIT_NBYTES: Final = 64 << 10
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request's head.
+
+    Attributes:
+        path: As it came, quoted.
+        query: As it came, quoted, without the question mark.
+        params: The query's names and values, unquoted; the last of a name counts.
+        headers: Names in lower case; values of repeated ones are joined by commas.
+    """
+
+    method: str
+    path: str
+    query: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+
+    @property
+    def body_nbytes(self) -> int:
+        """Bytes that follow the head."""
+        told = self.headers.get("content-length", "0")
+        return int(told) if told.isdecimal() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that is right in every respect.
+
+    Attributes:
+        headers: Without Content-Length, which follows from the body.
+        body: Bytes, or a part of a stored object.
+    """
+
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | Slice = b""
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the body."""
+        return len(self.body) if isinstance(self.body, bytes) else self.body.nbytes
+
+
+def parse_request(head: bytes) -> Request:
+    """Parse a request's head, up to and without its empty line.
+
+    Raises:
+        ValueError: It is not a request of HTTP/1.1.
+    """
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, target, version = first.split(" ")
+    if version not in ("HTTP/1.1", "HTTP/1.0"):
+        raise ValueError(f"unknown version {version[:20]!r}")
+    path, _, query = target.partition("?")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise ValueError(f"a header without a colon: {line[:40]!r}")
+        name, value = name.lower(), value.strip()
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return Request(method, path, query, parse_query(query) if query else {}, headers)
+
+
+def parse_query(query: str) -> dict[str, str]:
+    """Return names and values, unquoted; a plus is a space, as forms have it."""
+    found = {}
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        found[unquote(name.replace("+", " "))] = unquote(value.replace("+", " "))
+    return found
+
+
+def write_head(status: int, headers: list[tuple[str, str]]) -> bytes:
+    """Return status line and headers with the empty line."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    return f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n{lines}\r\n".encode("latin-1", "replace")
+
+
+def http_date(seconds: float) -> str:
+    """Return a time since the epoch as HTTP writes it."""
+    return formatdate(seconds, usegmt=True)

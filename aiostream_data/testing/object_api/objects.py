@@ -1,0 +1,159 @@
+"""The objects that a test server serves: each version stands in a file, so that the kernel can send it by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from aiostream_data._native import crc32c
+
+_INVERTED = bytes(255 - value for value in range(256))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One version of an object. Never changes; a replaced one stays readable for who holds it.
+
+    Attributes:
+        name: ``bucket/key``, or a path.
+        path: The file it stands in; None for the server's own.
+        offset: Where it begins there.
+        etag: With quotes.
+        generation: Larger for every version of any object.
+        md5, crc32, crc32c: Checksums of the content, None where nobody computed them.
+        modified_s: Since the epoch.
+    """
+
+    name: str
+    path: Path | None
+    offset: int
+    nbytes: int
+    etag: str
+    generation: int
+    modified_s: float
+    md5: bytes | None = None
+    crc32: int | None = None
+    crc32c: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes ``start`` to ``stop`` (excluded) of an object."""
+
+    stored: StoredObject
+    start: int
+    stop: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.stop - self.start
+
+
+class Objects:
+    """All objects of a server. Safe for several threads. Holds one file without a name; close it."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
+        self._end = 0
+        self._lock = threading.Lock()
+        self._generation = int(time.time() * 1e6)
+        self._found: dict[str, StoredObject] = {}
+        self._keys: dict[str, list[str]] | None = None
+        self.buckets: set[str] = set()
+
+    def put(self, name: str, data: bytes) -> StoredObject:
+        """Store ``data`` as a new version of ``name``, whose bucket is made if there is none."""
+        digest = hashlib.md5(data, usedforsecurity=False)
+        with self._lock:
+            offset, self._end = self._end, self._end + len(data)
+        rest, place = memoryview(data), offset
+        while rest:
+            written = os.pwrite(self._file.fileno(), rest, place)
+            rest, place = rest[written:], place + written
+        stored = StoredObject(
+            name, None, offset, len(data), f'"{digest.hexdigest()}"', self._next_generation(), float(int(time.time())),
+            digest.digest(), zlib.crc32(data), crc32c(data),
+        )  # fmt: skip
+        return self._keep(stored)
+
+    def put_file(self, name: str, path: Path) -> StoredObject:
+        """Serve the file at ``path`` as ``name``, without reading it now: its ETag is made of size and time."""
+        told = path.stat()
+        etag = f'"{told.st_mtime_ns:x}-{told.st_size:x}"'
+        stored = StoredObject(name, path, 0, told.st_size, etag, self._next_generation(), float(int(told.st_mtime)))
+        return self._keep(stored)
+
+    def put_folder(self, bucket: str, folder: Path) -> int:
+        """Serve every file under ``folder`` as ``bucket/relative/path``; return how many there are."""
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        for path in files:
+            self.put_file(f"{bucket}/{path.relative_to(folder).as_posix()}", path)
+        return len(files)
+
+    def invert(self, name: str) -> StoredObject:
+        """Replace an object by one of the same size in which every byte is another."""
+        stored = self._found[name]
+        return self.put(name, self.read(Slice(stored, 0, stored.nbytes)).translate(_INVERTED))
+
+    def delete(self, name: str) -> None:
+        """Forget an object; one that is not there is no error."""
+        with self._lock:
+            self._found.pop(name, None)
+            self._keys = None
+
+    def get(self, name: str) -> StoredObject | None:
+        """Return the newest version of an object."""
+        return self._found.get(name)
+
+    def keys(self, bucket: str) -> Sequence[str]:
+        """Return the keys of a bucket in order of their bytes, ready for bisection."""
+        with self._lock:
+            if self._keys is None:
+                self._keys = {}
+                for name in sorted(self._found):
+                    found, _, key = name.partition("/")
+                    self._keys.setdefault(found, []).append(key)
+            return self._keys.get(bucket, ())
+
+    def read(self, part: Slice) -> bytes:
+        """Return the bytes of a part."""
+        with self.opened(part.stored) as descriptor:
+            return os.pread(descriptor, part.nbytes, part.stored.offset + part.start)
+
+    @contextmanager
+    def opened(self, stored: StoredObject) -> Iterator[int]:
+        """Lend the descriptor of the file that an object stands in."""
+        if stored.path is None:
+            yield self._file.fileno()
+            return
+        descriptor = os.open(stored.path, os.O_RDONLY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Give the file back. Idempotent."""
+        self._file.close()
+
+    def _keep(self, stored: StoredObject) -> StoredObject:
+        with self._lock:
+            if stored.name not in self._found:
+                self._keys = None
+            self.buckets.add(stored.name.partition("/")[0])
+            self._found[stored.name] = stored
+        return stored
+
+    def _next_generation(self) -> int:
+        with self._lock:
+            self._generation += 1
+            return self._generation

@@ -1,0 +1,76 @@
+"""Answer a request for an object's content: ranges and conditions, the same under every dialect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+
+from aiostream_data.testing.object_api.objects import Slice, StoredObject
+
+_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+
+
+class Unmet(Enum):
+    """A condition under which the client does not want the object."""
+
+    CHANGED = 412
+    SAME = 304
+
+
+def asked_range(header: str, nbytes: int) -> tuple[int, int] | None:
+    """Return start and stop of the range that is asked for, clipped to the object; None for all of it.
+
+    What is no single range of bytes counts as none, as HTTP has it.
+
+    Raises:
+        ValueError: The range lies outside of the object.
+    """
+    found = _RANGE.fullmatch(header.strip().replace(" ", ""))
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:  # the last so many bytes
+        wanted = int(found[2])
+        if wanted == 0 or nbytes == 0:
+            raise ValueError("no byte is asked for")
+        return max(nbytes - wanted, 0), nbytes
+    start = int(found[1])
+    stop = int(found[2]) + 1 if found[2] else nbytes
+    if found[2] and stop <= start:
+        return None
+    if start >= nbytes:
+        raise ValueError("the range begins behind the object")
+    return start, min(stop, nbytes)
+
+
+def clipped_range(header: str, nbytes: int) -> tuple[int, int]:
+    """Return the bytes that are asked for, and all of the object where that makes no sense."""
+    try:
+        return asked_range(header, nbytes) or (0, nbytes)
+    except ValueError:
+        return 0, nbytes
+
+
+def unmet_condition(headers: Mapping[str, str], etag: str) -> Unmet | None:
+    """Compare If-Match and If-None-Match with the object's ETag."""
+    wanted = headers.get("if-match")
+    if wanted is not None and not _names(wanted, etag):
+        return Unmet.CHANGED
+    unwanted = headers.get("if-none-match")
+    return Unmet.SAME if unwanted is not None and _names(unwanted, etag) else None
+
+
+def content_range(part: Slice) -> str:
+    """Return the value of Content-Range for a part."""
+    return f"bytes {part.start}-{part.stop - 1}/{part.stored.nbytes}"
+
+
+def whole(stored: StoredObject) -> Slice:
+    """Return all of an object as a part."""
+    return Slice(stored, 0, stored.nbytes)
+
+
+def _names(header: str, etag: str) -> bool:
+    """True when a list of ETags holds this one; clients leave the quotes out at times."""
+    told = {item.strip().removeprefix("W/").strip('"') for item in header.split(",")}
+    return "*" in told or etag.strip('"') in told

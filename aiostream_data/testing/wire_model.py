@@ -1,0 +1,71 @@
+"""How far away and how wide a test server is: time to first byte, bandwidth, limits."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from aiostream_data.errors import PlanError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WireModel:
+    """The network and the store's capacity, as a client far away finds them.
+
+    Attributes:
+        first_byte_s: Median time from request to first byte.
+        spread: How it varies: sigma of a log-normal distribution around the median; 0 for not at all.
+        slow_share: Share of the requests that take ``slow_s`` instead: the tail that hedging is for.
+        slow_s: Their time to first byte.
+        bytes_per_s: Bandwidth of one connection; None for what the machine gives.
+        max_connections: Connections at once; further ones are reset.
+        max_requests_per_s: Requests served in a second; further ones are answered 503.
+        keep_alive_s: Connections that are idle for longer are closed; None for never.
+
+    Raises:
+        PlanError: A number out of its range.
+    """
+
+    first_byte_s: float = 0.0
+    spread: float = 0.0
+    slow_share: float = 0.0
+    slow_s: float = 0.0
+    bytes_per_s: float | None = None
+    max_connections: int | None = None
+    max_requests_per_s: float | None = None
+    keep_alive_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("first_byte_s", "spread", "slow_share", "slow_s"):
+            if not getattr(self, name) >= 0.0:
+                raise PlanError(f"{name} must be at least 0, got {getattr(self, name)!r}")
+        for name in ("bytes_per_s", "max_connections", "max_requests_per_s", "keep_alive_s"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise PlanError(f"{name} must be greater than 0, got {value!r}")
+
+    def draw_first_byte_s(self, rng: random.Random) -> float:
+        """Return the time to first byte of one request."""
+        if self.slow_share and rng.random() < self.slow_share:
+            return self.slow_s
+        if self.spread and self.first_byte_s:
+            return self.first_byte_s * math.exp(rng.gauss(0.0, self.spread))
+        return self.first_byte_s
+
+
+class Capacity:
+    """A bucket of one second's requests that fills again steadily."""
+
+    def __init__(self, per_s: float, now_s: float) -> None:
+        self._per_s = per_s
+        self._left = per_s
+        self._looked_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """Return whether one more request can be served now."""
+        self._left = min(self._per_s, self._left + (now_s - self._looked_s) * self._per_s)
+        self._looked_s = now_s
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
