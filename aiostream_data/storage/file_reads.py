@@ -11,7 +11,6 @@ from aiostream_data.records import ShardRef
 from aiostream_data.storage.descriptors import DescriptorCache
 from aiostream_data.storage.direct_reads import DirectReads
 from aiostream_data.storage.local_listing import check_regular, file_version
-from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import safe_url
 
 MAX_OPEN_FILES = 128
@@ -64,10 +63,10 @@ class FileReader:
     def read_all(self, reads: list[FileRead]) -> list[Exception | None]:
         """Carry out reads one after another, and return for each how it failed, or None.
 
-        A disk that has many requests at once is quicker, so all of them are announced first.
+        A disk that has many requests at once is quicker, so those that have to wait for the first are announced.
         """
         if len(reads) > 1 and self._direct is None:
-            for read in reads:
+            for read in reads[1:]:
                 self._announce(read)
         return [self._outcome(read) for read in reads]
 
@@ -77,16 +76,16 @@ class FileReader:
         Raises:
             ShortReadError: The file ends before.
             ObjectChangedError: It was written to, or another file is in its place.
-            ObjectNotFoundError, AccessDeniedError, StorageError: It cannot be read.
+            ObjectNotFoundError: It is a pipe, a device or a socket.
+            OSError: It cannot be read.
         """
-        with translating(read.shard.url, translate_error):
-            try:
-                self._read(read)
-            except (ObjectChangedError, OSError) as error:
-                # A file that is kept open may not be the one that has this name by now.
-                if not _may_be_outdated(error) or not self._descriptors.forget(read.path):
-                    raise
-                self._read(read)
+        try:
+            self._read(read)
+        except OSError as error:
+            # A file that is kept open may not be the one that has this name by now.
+            if not _may_be_outdated(error) or not self._descriptors.forget(read.path):
+                raise
+            self._read(read)
 
     def read_cached(self, read: FileRead) -> int:
         """Read what is in the page cache of a file that is open, and return how many bytes that were.
@@ -162,8 +161,8 @@ class FileReader:
             return
 
 
-def _may_be_outdated(error: Exception) -> bool:
-    return isinstance(error, ObjectChangedError) or getattr(error, "errno", None) == errno.ESTALE
+def _may_be_outdated(error: OSError) -> bool:
+    return isinstance(error, ObjectChangedError) or error.errno == errno.ESTALE
 
 
 def _fill(url: str, descriptor: int, start: int, buffer: memoryview) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from aiostream_data.errors import NoMatchError
@@ -73,7 +74,7 @@ class LocalStore:
         done = self._reader.read_cached(read)
         if done:
             if not self._copied_in_step:
-                self._hops.loop.call_soon(self._next_step)
+                asyncio.get_running_loop().call_soon(self._next_step)
             self._copied_in_step += done
         return done
 

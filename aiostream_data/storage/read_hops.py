@@ -33,10 +33,9 @@ class _Waiting:
 
 
 class ReadHops:
-    """Belongs to one event loop, the one on which it is made."""
+    """Used from one event loop."""
 
     def __init__(self, run_blocking: RunBlocking, reader: FileReader) -> None:
-        self.loop = asyncio.get_running_loop()
         self._run_blocking = run_blocking
         self._reader = reader
         self._waiting: deque[_Waiting] = deque()
@@ -49,11 +48,12 @@ class ReadHops:
         Raises:
             StorageError, OSError: What the reader raised.
         """
-        waiting = _Waiting(read, self.loop.create_future())
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(read, loop.create_future())
         self._waiting.append(waiting)
         if not self._is_due:
             self._is_due = True
-            self.loop.call_soon(self._begin_hops)
+            loop.call_soon(self._begin_hops)
         try:
             await asyncio.wait([waiting.ended])
         except asyncio.CancelledError:
