@@ -61,6 +61,8 @@ class S3Store:
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
         settings = dict(options)
         reader, wire_options = take_route_options(settings)
+        if (limit := settings.pop("max_connections", None)) is not None:
+            settings["config_kwargs"] = {"max_pool_connections": limit, **settings.get("config_kwargs", {})}
         self._options: StoreOptions = settings
         self._route = Route(reader, wire_options, endpoint_of(settings), self._make_tls)
         self._plain: S3Plain | None = None
