@@ -92,7 +92,10 @@ class Tree:
             if folder is None:
                 return
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = os.open(names.USED, flags, 0o666, dir_fd=folder)
+            try:
+                file = os.open(names.USED, flags, 0o666, dir_fd=folder)
+            except FileNotFoundError:
+                return  # the folder was removed just now
             try:
                 os.utime(file)
             finally:

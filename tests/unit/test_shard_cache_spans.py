@@ -1,0 +1,101 @@
+"""Which pieces answer a read, what is evicted and what files are called is decided without touching a disk."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.cache import names
+from aiostream_data.storage.cache.eviction import Held, victims
+from aiostream_data.storage.cache.piece_file import disk_nbytes
+from aiostream_data.storage.cache.spans import MERGE_NBYTES, Pieces, Span, cover, cut
+
+spans = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda pair: Span(pair[0], pair[0] + pair[1]))
+
+
+@given(spans, st.lists(spans, max_size=12))
+def test_pieces_and_fetches_together_are_every_byte_once(wanted: Span, pieces: list[Span]) -> None:
+    plan = cover(wanted, Pieces(pieces))
+    given_bytes = [use.wanted for use in plan.uses] + list(plan.missing.fetches)
+    assert sorted(at for span in given_bytes for at in range(*span)) == list(range(*wanted))
+    for use in plan.uses:
+        assert use.piece in pieces
+        assert use.piece.start <= use.wanted.start < use.wanted.stop <= use.piece.stop
+
+
+@given(spans, st.lists(spans, max_size=12))
+def test_gaps_are_the_bytes_that_no_piece_holds(wanted: Span, pieces: list[Span]) -> None:
+    held = {at for piece in pieces for at in range(*piece)}
+    gaps = cover(wanted, Pieces(pieces)).missing.gaps
+    assert [at for gap in gaps for at in range(*gap)] == [at for at in range(*wanted) if at not in held]
+
+
+def test_near_gaps_are_one_request_and_far_ones_are_two() -> None:
+    near = cover(Span(0, 30), Pieces([Span(10, 20)]))
+    assert near.missing == ((Span(0, 30),), (Span(0, 10), Span(20, 30)))
+    assert near.uses == ()
+    end = MERGE_NBYTES + 11
+    far = cover(Span(0, end + 10), Pieces([Span(10, end)]))
+    assert far.missing.fetches == (Span(0, 10), Span(end, end + 10))
+    assert [use.wanted for use in far.uses] == [Span(10, end)]
+
+
+def test_a_span_is_cut_into_pieces_without_a_rest() -> None:
+    assert list(cut(Span(5, 15), 4)) == [Span(5, 9), Span(9, 13), Span(13, 15)]
+
+
+A, B, C = ("a" * 40, "b" * 40, "c" * 40)
+OBJECTS = [Held(A, 3, (Span(0, 10), Span(10, 20))), Held(B, 1, (Span(0, 10),)), Held(C, 2, (Span(0, 10),))]
+ONE = disk_nbytes(Span(0, 10))
+
+
+@pytest.mark.parametrize(
+    ("need", "pinned", "expected"),
+    [
+        (0, (), []),
+        (-5, (), []),
+        (1, (), [(B, Span(0, 10))]),
+        (ONE, (), [(B, Span(0, 10))]),
+        (ONE + 1, (), [(B, Span(0, 10)), (C, Span(0, 10))]),
+        (ONE, (B,), [(C, Span(0, 10))]),
+        (3 * ONE, (), [(B, Span(0, 10)), (C, Span(0, 10)), (A, Span(0, 10))]),
+        (4 * ONE + 1, (), None),
+        (ONE, (A, B, C), None),
+    ],
+)
+def test_what_was_used_longest_ago_goes_first_and_nothing_when_that_is_not_enough(
+    need: int, pinned: tuple[str, ...], expected: list[tuple[str, Span]] | None
+) -> None:
+    assert victims(OBJECTS, need, pinned) == expected
+
+
+def test_the_key_of_an_object_changes_with_all_that_makes_it_another_one() -> None:
+    shard = ShardRef("s3://b/k", 10, "v1")
+    others = [ShardRef("s3://b/k2", 10, "v1"), ShardRef("s3://b/k", 11, "v1"), ShardRef("s3://b/k", 10, "v2")]
+    keys = [names.key_of("", shard), names.key_of("http://other", shard), *(names.key_of("", one) for one in others)]
+    assert len(set(keys)) == len(keys)
+    assert names.key_of("", ShardRef("s3a://b/k", 10, "v1")) == keys[0]
+    assert "b/k" not in keys[0]
+
+
+@given(st.integers(0, 1 << 50), st.integers(1, 1 << 30))
+def test_names_of_pieces_say_what_they_hold(start: int, nbytes: int) -> None:
+    span = Span(start, start + nbytes)
+    assert names.span_in(names.piece_name(span)) == span
+
+
+@pytest.mark.parametrize(
+    "name", ["0-0.piece", "5-3.piece", "00-10.piece", "0-A.piece", "0-10.piece~", "-1-4.piece", ""]
+)
+def test_what_the_cache_would_not_have_written_is_no_piece(name: str) -> None:
+    assert names.span_in(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["claim-1-2-3-4-5", "part-x", "claim-", "claim-" + "0" * 12 + "-1-1-" + "0" * 8 + "-1x"]
+)
+def test_what_the_cache_would_not_have_written_is_nobodys_claim(name: str) -> None:
+    assert names.claim_in(name) is None
+    assert names.part_owner_in(name) is None
