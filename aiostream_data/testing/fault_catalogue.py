@@ -4,7 +4,7 @@ Example: one request in ten goes wrong, in turn in every way that a client can r
 
     from aiostream_data.testing.fault_catalogue import chaos
 
-    server.set_rules(*chaos(0.10))
+    server.set_rules(chaos(0.10))
 """
 
 from __future__ import annotations
@@ -86,25 +86,14 @@ EVERY_FAULT: Mapping[str, Fault] = MappingProxyType(
 """All of the above, by name."""
 
 
-def chaos(share: float, *, stalls: bool = False) -> tuple[Rule, ...]:
-    """Return rules that together spoil ``share`` of all reads, each kind of fault equally often.
+def chaos(share: float, *, stalls: bool = False) -> Rule:
+    """Return a rule that spoils ``share`` of all reads, each kind of fault equally often.
 
     Left out are faults that only a checksum finds, and stalls unless they are asked for: each costs a time-out.
 
     Args:
         share: From 0 to 1.
     """
-    kinds = [
-        *REFUSALS.values(),
-        *BREAKS.values(),
-        *LIES.values(),
-        *ODDITIES.values(),
-        *(STALLS.values() if stalls else ()),
-    ]
-    rules = []
-    left = 1.0  # share of the requests that come as far as the rule
-    for fault in kinds:
-        wanted = share / len(kinds)
-        rules.append(Rule(fault, kind="get", probability=min(wanted / left, 1.0) if left > 0.0 else 0.0))
-        left -= wanted
-    return tuple(rules)
+    chosen = {**REFUSALS, **BREAKS, **LIES, **ODDITIES, **(STALLS if stalls else {})}
+    first, *others = chosen.values()
+    return Rule(first, others=tuple(others), kind="get", probability=share)

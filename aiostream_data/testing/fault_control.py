@@ -62,7 +62,11 @@ def _carry_out(site: FaultSite, method: str, path: str, body: bytes) -> bytes:
 
 def rules_text(rules: tuple[Rule, ...]) -> bytes:
     """Write rules as JSON; only what differs from its default."""
-    return json.dumps([{**_changed(rule), "fault": _changed(rule.fault)} for rule in rules], default=_encode).encode()
+    told = [
+        {**_changed(rule), "fault": _changed(rule.fault), "others": [_changed(fault) for fault in rule.others]}
+        for rule in rules
+    ]
+    return json.dumps(told, default=_encode).encode()
 
 
 def read_log(text: bytes) -> list[SeenRequest]:
@@ -99,5 +103,11 @@ def _decode(value: Any) -> Any:
 
 
 def _rule(told: Mapping[str, Any]) -> Rule:
-    fault = Fault(**{name: _decode(value) for name, value in told["fault"].items()})
-    return Rule(fault, **{name: _decode(value) for name, value in told.items() if name != "fault"})
+    rest = {name: _decode(value) for name, value in told.items() if name not in ("fault", "others")}
+    return Rule(_fault(told["fault"]), others=tuple(_fault(fault) for fault in told.get("others", ())), **rest)
+
+
+def _fault(told: object) -> Fault:
+    if not isinstance(told, Mapping):
+        raise TypeError(f"a fault is written as an object, not as {told!r}")
+    return Fault(**{name: _decode(value) for name, value in told.items()})

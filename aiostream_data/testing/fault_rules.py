@@ -42,7 +42,7 @@ class RuleBook:
         with self._lock:
             for number, rule in enumerate(self.rules):
                 if self._meets(number, facts, elapsed_s) and self._takes(number, facts):
-                    return rule.fault
+                    return self._one_of(number, facts) if rule.others else rule.fault
         return None
 
     def _meets(self, number: int, facts: Facts, elapsed_s: float) -> bool:
@@ -66,13 +66,17 @@ class RuleBook:
             return False
         if rule.times is not None and self._taken[number][group] >= rule.times:
             return False
-        if rule.probability < 1.0:
-            attempt = self._same[number][facts]
+        if rule.probability < 1.0 or rule.others:
             self._same[number][facts] += 1
-            if draw(self._seed, number, facts, attempt) >= rule.probability:
+            if draw(self._seed, number, facts, self._same[number][facts]) >= rule.probability:
                 return False
         self._taken[number][group] += 1
         return True
+
+    def _one_of(self, number: int, facts: Facts) -> Fault:
+        rule = self.rules[number]
+        place = draw(~self._seed, number, facts, self._same[number][facts])
+        return (rule.fault, *rule.others)[int(place * (1 + len(rule.others)))]
 
 
 def draw(seed: int, number: int, facts: Facts, attempt: int) -> float:

@@ -126,7 +126,8 @@ class Rule:
     ``touches`` are counted, and of these the rule takes what ``after``, ``every``, ``times`` and ``probability`` say.
 
     Attributes:
-        fault: What the request gets.
+        fault: What the request gets ...
+        others: ... or one of these in its place, each equally often, drawn as ``probability`` is.
         kind: What it asks for.
         method: Its method, such as ``GET``; "" for any.
         key: Pattern of the object's name with its bucket, ``bucket/key``: ``*`` (any characters, slashes too), ``?``,
@@ -136,7 +137,7 @@ class Rule:
         every: ... and of the others take the first, and then every so-many-th.
         times: Take no more than this many.
         per: What requests are counted by: all together, by object, or by object and range. "range" makes the first
-            attempt of every range fail, and its repetition succeed.
+            attempt of every range fail, and its repetition succeed; a client that resumes asks for another range.
         probability: Share of the requests that are taken. It depends on the server's seed, the request and how often
             the same one came before, never on the order in which different requests arrive.
         from_s: Seconds since the rules were set, before which the rule sleeps, ...
@@ -158,6 +159,7 @@ class Rule:
     probability: float = 1.0
     from_s: float = 0.0
     until_s: float | None = None
+    others: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
         if self.after < 0:

@@ -55,7 +55,8 @@ class RawClient:
 
     def ask(self, target: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> None:
         """Send a request without a body."""
-        lines = "".join(f"{name}: {value}\r\n" for name, value in {"Host": "test", **(headers or {})}.items())
+        sent = {"host": "test", **{name.lower(): value for name, value in (headers or {}).items()}}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
         self.sock.sendall(f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1"))
 
     def take(self, *, quiet_s: float = 0.3, nbytes: int | None = None) -> RawAnswer:

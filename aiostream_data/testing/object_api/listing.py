@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,4 +67,4 @@ def from_token(token: str) -> str:
     Raises:
         ValueError: Nobody here made it.
     """
-    return urlsafe_b64decode(token.encode()).decode("utf-8", "surrogatepass")
+    return b64decode(token.encode(), altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")
