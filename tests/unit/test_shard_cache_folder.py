@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from aiostream_data.errors import ShardCacheError
-from aiostream_data.storage.cache import names, tree
+from aiostream_data.storage.cache import names
 from aiostream_data.storage.cache.counters import CacheCounters
 from aiostream_data.storage.cache.folder import RETRY_S, PieceFolder
 from aiostream_data.storage.cache.owners import ABANDONED_S, is_abandoned, new_owner, this_host
@@ -351,7 +351,7 @@ def test_a_disk_that_refuses_is_warned_of_once_and_tried_again_later(
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(tree.os, call, refuse)
+    monkeypatch.setattr(os, call, refuse)
     with caplog.at_level(logging.WARNING, "aiostream_data"):
         for key in KEYS[:5]:
             folder.put(key, 0, 3 * PIECE)
