@@ -256,7 +256,13 @@ class AccessDeniedError(StorageError, PermissionError):
 
 
 class CredentialsError(StorageError, PermissionError):
-    """No credentials were found, or they have expired."""
+    """No credentials were found, or they have expired.
+
+    Attributes:
+        is_expired: The store says that they were good once.
+    """
+
+    is_expired = False
 
 
 class StoreUnreachableError(StorageError, ConnectionError):

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -20,7 +21,8 @@ from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
 from aiostream_data.storage.gcs_plain import GcsPlain
-from aiostream_data.storage.patterns import compile_pattern, plan_listing
+from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
+from aiostream_data.storage.renewal import Renewal
 from aiostream_data.storage.translate import translate_error, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
 from aiostream_data.storage.wire.client import Refused
@@ -55,11 +57,16 @@ class GcsStore:
         endpoint = str(settings.get("endpoint_url") or "")
         self._route = Route("library" if needs_library else reader, wire_options, endpoint)
         self._plain: GcsPlain | None = None
+        self._renewal = Renewal(self._renew)
         self._run_blocking = run_blocking
         self._file_system: Any = None
         self._opening = asyncio.Lock()
+        self._search = KeySearch()
 
     async def info(self, url: str) -> ShardRef:
+        return await self._renewal.trying(lambda: self._info(url))
+
+    async def _info(self, url: str) -> ShardRef:
         bucket, key = split_bucket(split_url(url).path)
         with translating(url, translate_error):
             entry = await self._get_json(url, _object_path(bucket, key), {"fields": _FIELDS})
@@ -69,20 +76,17 @@ class GcsStore:
         if not has_magic(pattern):
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)
-        matches = compile_pattern(key_pattern).fullmatch
         with translating(pattern, translate_error):
-            found = [
-                _shard(f"gs://{bucket}/{entry['name']}", entry)
-                async for entry in self._list(pattern, bucket, key_pattern)
-                if matches(entry["name"]) and not entry["name"].endswith("/")
-            ]
+            found = await self._search.find(pattern, key_pattern, partial(self._list_page, pattern, bucket))
         if not found:
             raise NoMatchError(safe_url(pattern), f"no object in bucket {bucket!r} matches")
-        return sorted(found, key=lambda shard: shard.url)
+        return [ShardRef(f"gs://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        if not buffer:
-            return
+        if buffer:
+            await self._renewal.trying(lambda: self._read_into(shard, start, buffer))
+
+    async def _read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         bucket, key = split_bucket(split_url(shard.url).path)
         params = {"alt": "media"}
         if shard.version:
@@ -133,6 +137,10 @@ class GcsStore:
                 self._plain = GcsPlain(file_system, lambda: self._sign(file_system, {}))
         return self._file_system
 
+    async def _renew(self) -> None:
+        if self._plain is not None:
+            self._plain.distrust()
+
     async def _sign(self, file_system: Any, headers: Mapping[str, str]) -> dict[str, str]:
         if file_system.credentials.credentials is None:  # anonymous: nothing to sign with
             return dict(headers)
@@ -140,19 +148,20 @@ class GcsStore:
         signed: dict[str, str] = await run_to_end(self._run_blocking, file_system._get_headers, headers)
         return signed
 
-    async def _list(self, pattern: str, bucket: str, key_pattern: str) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the entries under the pattern's literal prefix, page by page."""
-        prefix, one_level = plan_listing(key_pattern)
-        params = {"prefix": prefix, "fields": f"nextPageToken,items({_FIELDS})", "maxResults": "1000"}
-        if one_level:
+    async def _list_page(self, pattern: str, bucket: str, asked: PageRequest) -> Page:
+        fields = f"nextPageToken,prefixes,items({_FIELDS})"
+        params = {"prefix": asked.prefix, "fields": fields, "maxResults": str(asked.most)}
+        if asked.folded:
             params["delimiter"] = "/"
-        while True:
-            page = await self._get_json(pattern, f"b/{quote(bucket, safe='')}/o", params)
-            for entry in page.get("items", ()):
-                yield entry
-            if not page.get("nextPageToken"):
-                return
-            params["pageToken"] = page["nextPageToken"]
+        if asked.token:
+            params["pageToken"] = asked.token
+        answer = await self._get_json(pattern, f"b/{quote(bucket, safe='')}/o", params)
+        entries = [
+            Entry(str(entry["name"]), int(entry["size"]), str(entry.get("generation", "")))
+            for entry in answer.get("items", ())
+        ]
+        directories = [str(prefix) for prefix in answer.get("prefixes", ())]
+        return Page(entries, directories, str(answer.get("nextPageToken") or ""))
 
     async def _get_json(self, url: str, path: str, params: Mapping[str, str]) -> dict[str, Any]:
         async with self._get(url, f"storage/v1/{path}", params, {}) as answer:
@@ -255,7 +264,10 @@ def _refusal(url: str, status: int, detail: str, *, is_anonymous: bool, is_listi
     if status in (401, 403) and is_anonymous:
         how = "set GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default login', or pass a token"
         return CredentialsError(safe_url(url), f"the bucket is not public, and no Google credentials were found: {how}")
-    return translate_status(url, status, detail=detail)
+    error = translate_status(url, status, detail=detail)
+    if isinstance(error, CredentialsError):
+        error.is_expired = True  # there are some, and Google does not know them any more
+    return error
 
 
 def _message_of(body: bytes) -> str:

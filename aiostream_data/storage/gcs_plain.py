@@ -48,3 +48,9 @@ class GcsPlain:
         headers: dict[str, str] = {}
         credentials.apply(headers)
         return headers
+
+    def distrust(self) -> None:
+        """Take the token for old, whatever it says: Google refused it."""
+        credentials = self._file_system.credentials.credentials
+        if credentials is not None:
+            credentials.token = None

@@ -180,4 +180,8 @@ class RetryingStore:
     def _pause_s(self, error: StorageError, attempt: int, elapsed_s: float) -> float | None:
         if not is_transient(error):
             return None
-        return self.policy.pause_s(attempt, elapsed_s, self.rng.random(), reached=self.reached)
+        pause_s = self.policy.pause_s(attempt, elapsed_s, self.rng.random(), reached=self.reached)
+        asked_s = error.retry_after_s if isinstance(error, StoreBusyError) else None
+        if pause_s is None or asked_s is None:
+            return pause_s
+        return asked_s + pause_s if elapsed_s + asked_s + pause_s <= self.policy.total_s else None

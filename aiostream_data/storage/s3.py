@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from aiostream_data.errors import MissingExtraError, NoMatchError, ObjectNotFoundError
@@ -17,7 +18,8 @@ from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
-from aiostream_data.storage.patterns import compile_pattern, plan_listing
+from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
+from aiostream_data.storage.renewal import Renewal
 from aiostream_data.storage.s3_errors import response_status, translate_s3_error
 from aiostream_data.storage.s3_plain import DIALECT, S3Plain, endpoint_of, is_plain, target_of
 from aiostream_data.storage.translate import translating
@@ -34,7 +36,6 @@ _CONFIG = {
 }
 
 _PIECE_NBYTES = 256 << 10
-_PAGE_KEYS = 1000
 
 
 class _S3Body:
@@ -66,12 +67,18 @@ class S3Store:
         self._options: StoreOptions = settings
         self._route = Route(reader, wire_options, endpoint_of(settings), self._make_tls)
         self._plain: S3Plain | None = None
+        self._renewal = Renewal(self._renew)
+        self._retired: list[Any] = []
         self._run_blocking = run_blocking
         self._client: Any = None
         self._request_options: dict[str, Any] = {}
         self._opening = asyncio.Lock()
+        self._search = KeySearch()
 
     async def info(self, url: str) -> ShardRef:
+        return await self._renewal.trying(lambda: self._info(url))
+
+    async def _info(self, url: str) -> ShardRef:
         bucket, key = split_bucket(split_url(url).path)
         with translating(url, translate_s3_error):
             client = await self._open()
@@ -88,20 +95,17 @@ class S3Store:
         if not has_magic(pattern):
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)
-        matches = compile_pattern(key_pattern).fullmatch
         with translating(pattern, translate_s3_error):
-            found = [
-                ShardRef(f"s3://{bucket}/{entry['Key']}", int(entry["Size"]), str(entry.get("ETag", "")))
-                async for entry in self._list(bucket, key_pattern)
-                if matches(entry["Key"]) and not entry["Key"].endswith("/")
-            ]
+            found = await self._search.find(pattern, key_pattern, partial(self._list_page, bucket))
         if not found:
             raise NoMatchError(safe_url(pattern), f"no object in bucket {bucket!r} matches")
-        return sorted(found, key=lambda shard: shard.url)
+        return [ShardRef(f"s3://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        if not buffer:
-            return
+        if buffer:
+            await self._renewal.trying(lambda: self._read_into(shard, start, buffer))
+
+    async def _read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         if not await self._read_plain(shard, start, buffer):
             async with self._route.by_library(shard.url):
                 await self._read_by_library(shard, start, buffer)
@@ -142,8 +146,9 @@ class S3Store:
 
     async def aclose(self) -> None:
         self._route.client.close()
-        client, self._client = self._client, None
-        if client is not None:
+        clients = [*self._retired, *([] if self._client is None else [self._client])]
+        self._client, self._retired = None, []
+        for client in clients:
             await client.close()
 
     async def _open(self) -> Any:
@@ -156,6 +161,13 @@ class S3Store:
                     self._plain = S3Plain(self._client, self._request_options)
         return self._client
 
+    async def _renew(self) -> None:
+        """Have the next request open another client, which looks for credentials again; others may use the old one."""
+        async with self._opening:
+            if self._client is not None:
+                self._retired.append(self._client)
+            self._client = self._plain = None
+
     def _make_tls(self) -> ssl.SSLContext:
         verify = self._options.get("client_kwargs", {}).get("verify")
         return client_context(verify=verify if verify is not None else os.environ.get("AWS_CA_BUNDLE"))
@@ -167,20 +179,19 @@ class S3Store:
             return response_status(error) == 404
         return False
 
-    async def _list(self, bucket: str, key_pattern: str) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the entries under the pattern's literal prefix, page by page."""
-        prefix, one_level = plan_listing(key_pattern)
-        request = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS, **self._request_options}
-        if one_level:
+    async def _list_page(self, bucket: str, asked: PageRequest) -> Page:
+        request = {"Bucket": bucket, "Prefix": asked.prefix, "MaxKeys": asked.most, **self._request_options}
+        if asked.folded:
             request["Delimiter"] = "/"
-        client = await self._open()
-        while True:
-            page = await client.list_objects_v2(**request)
-            for entry in page.get("Contents", ()):
-                yield entry
-            if not page.get("IsTruncated"):
-                return
-            request["ContinuationToken"] = page["NextContinuationToken"]
+        if asked.token:
+            request["ContinuationToken"] = asked.token
+        answer = await (await self._open()).list_objects_v2(**request)
+        entries = [
+            Entry(str(entry["Key"]), int(entry["Size"]), str(entry.get("ETag", "")))
+            for entry in answer.get("Contents", ())
+        ]
+        directories = [str(common["Prefix"]) for common in answer.get("CommonPrefixes", ())]
+        return Page(entries, directories, str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else "")
 
 
 def make_file_system(options: StoreOptions) -> Any:

@@ -64,11 +64,6 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
     return translate_error(url, error)
 
 
-def is_expired(code: str) -> bool:
-    """Tell whether an error code says that credentials were good until some time ago."""
-    return code in _EXPIRED
-
-
 def response_status(error: Exception) -> int:
     """Return the HTTP status that a botocore ClientError carries, or 0."""
     answer = getattr(error, "response", None)
@@ -105,7 +100,9 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str) -> St
     elif code == "NoSuchKey" or status == 404:
         make, reason = ObjectNotFoundError, f"bucket {bucket!r} has no such object ({told})"
     elif code in _EXPIRED:
-        make, reason = CredentialsError, f"the AWS credentials have expired ({told}); renew them"
+        expired = CredentialsError(where, f"the AWS credentials have expired ({told}); renew them")
+        expired.is_expired = True
+        return expired
     elif code in _WRONG_KEY:
         make, reason = CredentialsError, f"the store does not know this access key ({told}); {_HOW_TO_SIGN_IN}"
     elif code == "SignatureDoesNotMatch":
