@@ -45,17 +45,25 @@ class TellsCacheStats(Protocol):
 
 
 class CacheCounters:
-    """Counters that several threads write."""
+    """Counters that several threads write, and what was said once and is not said again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stats = CacheStats()
+        self._said: set[str] = set()
 
     def add(self, **amounts: int) -> None:
         """Add to the counters of these names."""
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self._stats, name, getattr(self._stats, name) + amount)
+
+    def is_first(self, kind: str) -> bool:
+        """Return True to the first who asks with this word, however often the cache was closed and opened since."""
+        with self._lock:
+            is_first = kind not in self._said
+            self._said.add(kind)
+            return is_first
 
     def stats(self) -> CacheStats:
         """Return a copy."""

@@ -68,7 +68,6 @@ class PieceFolder:
         self._pins = Pins()
         self._touched: dict[str, float] = {}
         self._retry_at = clock()
-        self._warned: set[str] = set()
         try:
             owner = new_owner()
             _prepare(path, owner)
@@ -178,11 +177,8 @@ class PieceFolder:
         self._warn("failed", f"it {what} ({error.strerror or error}); what is not there is read from the store")
 
     def _warn(self, kind: str, what: str) -> None:
-        with self._lock:
-            if kind in self._warned:
-                return
-            self._warned.add(kind)
-        logging.getLogger("aiostream_data").warning("shard cache %s: %s. This is said once.", self._path, what)
+        if self._counters.is_first(kind):
+            logging.getLogger("aiostream_data").warning("shard cache %s: %s. This is said once.", self._path, what)
 
 
 def _prepare(path: str, owner: str) -> None:
