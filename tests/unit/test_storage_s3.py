@@ -23,6 +23,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
 )
 from aiostream_data.records import ShardRef
+from aiostream_data.storage import key_search
 from aiostream_data.storage.s3_errors import translate_s3_error
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
@@ -200,9 +201,7 @@ def test_an_impossible_bucket_name_is_told(fake: HttpObjects) -> None:
 def test_a_listing_longer_than_a_page_is_complete(s3_endpoint: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(7):
         s3_endpoint.put(f"s3://test-bucket/pages/{number}", b"1")
-    from aiostream_data.storage import s3
-
-    monkeypatch.setattr(s3, "_PAGE_KEYS", 3)
+    monkeypatch.setattr(key_search, "PAGE_KEYS", 3)
     found = use(lambda stores: stores.glob("s3://test-bucket/pages/*"), **s3_endpoint.storage_options)
     assert [shard.url[-1] for shard in found] == list("0123456")
 
