@@ -43,7 +43,7 @@ class Folder:
     def __init__(self, path: Path, limit: int = 1 << 20) -> None:
         self.counters = CacheCounters()
         self.clock = Clock()
-        self.pieces = PieceFolder(str(path), limit, self.counters, PIECE, self.clock)
+        self.pieces = PieceFolder(str(path), limit, self.counters, PIECE, self.clock, lambda: 0.5)
 
     def put(self, key: str, start: int, stop: int) -> None:
         self.pieces.write(key, Span(start, stop), memoryview(content(key, start, stop)))
@@ -153,7 +153,7 @@ def test_a_piece_under_another_name_is_not_used(open_folder: Callable[..., Folde
 # -- the limit, and what is evicted
 
 
-def test_the_limit_is_kept_and_what_was_used_longest_ago_goes(
+def test_the_limit_is_kept_and_of_equal_draws_what_was_used_longest_ago_goes(
     open_folder: Callable[..., Folder], tmp_path: Path
 ) -> None:
     room = disk_nbytes(Span(0, PIECE))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +50,7 @@ def test_a_span_is_cut_into_pieces_without_a_rest() -> None:
 
 
 A, B, C = ("a" * 40, "b" * 40, "c" * 40)
-OBJECTS = [Held(A, 3, (Span(0, 10), Span(10, 20))), Held(B, 1, (Span(0, 10),)), Held(C, 2, (Span(0, 10),))]
+OBJECTS = [Held(A, 1, (Span(0, 10), Span(10, 20))), Held(B, 9, (Span(0, 10),)), Held(C, 4, (Span(0, 10),))]
 ONE = disk_nbytes(Span(0, 10))
 
 
@@ -65,10 +68,33 @@ ONE = disk_nbytes(Span(0, 10))
         (ONE, (A, B, C), None),
     ],
 )
-def test_what_was_used_longest_ago_goes_first_and_nothing_when_that_is_not_enough(
+def test_of_equal_draws_the_oldest_goes_first_and_nothing_when_that_is_not_enough(
     need: int, pinned: tuple[str, ...], expected: list[tuple[str, Span]] | None
 ) -> None:
-    assert victims(OBJECTS, need, pinned) == expected
+    assert victims(OBJECTS, need, pinned, lambda: 0.5) == expected
+
+
+def test_the_chance_to_go_grows_with_the_time_since_an_object_was_used() -> None:
+    draw = random.Random(3).random
+    first = Counter(key for _ in range(3000) for key, _ in victims(OBJECTS, 1, (), draw) or ())
+    assert first[B] == pytest.approx(3000 * 9 / 14, rel=0.1)
+    assert first[C] == pytest.approx(3000 * 4 / 14, rel=0.1)
+
+
+def test_a_pass_over_more_than_fits_finds_part_of_it_though_its_order_never_changes() -> None:
+    draw = random.Random(4).random
+    used: dict[str, int] = {f"old {number}": 0 for number in range(90)}
+    now, hits = 0, 0
+    for number in range(100 * 8):
+        key, now = str(number % 100), now + 1
+        hits += number >= 400 and key in used
+        if key not in used:
+            held = [Held(one, now - at, (Span(0, 10),)) for one, at in used.items()]
+            for gone, _ in victims(held, ONE, (), draw) or ():
+                del used[gone]
+        used[key] = now
+    assert hits > 400 // 2
+    assert not [key for key in used if key.startswith("old")]
 
 
 def test_the_key_of_an_object_changes_with_all_that_makes_it_another_one() -> None:

@@ -220,7 +220,7 @@ class TestCachingStoreInMemory(TestCachingStoreOnDisk):
 def test_memory_keeps_to_its_limit_and_gives_up_what_was_used_longest_ago() -> None:
     room = disk_nbytes(Span(0, 8192))
     counters = CacheCounters()
-    pieces = PieceMemory(3 * room, counters, 8192)
+    pieces = PieceMemory(3 * room, counters, 8192, lambda: 0.5)
     a, b, c, d = (letter * 40 for letter in "abcd")
     data = memoryview(CONTENT)[:8192]
     for key in (a, b, c):

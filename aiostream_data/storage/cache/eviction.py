@@ -1,8 +1,15 @@
-"""Which pieces to give up for new ones: those of the objects that were used longest ago; pure."""
+"""Which pieces to give up for new ones: rather those of objects that were used long ago; pure.
+
+A pass over more than the cache holds would find nothing at all if what was used longest ago went first: each object
+would go just before it is read again. So objects are drawn, with chances that grow with the time since they were used.
+What a pass reads again survives in part, and what nobody uses any more soon is the most likely to go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import math
+import random
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from aiostream_data.storage.cache.piece_file import disk_nbytes
@@ -14,12 +21,12 @@ class Held:
     """What a cache holds of one object.
 
     Attributes:
-        used: Greater than that of objects used before.
+        age: Time since it was used, in any unit.
         spans: Its pieces, ascending.
     """
 
     key: str
-    used: int
+    age: float
     spans: tuple[Span, ...]
 
     @property
@@ -27,20 +34,23 @@ class Held:
         return sum(map(disk_nbytes, self.spans))
 
 
-def victims(objects: Iterable[Held], need: int, pinned: Collection[str]) -> list[tuple[str, Span]] | None:
+def victims(
+    objects: Iterable[Held], need: int, pinned: Collection[str], draw: Callable[[], float] = random.random
+) -> list[tuple[str, Span]] | None:
     """Return pieces whose removal frees ``need`` bytes; None, and so nothing is removed, when that cannot be had.
 
     Args:
         objects: Everything that is held.
         need: Bytes; none are removed for 0 or less.
         pinned: Keys of objects that are being read now.
+        draw: Uniform in [0, 1). It decides nothing about rows, and so has no seed.
     """
     chosen: list[tuple[str, Span]] = []
     if need <= 0:
         return chosen
-    for held in sorted(objects, key=lambda held: (held.used, held.key)):
-        if held.key in pinned:
-            continue
+    # The first of several exponential times is each one's with the chance that its rate has among all of them.
+    due = {held: -math.log(1 - draw()) / max(1.0, held.age) for held in objects if held.key not in pinned}
+    for held in sorted(due, key=lambda held: (due[held], held.key)):
         for span in held.spans:
             chosen.append((held.key, span))
             need -= disk_nbytes(span)

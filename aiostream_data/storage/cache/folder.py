@@ -12,6 +12,7 @@ import errno
 import json
 import logging
 import os
+import random
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -47,6 +48,7 @@ class PieceFolder:
     Args:
         limit: Bytes for all files in it, of all processes; None for a quarter of the file system.
         clock: Monotonic seconds.
+        draw: Uniform in [0, 1): which objects are evicted.
 
     Raises:
         ShardCacheError: It is no folder, cannot be written to, or is of another version.
@@ -59,6 +61,7 @@ class PieceFolder:
         counters: CacheCounters,
         piece_nbytes: int = PIECE_NBYTES,
         clock: Callable[[], float] = monotonic,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._path = path
         self._counters = counters
@@ -74,7 +77,7 @@ class PieceFolder:
             self._tree = Tree(path, owner)
         except OSError as error:
             raise _unusable(path, error) from error
-        self._room = Room(self._tree, limit or _quarter_of_disk(path), self._pins.keys, counters, clock)
+        self._room = Room(self._tree, limit or _quarter_of_disk(path), self._pins.keys, counters, clock, draw)
         try:
             self._room.tidy()
         except OSError as error:

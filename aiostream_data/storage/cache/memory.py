@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Final
@@ -22,12 +24,20 @@ class PieceMemory:
 
     Args:
         limit: Bytes.
+        draw: Uniform in [0, 1): which objects are evicted.
     """
 
-    def __init__(self, limit: int, counters: CacheCounters, piece_nbytes: int = PIECE_NBYTES) -> None:
+    def __init__(
+        self,
+        limit: int,
+        counters: CacheCounters,
+        piece_nbytes: int = PIECE_NBYTES,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
         self._limit = limit
         self._counters = counters
         self._piece_nbytes = piece_nbytes
+        self._draw = draw
         self._lock = threading.Lock()
         self._pins = Pins()
         self._uses = count()
@@ -82,9 +92,12 @@ class PieceMemory:
         need = self._nbytes + nbytes - self._limit
         if need <= 0:
             return True
-        held = [Held(key, self._used[key], tuple(pieces.spans)) for key, pieces in self._index.items()]
+        now = next(self._uses)
+        held = [Held(key, now - self._used[key], tuple(pieces.spans)) for key, pieces in self._index.items()]
         pinned = self._pins.keys()
-        chosen = victims(held, max(need, self._limit // EVICTED_SHARE), pinned) or victims(held, need, pinned)
+        chosen = victims(held, max(need, self._limit // EVICTED_SHARE), pinned, self._draw)
+        if chosen is None:
+            chosen = victims(held, need, pinned, self._draw)
         for key, span in chosen or ():
             self._remove(key, span)
         for key in {key for key, _ in chosen or ()}:

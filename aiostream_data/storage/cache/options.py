@@ -31,7 +31,7 @@ class ShardCache:
             memory of this process, beside the loaders' memory limit, for as long as this object lives; worker processes
             and pickled copies begin with an empty one.
         limit: Bytes ("200GB") for all of it, that is, for all processes that share the folder. Required in memory;
-            on disk a quarter of the file system when not given. What was used longest ago goes first.
+            on disk a quarter of the file system when not given. What was used long ago is the first to go.
         trust: Also keep objects whose store tells no version: such an object must never be replaced under its URL.
         local: Also keep local files; for folders that are slow, as on a network.
 

@@ -12,6 +12,7 @@ What processes left behind that were killed is removed by whoever looks next.
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Collection
 from time import monotonic
@@ -42,6 +43,7 @@ class Room:
         limit: Bytes for everything in the folder.
         pinned: Returns the keys of objects that must stay.
         clock: Monotonic seconds.
+        draw: Uniform in [0, 1): which objects go.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class Room:
         pinned: Callable[[], Collection[str]],
         counters: CacheCounters,
         clock: Callable[[], float] = monotonic,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._tree = tree
         self._limit = limit
         self._pinned = pinned
         self._counters = counters
         self._clock = clock
+        self._draw = draw
         self._host = this_host()
         self._lock = threading.Lock()
         self._claim = ""
@@ -127,13 +131,16 @@ class Room:
 
     def _make_room(self, own: int) -> bool:
         others = self._claims_of_others()
-        held = [Held(key, self._tree.used_ns(key), tuple(self._tree.pieces(key).spans)) for key in self._tree.objects()]
+        held = [self._held(key) for key in self._tree.objects()]
         need = sum(entry.nbytes for entry in held) + others + own - self._limit
-        chosen = victims(held, need, self._pinned())
+        chosen = victims(held, need, self._pinned(), self._draw)
         if chosen is None:
             return False
         self._evict(chosen)
         return True
+
+    def _held(self, key: str) -> Held:
+        return Held(key, self._now_ns - self._tree.used_ns(key), tuple(self._tree.pieces(key).spans))
 
     def _evict(self, chosen: list[tuple[str, Span]]) -> None:
         for key, span in chosen:
