@@ -35,6 +35,17 @@ def test_gaps_are_the_bytes_that_no_piece_holds(wanted: Span, pieces: list[Span]
     assert [at for gap in gaps for at in range(*gap)] == [at for at in range(*wanted) if at not in held]
 
 
+@given(st.lists(spans, max_size=12), spans)
+def test_one_more_piece_is_found_like_the_others(pieces: list[Span], more: Span) -> None:
+    added, made = Pieces(pieces).with_one(more), Pieces([*pieces, more])
+    assert set(added.spans) == set(made.spans)
+    assert all(_stop(added.holding(at)) == _stop(made.holding(at)) for at in range(90))
+
+
+def _stop(span: Span | None) -> int | None:
+    return None if span is None else span.stop
+
+
 def test_near_gaps_are_one_request_and_far_ones_are_two() -> None:
     near = cover(Span(0, 30), Pieces([Span(10, 20)]))
     assert near.missing == ((Span(0, 30),), (Span(0, 10), Span(20, 30)))

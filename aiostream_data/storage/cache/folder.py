@@ -89,7 +89,7 @@ class PieceFolder:
 
     def read(self, key: str, wanted: Span, buffer: memoryview) -> Missing:
         try:
-            pieces = self._tree.pieces(key)
+            pieces = self._tree.lately(key)
         except OSError as error:
             self._failed("cannot be read", error)
             return cover(wanted, Pieces()).missing
@@ -98,6 +98,7 @@ class PieceFolder:
             unusable = self._fill(key, wanted, plan, buffer)
             if not unusable:
                 break
+            self._tree.forget(key)
             pieces = pieces.without(unusable)
         if plan.uses:
             self._touch(key)

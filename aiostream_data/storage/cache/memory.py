@@ -83,7 +83,7 @@ class PieceMemory:
             return
         kept = self._objects.setdefault(key, {})
         kept[span] = data
-        self._index[key] = Pieces(kept)
+        self._index[key] = self._index.get(key, Pieces()).with_one(span)
         self._used[key] = next(self._uses)
         self._nbytes += disk_nbytes(span)
         self._counters.add(kept_nbytes=span.nbytes)

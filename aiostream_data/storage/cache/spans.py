@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -74,6 +74,15 @@ class Pieces:
         """Return where the first piece behind byte ``at`` begins."""
         number = self._behind(at)
         return self.spans[number].start if number < len(self.spans) else None
+
+    def with_one(self, span: Span) -> Pieces:
+        """Return these and one more, without going through all."""
+        more = Pieces()
+        more.spans = self.spans.copy()
+        if self.holding(span.start) != span:
+            insort(more.spans, span)
+        more._longest = max(self._longest, span.nbytes)
+        return more
 
     def without(self, gone: Iterable[Span]) -> Pieces:
         left_out = set(gone)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
+from time import monotonic
 from typing import Final, NamedTuple
 
 from aiostream_data.storage.cache import names
@@ -18,8 +19,8 @@ from aiostream_data.storage.cache.spans import Pieces, Span
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_SETTLED_NS: Final = 2_000_000_000
-"""A folder that was changed less than this ago may be changed again at what its clock takes for the same moment."""
+LATELY_S: Final = 1.0
+"""Looking through an object's folder takes long where it has many pieces, and is done no more often than this."""
 
 _KNOWN: Final = 1024
 _TRIES: Final = 5
@@ -46,7 +47,8 @@ class Tree:
         self.owner = owner
         self._root = os.open(path, _FOLDER)
         self._numbers = count()
-        self._known: dict[str, tuple[int, Pieces]] = {}
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, Pieces]] = {}
 
     def close(self) -> None:
         """Let go of the folder. Nothing may be under way."""
@@ -63,20 +65,35 @@ class Tree:
         return [key for key in found if key is not None]
 
     def pieces(self, key: str) -> Pieces:
-        """Return the pieces of an object; none when it is not there."""
+        """Return the pieces of an object as they are now; none when it is not there."""
         with self._opened(key) as folder:
             if folder is None:
                 return Pieces()
-            changed_ns = os.fstat(folder).st_mtime_ns
-            known = self._known.get(key)
-            if known is not None and known[0] == changed_ns:
-                return known[1]
             with os.scandir(folder) as entries:
                 spans = [names.span_in(entry.name) for entry in entries if entry.is_file(follow_symlinks=False)]
-        found = Pieces(span for span in spans if span is not None)
-        if abs(time.time_ns() - changed_ns) > _SETTLED_NS:
-            self._know(key, changed_ns, found)
+        return Pieces(span for span in spans if span is not None)
+
+    def lately(self, key: str) -> Pieces:
+        """Return the pieces of an object as they were less than a second ago, with those that were put since.
+
+        What others have put or removed meanwhile costs a request or an attempt to open it, and nothing else.
+        """
+        now = monotonic()
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and now - known[0] < LATELY_S:
+            return known[1]
+        found = self.pieces(key)
+        with self._lock:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[key] = now, found
         return found
+
+    def forget(self, key: str) -> None:
+        """Look anew for the pieces of an object when they are asked for next."""
+        with self._lock:
+            self._known.pop(key, None)
 
     def used_ns(self, key: str) -> int:
         """Return when an object was last used, by the clock of the file system; 0 when nobody knows."""
@@ -135,6 +152,7 @@ class Tree:
             finally:
                 os.close(file)  # a network file system may say only here that there was no room
             self._move_to_place(part, key, names.piece_name(span))
+            self._add(key, span)
         except BaseException:
             with suppress(OSError):
                 os.unlink(part, dir_fd=self._root)
@@ -142,6 +160,7 @@ class Tree:
 
     def remove(self, key: str, span: Span) -> bool:
         """Remove a piece; False when it was gone already."""
+        self.forget(key)
         with self._opened(key) as folder:
             if folder is None:
                 return False
@@ -163,7 +182,7 @@ class Tree:
                 os.unlink(names.USED, dir_fd=folder)
         with suppress(OSError):  # somebody puts a piece there at this moment, or has removed it
             os.rmdir(names.shard_name(key), dir_fd=self._root)
-        self._known.pop(key, None)
+        self.forget(key)
 
     # -- what processes are at
 
@@ -224,10 +243,11 @@ class Tree:
         finally:
             os.close(folder)
 
-    def _know(self, key: str, changed_ns: int, pieces: Pieces) -> None:
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        self._known[key] = changed_ns, pieces
+    def _add(self, key: str, span: Span) -> None:
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known[key] = known[0], known[1].with_one(span)
 
 
 def write_fully(file: int, *parts: bytes | memoryview) -> None:
