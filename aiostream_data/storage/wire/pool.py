@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from collections import deque
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +23,9 @@ OPENING: Final = 8
 """Connections that are opened at the same time."""
 
 
-_HAPPY: Final[dict[str, float]] = {"happy_eyeballs_delay": 0.25}
-"""Try the addresses of a host beside each other, each so many seconds after the last; see RFC 8305."""
+_HAPPY: Final[dict[str, float]] = {"happy_eyeballs_delay": 0.25} if sys.version_info[:3] >= (3, 13, 1) else {}
+"""Try the addresses of a host beside each other, each so many seconds after the last; see RFC 8305. Not on older
+Pythons, whose asyncio leaves these tries and their sockets behind when connecting is cancelled."""
 
 
 class Server(NamedTuple):
