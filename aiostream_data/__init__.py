@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aiostream_data.provenance import Origin
     from aiostream_data.ragged import RaggedArray
     from aiostream_data.ranks import Ranks
+    from aiostream_data.shard_index import write_index
     from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
 
@@ -56,6 +57,7 @@ _HOME = {
     "encode_example": "formats.example_writer",
     "encode_sequence_example": "formats.example_writer",
     "parse_example": "formats.example",
+    "write_index": "shard_index",
 }
 
 __all__ = [
@@ -87,6 +89,7 @@ __all__ = [
     "encode_sequence_example",
     "errors",
     "parse_example",
+    "write_index",
 ]
 
 

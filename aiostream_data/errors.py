@@ -80,6 +80,21 @@ class CorruptRecordError(DataError):
         self.reason = reason
 
 
+class IndexFileError(DataError, ValueError):
+    """A file that was given as the index of a data set is none, was cut, or names what it may not name.
+
+    Attributes:
+        url: The index.
+        line: Number of the line, from 1 on.
+    """
+
+    def __init__(self, url: str, line: int, reason: str) -> None:
+        super().__init__(f"{url} line {line}: {reason}; write it anew with aiostream_data.write_index()")
+        self.url = url
+        self.line = line
+        self.reason = reason
+
+
 class ExampleParseError(DataError, ValueError):
     """A serialized ``tf.train.Example`` does not fit the feature specification.
 

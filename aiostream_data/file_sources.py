@@ -15,6 +15,7 @@ from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
+from aiostream_data.storage.urls import has_magic
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset[str]"
 """One URL or glob pattern, several, or a data set of URLs."""
 
+Url: TypeAlias = "str | os.PathLike[str]"
 StorageOptions: TypeAlias = Mapping[str, Any] | None
 COMPRESSIONS = ("auto", "", "gzip", "zlib", "zstd")
 
@@ -39,25 +41,35 @@ class FileSources:
     @classmethod
     def list_files(
         cls,
-        pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         *,
         seed: int | None = None,
+        index: Url | None = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[str]:
         """Return the URLs that match a glob pattern or several (tf.data ``list_files``).
 
         Unlike in tf.data the URLs are sorted, unless a ``seed`` asks for another order every epoch.
 
+        Args:
+            seed: Of the order, which is another one every epoch.
+            index: File of :func:`aiostream_data.write_index` that names the URLs, which are not listed then; without
+                a pattern all of them are given.
+
         Raises (when opened):
             NoMatchError: A pattern matches nothing.
+            IndexFileError: The index is none.
         """
-        options = dict(storage_options or {})
-        return cls._begin(src.ListFiles(patterns=_patterns(pattern), storage_options=options, seed=seed_of(seed)))
+        options, named_in = dict(storage_options or {}), _index(index)
+        patterns = _patterns(pattern, named_in)
+        return cls._begin(
+            src.ListFiles(patterns=patterns, storage_options=options, seed=seed_of(seed), index_url=named_in)
+        )
 
     @classmethod
     def from_tfrecord(
         cls,
-        files: Files,
+        files: Files | None = None,
         *,
         compression: str = "auto",
         verify: bool = True,
@@ -67,6 +79,7 @@ class FileSources:
         seed: int | None = None,
         ordered: bool = True,
         read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[bytes]:
         """Return the records of TFRecord files, as bytes (tf.data ``TFRecordDataset``).
@@ -78,19 +91,22 @@ class FileSources:
             shuffle_shards: Permute the files, anew every epoch, by ``seed``.
             ordered: False lets any file whose records are ready go next.
             read_ahead: Files opened before their turn comes.
+            index: File of :func:`aiostream_data.write_index` that names the files, so that nothing is listed. Without
+                ``files`` all that it names are read, in its order.
             storage_options: For the store, as in fsspec.
 
         Raises (when opened or iterated):
             NoMatchError, StorageError: The files cannot be found or read.
+            IndexFileError: The index is none, or was cut.
             CorruptRecordError: A file is damaged; nothing at or after the damage is delivered.
         """
         read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
-        return cls._begin(read.node(files, TFRecordFormat(verify=verify), storage_options))
+        return cls._begin(read.node(files, TFRecordFormat(verify=verify), storage_options, index))
 
     @classmethod
     def from_text(
         cls,
-        files: Files,
+        files: Files | None = None,
         *,
         encoding: str | None = "utf-8",
         compression: str = "auto",
@@ -100,6 +116,7 @@ class FileSources:
         seed: int | None = None,
         ordered: bool = True,
         read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[str]:
         r"""Return the lines of text files without their ends (tf.data ``TextLineDataset``).
@@ -108,12 +125,12 @@ class FileSources:
         ``encoding=None`` they are bytes, as tf.data's. The rest as in :meth:`from_tfrecord`.
         """
         read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
-        return cls._begin(read.node(files, TextFormat(encoding=encoding), storage_options))
+        return cls._begin(read.node(files, TextFormat(encoding=encoding), storage_options, index))
 
     @classmethod
     def from_fixed_length(
         cls,
-        files: Files,
+        files: Files | None,
         record_nbytes: int,
         *,
         header_nbytes: int = 0,
@@ -125,6 +142,7 @@ class FileSources:
         seed: int | None = None,
         ordered: bool = True,
         read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[bytes]:
         """Return records of ``record_nbytes`` bytes each (tf.data ``FixedLengthRecordDataset``).
@@ -135,23 +153,24 @@ class FileSources:
         format = FixedLengthFormat(
             record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
         )
-        return cls._begin(read.node(files, format, storage_options))
+        return cls._begin(read.node(files, format, storage_options, index))
 
     @classmethod
     def from_files(
         cls,
-        files: Files,
+        files: Files | None = None,
         *,
         compression: str = "",
         shuffle_shards: bool = False,
         seed: int | None = None,
         ordered: bool = True,
         read_ahead: Concurrency = 16,
+        index: Url | None = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
         """Return whole objects as ``{"url": str, "data": bytes}``, one element each, in order of URL."""
         read = _Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, (WithUrl(),))
-        return cls._begin(read.node(files, WholeFileFormat(), storage_options))
+        return cls._begin(read.node(files, WholeFileFormat(), storage_options, index))
 
 
 @dataclass(frozen=True)
@@ -167,15 +186,20 @@ class _Reading:
     read_ahead: Concurrency
     decoders: tuple[Decoder, ...] = ()
 
-    def node(self, files: Any, format: src.FormatLike, storage_options: StorageOptions) -> src.ReadFiles:
+    def node(
+        self, files: Any, format: src.FormatLike, storage_options: StorageOptions, index: Url | None
+    ) -> src.ReadFiles:
         compression = (self.compression or "").lower()
         if compression not in COMPRESSIONS:
             known = ", ".join(map(repr, COMPRESSIONS))
             raise PlanError(f"compression must be one of {known}, got {self.compression!r}")
         plan = getattr(files, "plan", None)
         inner = plan if isinstance(plan, Node) else None
+        named_in = _index(index)
+        if inner is not None and named_in is not None:
+            raise PlanError("index= names files, and so does the data set of files: give one of them")
         return src.ReadFiles(
-            patterns=() if inner is not None else _patterns(files),
+            patterns=() if inner is not None else _patterns(files, named_in),
             files=inner,
             format=format,
             compression=compression,
@@ -187,10 +211,21 @@ class _Reading:
             storage_options=dict(storage_options or {}),
             read_ahead=auto_or_at_least_one("read_ahead", self.read_ahead),
             decoders=self.decoders,
+            index_url=named_in,
         )
 
 
-def _patterns(files: Any) -> tuple[str, ...]:
+def _index(index: Any) -> str | None:
+    if index is None:
+        return None
+    if not isinstance(index, (str, os.PathLike)) or has_magic(index):
+        raise PlanError(f"index must be one URL or path, got {index!r}")
+    return os.fspath(index)
+
+
+def _patterns(files: Any, index: str | None) -> tuple[str, ...]:
+    if files is None and index is not None:
+        return ()
     if not isinstance(files, (str, os.PathLike, Iterable)):
         raise PlanError(f"files must be URLs, paths or a Dataset of them, got {type(files).__name__}")
     listed = [files] if isinstance(files, (str, os.PathLike)) else list(files)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from aiostream_data._engine.context import RunContext, hop
+from aiostream_data._engine.shard_search import names_shards, search_shards
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Shuffle, ToDevice
 from aiostream_data.plan.ranks import check_enough_files
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.records import ShardRef
-from aiostream_data.storage.urls import has_magic
 from aiostream_data.transforms.spill_file import check_folder
-
-ASKED_AT_OPEN = 64
-"""URLs without wildcards whose existence and size are asked for at open; the rest when they are read."""
 
 
 async def prepare(plan: Node, context: RunContext) -> None:
@@ -24,6 +20,7 @@ async def prepare(plan: Node, context: RunContext) -> None:
 
     Raises:
         NoMatchError: A pattern matches nothing.
+        IndexFileError: What should name the files is no index.
         StorageError: A store did not answer.
         RankError: There are fewer files than ranks that share them.
         MissingExtraError, DeviceUnavailableError: The device cannot be used.
@@ -34,7 +31,7 @@ async def prepare(plan: Node, context: RunContext) -> None:
             await _open_device(node, context)
         if isinstance(node, Shuffle) and node.spill_folder is not None:
             await hop(context.counters(node), context.services.pool.submit(check_folder, node.spill_folder))
-    sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and node.patterns]
+    sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and names_shards(node)]
     try:
         async with asyncio.TaskGroup() as group:
             for node in sources:
@@ -45,15 +42,7 @@ async def prepare(plan: Node, context: RunContext) -> None:
 
 
 async def _resolve(node: ListFiles | ReadFiles, context: RunContext) -> None:
-    stores = context.services.stores(node.storage_options)
-    literal = [pattern for pattern in node.patterns if not has_magic(pattern)]
-    known = {url: ShardRef(url) for url in literal[ASKED_AT_OPEN:]}
-
-    async def find(pattern: str) -> list[ShardRef]:
-        return [known[pattern]] if pattern in known else await stores.glob(pattern)
-
-    found = await asyncio.gather(*map(find, node.patterns))
-    shards = [shard for of_pattern in found for shard in of_pattern]
+    shards = await search_shards(context, node)
     check_enough_files(len(shards), node.share)
     context.services.resolved[node] = shards
 

@@ -51,7 +51,7 @@ class TFRecordWriter:
     ) -> None:
         self._compressor = compressor(canonical(compression))
         self._waiting = bytearray()
-        self._target: _Target | None = _open_target(os.fspath(path_or_url), storage_options or {})
+        self._target: Target | None = open_target(os.fspath(path_or_url), storage_options or {})
 
     def write(self, record: bytes) -> None:
         """Append one record.
@@ -96,7 +96,7 @@ class TFRecordWriter:
             self.discard()
 
 
-class _Target(Protocol):
+class Target(Protocol):
     """A file that is either committed whole or leaves no trace."""
 
     def write(self, data: bytes) -> None: ...
@@ -106,7 +106,13 @@ class _Target(Protocol):
     def discard(self) -> None: ...
 
 
-def _open_target(url: str, storage_options: Mapping[str, Any]) -> _Target:
+def open_target(url: str, storage_options: Mapping[str, Any]) -> Target:
+    """Begin a file that appears under its name when it is committed.
+
+    Raises:
+        MissingExtraError: fsspec is needed for this URL, and not installed.
+        OSError: It cannot be written.
+    """
     if "://" not in url or url.startswith("file://"):
         return _LocalTarget(Path(url.removeprefix("file://")))
     try:

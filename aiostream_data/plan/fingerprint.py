@@ -29,7 +29,7 @@ Arguments: TypeAlias = dict[str, Any]
 UNIMPORTANT = frozenset(
     {"concurrency", "executor", "read_ahead", "storage_options", "ordered", "in_parts", "decoders", "token", "name"}
     | {"is_coroutine", "wants_rng", "weights", "schedule", "schedule_every", "device", "depth", "rank", "world_size"}
-    | {"wants_state", "timeout_s", "on_error", "spill"}
+    | {"wants_state", "timeout_s", "on_error", "spill", "index_url"}
 )
 """Fields of nodes that do not decide which rows come, or follow from fields that do."""
 

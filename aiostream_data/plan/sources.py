@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.plan.base import Concurrency, Decoder, Node
+from aiostream_data.plan.shard_list import lasting_url
 from aiostream_data.structure import Structure
 
 
@@ -125,6 +126,7 @@ class FormatLike(Protocol):
 class ListFiles(Node):
     """URLs that match patterns, sorted; shuffled per epoch when ``seed`` is given.
 
+    With ``index_url`` they are taken from that file instead of from a listing; all of them where there are no patterns.
     ``share`` is (number, count) where ranks share the URLs, each taking every ``count``-th of that order.
     """
 
@@ -133,13 +135,14 @@ class ListFiles(Node):
     seed: int | None = None
     share: tuple[int, int] | None = None
     permuted: Permuted | None = None
+    index_url: str | None = None
 
     @property
     def label(self) -> str:
         return "list_files"
 
     def detail(self) -> str:
-        return ", ".join(self.patterns) + str(self.permuted or "") + _shared(self.share)
+        return ", ".join(self.patterns) + _indexed(self.index_url) + str(self.permuted or "") + _shared(self.share)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,7 +150,7 @@ class ReadFiles(Node):
     """Records of every file that matches, interleaved.
 
     Attributes:
-        patterns: URLs and glob patterns; or None with ``files`` a node of URLs.
+        patterns: URLs and glob patterns; none with ``files`` a node of URLs, or for all shards of ``index_url``.
         format: How a file is cut into records.
         compression: "auto", "", "gzip", "zlib" or "zstd".
         cycle_length, block_length: As in tf.data's interleave, over the files.
@@ -157,6 +160,7 @@ class ReadFiles(Node):
         spread: Read for a shuffle: choose order and cycle such that the last files end together, in small ranges.
         decoders: Row-wise steps fused into the reading hop by a rewrite.
         share: (number, count) where ranks share the files, each taking every ``count``-th of the epoch's order.
+        index_url: The file that names the shards, which are not listed then.
     """
 
     patterns: tuple[str, ...]
@@ -174,6 +178,7 @@ class ReadFiles(Node):
     share: tuple[int, int] | None = None
     reshuffle: bool = True
     spread: bool = False
+    index_url: str | None = None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -184,11 +189,15 @@ class ReadFiles(Node):
         return f"read_{self.format.name}"
 
     def detail(self) -> str:
-        what = ", ".join(self.patterns) or "files of the input"
+        what = ", ".join(self.patterns) + _indexed(self.index_url) or "files of the input"
         parse = "".join(f" + {getattr(decoder, 'label', 'decode')}" for decoder in self.decoders)
         order = f"cycle_length={self.cycle_length}, block_length={self.block_length}"
         shuffled = ", shuffle_shards" if self.shuffle_shards else ""
         return f"{what}, {order}{shuffled}{parse}{_shared(self.share)}"
+
+
+def _indexed(index: str | None) -> str:
+    return "" if index is None else f" (index {lasting_url(index)})"
 
 
 def _shared(share: tuple[int, int] | None) -> str:

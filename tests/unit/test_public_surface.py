@@ -43,6 +43,7 @@ PUBLIC = [
     "encode_sequence_example",
     "errors",
     "parse_example",
+    "write_index",
 ]
 
 LOADED_WHEN_FIRST_USED = [

@@ -20,6 +20,7 @@ from aiostream_data._engine.recall import outermost
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import ShardReader
 from aiostream_data._engine.shard_rows import ShardRows
+from aiostream_data._engine.shard_search import search_shards
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import PlanError, StateMismatchError
@@ -88,7 +89,7 @@ async def find_shards(stage: Stage, node: ListFiles | ReadFiles) -> list[ShardRe
     resolved = stage.context.services.resolved.get(node)
     if resolved is not None:
         return resolved
-    return await stage.context.services.stores(node.storage_options).glob(list(node.patterns))
+    return await search_shards(stage.context, node)
 
 
 @dataclass

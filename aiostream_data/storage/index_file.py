@@ -1,0 +1,208 @@
+"""The index of a data set: a file of JSON lines that names its shards, so that nothing has to be listed. Pure.
+
+The first line says what the file is and how many shards follow, so that a file that was cut is noticed::
+
+    {"format": "aiostream-data-index", "version": 1, "shards": 2}
+    {"url": "train-000.tfrecord", "nbytes": 104857600, "version": "\"9b2cf5\"", "records": 1000}
+    {"url": "train-001.tfrecord", "nbytes": 104857600}
+
+A URL without scheme is relative to the index. What an index says is not trusted: it names objects beside or below
+itself, or others of the same store, but no files of the reader's machine unless it is one itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from aiostream_data.errors import IndexFileError, NoMatchError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.patterns import compile_pattern
+from aiostream_data.storage.urls import has_magic, is_http, safe_url, split_bucket, split_url
+
+MAX_NBYTES = 256 << 20
+"""An index is no larger: it holds a million shards and more."""
+
+FORMAT = "aiostream-data-index"
+VERSION = 1
+_MOST = (1 << 63) - 1
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[:/]")
+
+
+class IndexedShard(NamedTuple):
+    """One shard of an index; ``records`` is how many it holds, where that is known."""
+
+    shard: ShardRef
+    records: int | None = None
+
+
+def format_index(index_url: str, shards: Sequence[IndexedShard]) -> bytes:
+    """Return the content of an index that will stand at ``index_url``.
+
+    Raises:
+        IndexFileError: A shard is named twice, or cannot be reached from there.
+    """
+    lines = [json.dumps({"format": FORMAT, "version": VERSION, "shards": len(shards)})]
+    lines += [json.dumps(_line(index_url, indexed)) for indexed in shards]
+    content = ("\n".join(lines) + "\n").encode()
+    parse_index(index_url, content)
+    return content
+
+
+def parse_index(index_url: str, content: bytes | memoryview) -> list[IndexedShard]:
+    """Return the shards of an index, in its order, with their whole URLs.
+
+    Raises:
+        IndexFileError: It is not an index, was cut, or names a shard twice or one that it may not name.
+    """
+    found: list[IndexedShard] = []
+    known: set[str] = set()
+    lines = _lines(index_url, content)
+    expected = _header(index_url, next(lines, (1, None))[1])
+    for number, line in lines:
+        indexed = _indexed(index_url, number, line)
+        if indexed.shard.url in known:
+            raise IndexFileError(safe_url(index_url), number, f"names {safe_url(indexed.shard.url)} a second time")
+        known.add(indexed.shard.url)
+        found.append(indexed)
+    if len(found) != expected:
+        reason = f"the index was to name {expected} shards and names {len(found)}: it was cut, or written to"
+        raise IndexFileError(safe_url(index_url), len(found) + 1, reason)
+    return found
+
+
+def check_nbytes(index_url: str, nbytes: int) -> None:
+    """Refuse to read what is too large for an index.
+
+    Raises:
+        IndexFileError: It is.
+    """
+    if nbytes > MAX_NBYTES:
+        raise IndexFileError(safe_url(index_url), 1, f"{nbytes} bytes are too many for an index (at most {MAX_NBYTES})")
+
+
+def choose_shards(index_url: str, shards: Sequence[IndexedShard], patterns: Iterable[str]) -> list[ShardRef]:
+    """Return what matches each pattern, sorted by URL as a listing is; without patterns all, as the index has them.
+
+    Raises:
+        NoMatchError: No shard of the index matches a pattern.
+        IndexFileError: Without patterns: the index is empty.
+    """
+    wanted = list(patterns)
+    if not wanted and not shards:
+        raise IndexFileError(safe_url(index_url), 1, "the index names no shard")
+    if not wanted:
+        return [indexed.shard for indexed in shards]
+    found: list[ShardRef] = []
+    by_place = {split_url(indexed.shard.url): indexed.shard for indexed in shards}
+    for pattern in wanted:
+        place = split_url(pattern)
+        if has_magic(pattern):
+            matches = compile_pattern(place.path, skip_hidden=place.scheme == "file").fullmatch
+            chosen = [shard for at, shard in by_place.items() if at.scheme == place.scheme and matches(at.path)]
+        else:
+            chosen = [by_place[place]] if place in by_place else []
+        if not chosen:
+            raise NoMatchError(safe_url(pattern), f"no shard of the index {safe_url(index_url)} matches")
+        found += sorted(chosen, key=lambda shard: shard.url)
+    return found
+
+
+def _line(index_url: str, indexed: IndexedShard) -> dict[str, Any]:
+    shard = indexed.shard
+    fields = {"url": _relative(index_url, shard.url), "nbytes": shard.nbytes, "records": indexed.records}
+    named = {name: value for name, value in fields.items() if value is not None}
+    return {**named, "version": shard.version} if shard.version else named
+
+
+def _relative(index_url: str, url: str) -> str:
+    folder = _folder(index_url)
+    name = url[len(folder) :]
+    return name if folder and url.startswith(folder) and _is_below(name) else url
+
+
+def _folder(index_url: str) -> str:
+    """Return what a relative URL is put behind: "" for an index in the current directory."""
+    path = index_url.partition("?")[0] if is_http(split_url(index_url).scheme) else index_url
+    head, slash, _ = path.rpartition("/")
+    return head + slash
+
+
+def _is_below(name: str) -> bool:
+    is_relative = not name.startswith(("/", "~")) and not _SCHEME.match(name)
+    return is_relative and not {".", "..", ""} & set(name.split("/"))
+
+
+def _lines(index_url: str, content: bytes | memoryview) -> Iterator[tuple[int, Any]]:
+    check_nbytes(index_url, len(content))
+    for number, line in enumerate(bytes(content).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError):  # UnicodeDecodeError is one
+            raise IndexFileError(safe_url(index_url), number, "is not JSON") from None
+
+
+def _header(index_url: str, header: Any) -> int:
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise IndexFileError(safe_url(index_url), 1, f"does not begin as an index does: no format {FORMAT!r}")
+    if header.get("version") != VERSION:
+        raise IndexFileError(safe_url(index_url), 1, f"is of version {header.get('version')!r}; known is {VERSION}")
+    count = _number(index_url, 1, header, "shards")
+    if count is None:
+        raise IndexFileError(safe_url(index_url), 1, "does not say how many shards follow")
+    return count
+
+
+def _indexed(index_url: str, number: int, line: Any) -> IndexedShard:
+    if not isinstance(line, dict) or not isinstance(line.get("url"), str):
+        raise IndexFileError(safe_url(index_url), number, "is not an object with a url")
+    version = line.get("version", "")
+    if not isinstance(version, str) or not _is_printable(version):
+        raise IndexFileError(safe_url(index_url), number, "has a version that is no text")
+    nbytes = _number(index_url, number, line, "nbytes")
+    shard = ShardRef(_resolved(index_url, number, line["url"]), nbytes, version)
+    return IndexedShard(shard, _number(index_url, number, line, "records"))
+
+
+def _number(index_url: str, number: int, line: dict[str, Any], name: str) -> int | None:
+    value = line.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+        raise IndexFileError(safe_url(index_url), number, f"{name} must be an integer of at least 0")
+    return value
+
+
+def _resolved(index_url: str, number: int, url: str) -> str:
+    """Return the whole URL of a shard.
+
+    Raises:
+        IndexFileError: The index may not name it.
+    """
+    if not url or not _is_printable(url):
+        raise IndexFileError(safe_url(index_url), number, "has a url that is empty or holds control characters")
+    here = split_url(index_url)
+    if _is_below(url):
+        return _folder(index_url) + url
+    if here.scheme == "file":
+        if "://" in url or url.startswith("/"):
+            return url
+        raise IndexFileError(safe_url(index_url), number, "has a relative url that leaves the folder of the index")
+    there = split_url(url) if "://" in url and "::" not in url.partition("://")[0] else None
+    if there is None:
+        raise IndexFileError(safe_url(index_url), number, "has a relative url that leaves the folder of the index")
+    if there.scheme != here.scheme or (is_http(here.scheme) and _host(there.path) != _host(here.path)):
+        raise IndexFileError(safe_url(index_url), number, "names an object of another store than the index is in")
+    return url
+
+
+def _host(path: str) -> str:
+    return split_bucket(path)[0].lower()
+
+
+def _is_printable(text: str) -> bool:
+    return not any(ord(character) < 32 or ord(character) == 127 for character in text)

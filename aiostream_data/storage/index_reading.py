@@ -1,0 +1,30 @@
+"""Read the index of a data set: one look-up of its size, and one GET."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.index_file import check_nbytes
+
+
+class Reads(Protocol):
+    """What is needed of a store."""
+
+    async def info(self, url: str) -> ShardRef: ...
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None: ...
+
+
+async def read_index_bytes(stores: Reads, index_url: str) -> bytearray:
+    """Return the content of an index.
+
+    Raises:
+        StorageError: It cannot be read, or is replaced meanwhile.
+        IndexFileError: It is too large for one.
+    """
+    shard = await stores.info(index_url)
+    check_nbytes(index_url, shard.nbytes or 0)
+    content = bytearray(shard.nbytes or 0)
+    await stores.read_into(shard, 0, memoryview(content))
+    return content
