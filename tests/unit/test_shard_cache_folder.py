@@ -316,6 +316,19 @@ def test_what_killed_processes_left_is_removed_and_what_living_ones_write_is_not
     assert [path.exists() for path in kept] == [True, True, False, False]
 
 
+def test_a_folder_that_a_killed_process_left_empty_is_removed(
+    open_folder: Callable[..., Folder], tmp_path: Path
+) -> None:
+    folder = open_folder()
+    left, new = (tmp_path / "cache" / names.shard_name(key) for key in KEYS[:2])
+    left.mkdir()
+    new.mkdir()
+    os.utime(left, (1, 1))
+    folder.put(KEYS[2], 0, 10)
+    assert not left.exists()
+    assert new.exists()
+
+
 def _names_of(owner: str) -> list[str]:
     return [names.part_name(owner, 3), names.claim_name(owner, 5)]
 

@@ -36,6 +36,10 @@ RENEW_S: Final = ABANDONED_S / 3
 """A claim is made anew after this time, so that nobody takes it for left over."""
 
 
+EMPTY_NS: Final = 60 * 10**9
+"""An object's folder in which there is nothing for so long is nobody's."""
+
+
 class Room:
     """How much this process may write. Thread-safe; blocking.
 
@@ -132,6 +136,7 @@ class Room:
     def _make_room(self, own: int) -> bool:
         others = self._claims_of_others()
         held = [self._held(key) for key in self._tree.objects()]
+        self._remove_empty(held)
         need = sum(entry.nbytes for entry in held) + others + own - self._limit
         chosen = victims(held, need, self._pinned(), self._draw)
         if chosen is None:
@@ -141,6 +146,12 @@ class Room:
 
     def _held(self, key: str) -> Held:
         return Held(key, self._now_ns - self._tree.used_ns(key), tuple(self._tree.pieces(key).spans))
+
+    def _remove_empty(self, held: list[Held]) -> None:
+        """Remove folders that a process made and was killed before it put anything there."""
+        for entry in held:
+            if not entry.spans and entry.age > EMPTY_NS:
+                self._tree.remove_if_empty(entry.key)
 
     def _evict(self, chosen: list[tuple[str, Span]]) -> None:
         for key, span in chosen:

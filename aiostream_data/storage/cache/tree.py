@@ -96,12 +96,13 @@ class Tree:
             self._known.pop(key, None)
 
     def used_ns(self, key: str) -> int:
-        """Return when an object was last used, by the clock of the file system; 0 when nobody knows."""
+        """Return when an object was last used or changed, by the clock of the file system; 0 when it is not there."""
         with self._opened(key) as folder:
-            if folder is not None:
-                with suppress(FileNotFoundError):
-                    return os.stat(names.USED, dir_fd=folder, follow_symlinks=False).st_mtime_ns
-        return 0
+            if folder is None:
+                return 0
+            with suppress(FileNotFoundError):
+                return os.stat(names.USED, dir_fd=folder, follow_symlinks=False).st_mtime_ns
+            return os.fstat(folder).st_mtime_ns
 
     def touch(self, key: str) -> None:
         """Note that an object is used now; nothing when it is not there."""
@@ -220,14 +221,13 @@ class Tree:
     def _move_to_place(self, part: str, key: str, piece: str) -> None:
         """Rename a part; its folder may be removed by whoever finds it empty, and is made anew then."""
         for _ in range(_TRIES):
+            with self._opened(key) as folder:
+                if folder is not None:
+                    with suppress(FileNotFoundError):
+                        os.rename(part, piece, src_dir_fd=self._root, dst_dir_fd=folder)
+                        return
             with suppress(FileExistsError):
                 os.mkdir(names.shard_name(key), dir_fd=self._root)
-            with self._opened(key) as folder:
-                if folder is None:
-                    continue
-                with suppress(FileNotFoundError):
-                    os.rename(part, piece, src_dir_fd=self._root, dst_dir_fd=folder)
-                    return
         raise FileNotFoundError(f"{names.shard_name(key)} is removed as often as it is made")
 
     @contextmanager
