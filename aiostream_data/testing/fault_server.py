@@ -162,6 +162,11 @@ def fault_server(
     Raises:
         OSError: The port is taken.
         StoreUnreachableError: The process did not start.
+
+    Example::
+
+        with fault_server("http", where="process", wire=WireModel(first_byte_s=0.02, bytes_per_s=80e6)) as server:
+            url = server.put("file.bin", data)
     """
     if where not in ("thread", "process"):
         raise PlanError(f"where must be 'thread' or 'process', got {where!r}")

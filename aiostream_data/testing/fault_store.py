@@ -87,6 +87,13 @@ class FaultStore:
 
     Attributes:
         requests: Every request so far, in the order they came.
+
+    Example::
+
+        store = FaultStore(MemoryStore(), [Rule(Fault(status=503), times=2)])
+        retrying = RetryingStore(store)
+        shard = await retrying.info("faulty://name")
+        assert [request.fault is not None for request in store.requests] == [True, True, False]
     """
 
     def __init__(

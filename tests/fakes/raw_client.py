@@ -89,6 +89,14 @@ class RawClient:
         assert len(body) == nbytes, "more came than was told"
         return RawAnswer(head + b"\r\n\r\n" + body, "open")
 
+    def take_until(self, body_nbytes: int) -> RawAnswer:
+        """Return a head and so much of what follows it."""
+        self.sock.settimeout(10.0)
+        answer = RawAnswer(b"", "open")
+        while b"\r\n\r\n" not in answer.data or len(answer.body) < body_nbytes:
+            answer.data += self._piece()
+        return answer
+
     def _piece(self) -> bytes:
         piece = self.sock.recv(1 << 16)
         if not piece:

@@ -365,6 +365,26 @@ def test_aiohttp_takes_a_lie_for_a_body(name: str) -> None:
     assert isinstance(asyncio.run(read_with_aiohttp(LIES[name])), bytes)
 
 
+def test_a_site_is_served_on_uvloop_too() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def read() -> None:
+        site = FaultSite("http")
+        site.objects.put("large", CONTENT * 4096)
+        site.objects.put("x", CONTENT)
+        async with serving(site) as url, aiohttp.ClientSession() as session:
+            async with session.get(f"{url}/large") as answer:
+                assert await answer.read() == CONTENT * 4096
+            site.rules = RuleBook([Rule(Fault(reset_at="middle"))])
+            with pytest.raises(aiohttp.ClientError):
+                async with session.get(f"{url}/x") as answer:
+                    await answer.read()
+        site.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(read())
+
+
 @pytest.mark.parametrize("fault", [Fault(chunked=True), Fault(interim=2), Fault(slow_head_s=0.0005), Fault()])
 def test_aiohttp_reads_unusual_answers(fault: Fault) -> None:
     assert asyncio.run(read_with_aiohttp(fault)) == CONTENT[10:20]
