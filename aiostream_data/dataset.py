@@ -329,6 +329,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         tail: Tail | None = None,
         counts: Sequence[int] | None = None,
         consensus: Callable[[bool], bool] | None = None,
+        broadcast: Callable[[bytes | None], bytes] | None = None,
         skip: Iterable[tuple[int, int]] = (),
         block: Iterable[Any] = (),
         on_error: OnError = None,
@@ -360,6 +361,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             replicate: So many consecutive ranks get the same rows.
             policy, tail, counts, consensus: How rows are shared, and what makes the ranks' numbers of batches
                 equal; see :class:`aiostream_data.ranks.Sharing`.
+            broadcast: Lets rank 0 list the files for all ranks. Called once by each while it opens, in a thread of the
+                loader: by rank 0 with a message, by the others with None; returns rank 0's message.
             skip: Elements (first, stop) that are read and not given, counted from the stream's very beginning.
             block: Origins, (URL, record index) pairs and URLs of objects that are not given.
             on_error: What becomes of a record on which a stage fails that has no ``on_error`` of its own: "raise",
@@ -400,6 +403,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             deterministic=deterministic,
             ranks=ranks_of(self.plan, rank, world_size, replicate),
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
+            broadcast=broadcast,
             on_error=None if policy_of(on_error) == Raise() else on_error,
             dead_letters=None if dead_letters is None else os.fspath(dead_letters),
             shard_cache=ShardCache.of(shard_cache),

@@ -33,6 +33,7 @@ from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import CacheToken
+from aiostream_data.ranks.listing import ListOnce
 from aiostream_data.records import Chunk, ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.transforms.randomness import key_of
@@ -145,6 +146,8 @@ class Services:
     runs: StageRuns = field(default_factory=StageRuns)
     """Which stages run now."""
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
+    list_once: ListOnce | None = None
+    """Which rank lists for all; None where each does."""
     hosting: Hosting | None = None
     """The processes that run parts of the plan."""
     pause: Callable[[float], Any] = time.sleep

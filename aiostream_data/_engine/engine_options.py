@@ -8,6 +8,7 @@ from typing import Any
 
 from aiostream_data._engine.position import State
 from aiostream_data.plan.base import Node
+from aiostream_data.ranks.listing import ListOnce
 from aiostream_data.storage.cache.options import ShardCache
 
 
@@ -33,6 +34,7 @@ class EngineOptions:
         full_tracebacks: Errors keep the frames of the package.
         stall_after_s: Seconds that the consumer may wait for an element before the log says for what; None: for ever.
         dead_letters: Path of the log of records that are skipped or replaced; None for none.
+        list_once: Which rank lists the files for all; None where each does.
         shard_cache: Where pieces of shards are kept; None for nowhere.
     """
 
@@ -55,3 +57,4 @@ class EngineOptions:
     stall_after_s: float | None = None
     dead_letters: str | None = None
     shard_cache: ShardCache | None = None
+    list_once: ListOnce | None = None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from aiostream_data._engine.context import RunContext, hop
-from aiostream_data._engine.shard_search import names_shards, search_shards
+from aiostream_data._engine.shard_search import names_shards
+from aiostream_data._engine.shared_listing import find_all_shards
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.plan.base import Node, walk
@@ -22,29 +21,19 @@ async def prepare(plan: Node, context: RunContext) -> None:
         NoMatchError: A pattern matches nothing.
         IndexFileError: What should name the files is no index.
         StorageError: A store did not answer.
-        RankError: There are fewer files than ranks that share them.
+        RankError: There are fewer files than ranks that share them, or rank 0 opened something else.
         MissingExtraError, DeviceUnavailableError: The device cannot be used.
         SpillError: No file can be made in the folder where a shuffle may spill.
     """
-    for node in walk(plan):
-        if isinstance(node, ToDevice):
-            await _open_device(node, context)
-        if isinstance(node, Shuffle) and node.spill_folder is not None:
-            await hop(context.counters(node), context.services.pool.submit(check_folder, node.spill_folder))
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and names_shards(node)]
-    try:
-        async with asyncio.TaskGroup() as group:
-            for node in sources:
-                group.create_task(_resolve(node, context))
-    except BaseExceptionGroup as failures:
-        error = failures.exceptions[0]
-        raise error from error.__cause__
-
-
-async def _resolve(node: ListFiles | ReadFiles, context: RunContext) -> None:
-    shards = await search_shards(context, node)
-    check_enough_files(len(shards), node.share)
-    context.services.resolved[node] = shards
+    for node, shards in zip(sources, await find_all_shards(context, sources), strict=True):
+        check_enough_files(len(shards), node.share)
+        context.services.resolved[node] = shards
+    for operator in walk(plan):
+        if isinstance(operator, ToDevice):
+            await _open_device(operator, context)
+        if isinstance(operator, Shuffle) and operator.spill_folder is not None:
+            await hop(context.counters(operator), context.services.pool.submit(check_folder, operator.spill_folder))
 
 
 async def _open_device(node: ToDevice, context: RunContext) -> None:

@@ -64,6 +64,7 @@ class Resources:
         self.trimmer = Trimmer(options.memory_limit)
         self._epoch = options.epoch
         self._dead_letters = options.dead_letters
+        self._list_once = options.list_once
         self._shard_cache = options.shard_cache
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
@@ -94,6 +95,7 @@ class Resources:
             devices=self.devices,
             hosting=state.hosting,
             dead_letters=self._letters,
+            list_once=self._list_once,
             pause=self._closing.wait,
             runs=self.runs,
             one_at_a_time=self._one_at_a_time,

@@ -19,6 +19,7 @@ from aiostream_data.plan.replaying import replayed_seed
 from aiostream_data.plan.rewrite import unordered, with_policy
 from aiostream_data.policies import OnError
 from aiostream_data.ranks import Ranks, Sharing, choose_ranks
+from aiostream_data.ranks.listing import Broadcast, ListOnce
 from aiostream_data.storage.cache.options import ShardCache
 
 STALL_AFTER_S = 120.0
@@ -46,6 +47,7 @@ class Opening:
         stall_after_s: Seconds that the consumer may wait before the log says for what; None: for ever.
         on_error: What becomes of records that fail in stages that were not told.
         dead_letters: Path of the log of those that are skipped or replaced; None for none.
+        broadcast: How rank 0 tells the others which files it found; None where each rank looks itself.
         shard_cache: Where pieces of shards are kept; None for nowhere.
     """
 
@@ -67,6 +69,7 @@ class Opening:
     stall_after_s: float | None = STALL_AFTER_S
     on_error: OnError = None
     dead_letters: str | None = None
+    broadcast: Broadcast | None = None
     shard_cache: ShardCache | None = None
 
     def engine(self) -> Engine:
@@ -95,6 +98,7 @@ class Opening:
             full_tracebacks=self.full_tracebacks,
             stall_after_s=self.stall_after_s,
             dead_letters=self.dead_letters,
+            list_once=self._list_once(),
             shard_cache=self.shard_cache,
         )
         plan = self._plan()
@@ -112,7 +116,13 @@ class Opening:
 
     def again(self, saved: Saved, **changes: Any) -> Opening:
         """Return how to open the same, where another state says."""
-        return replace(self, saved=saved, seed=None, weights=None, **changes)
+        # Opened anew by this rank alone, so nobody else would join in a broadcast.
+        return replace(self, saved=saved, seed=None, weights=None, broadcast=None, **changes)
+
+    def _list_once(self) -> ListOnce | None:
+        if self.broadcast is None or self.ranks.world_size == 1:
+            return None
+        return ListOnce(self.ranks.rank == 0, self.broadcast)
 
     def _plan(self) -> Node:
         plan = self.plan if self.on_error is None else with_policy(self.plan, self.on_error)
