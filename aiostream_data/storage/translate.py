@@ -46,6 +46,8 @@ def translate_error(url: str, error: Exception) -> StorageError:
     """Translate built-in and aiohttp exceptions; anything else becomes a plain StorageError."""
     where = safe_url(url)
     status = getattr(error, "status", None)
+    if _is_no_http(error):
+        return StoreUnreachableError(where, "the server's answer is not HTTP as it should be")
     if isinstance(status, int) and status >= 400:  # aiohttp's ClientResponseError
         return translate_status(url, status)
     if isinstance(error, FileNotFoundError):
@@ -128,6 +130,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         # aiohttp and botocore keep the first error in an attribute, and chain only some of the time.
         inner = getattr(current, "os_error", None)
         current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
+
+
+def _is_no_http(error: Exception) -> bool:
+    """True for what aiohttp raises when it cannot parse an answer, with a status of 400 that nobody sent."""
+    kinds = type(error.__cause__).__mro__
+    return any(kind.__module__.startswith("aiohttp.") and kind.__name__ == "HttpProcessingError" for kind in kinds)
 
 
 def _is_aiohttp_failure(error: Exception) -> bool:

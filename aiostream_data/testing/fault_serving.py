@@ -42,14 +42,22 @@ async def serving(site: FaultSite, *, host: str = "127.0.0.1", port: int = 0) ->
     """
     listener = socket.create_server((host, port), backlog=_BACKLOG)
     listener.setblocking(False)
+    raised: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             accepting = group.create_task(_accept(site, listener, group))
             try:
                 bound = listener.getsockname()
                 yield f"http://{bound[0]}:{bound[1]}"
+            except BaseException as error:
+                raised = error
+                raise
             finally:
                 accepting.cancel()
+    except BaseExceptionGroup as failures:
+        if raised is not None and failures.exceptions == (raised,):
+            raise raised from raised.__cause__  # the block's own error, as it was
+        raise
     finally:
         listener.close()
 

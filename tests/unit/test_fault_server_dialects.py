@@ -17,6 +17,8 @@ import pytest
 from raw_client import RawAnswer, fetch
 
 from aiostream_data._native import crc32c
+from aiostream_data.errors import StoreUnreachableError
+from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.wire.sigv4 import AwsKey, Signer
 from aiostream_data.testing.fault_catalogue import BREAKS, LIES
 from aiostream_data.testing.fault_rules import RuleBook
@@ -388,3 +390,21 @@ def test_a_site_is_served_on_uvloop_too() -> None:
 @pytest.mark.parametrize("fault", [Fault(chunked=True), Fault(interim=2), Fault(slow_head_s=0.0005), Fault()])
 def test_aiohttp_reads_unusual_answers(fault: Fault) -> None:
     assert asyncio.run(read_with_aiohttp(fault)) == CONTENT[10:20]
+
+
+@pytest.mark.parametrize("name", ["two lengths", "not HTTP", "a head without end"])
+def test_an_answer_that_aiohttp_cannot_parse_is_a_broken_connection_and_no_refusal(name: str) -> None:
+    async def read() -> None:
+        site = FaultSite("http")
+        site.objects.put("x", CONTENT)
+        site.rules = RuleBook([Rule(LIES[name])])
+        try:
+            async with serving(site) as url, aiohttp.ClientSession() as session:
+                with translating(f"{url}/x", translate_error):
+                    async with session.get(f"{url}/x") as answer:
+                        await answer.read()
+        finally:
+            site.close()
+
+    with pytest.raises(StoreUnreachableError, match="not HTTP"):
+        asyncio.run(read())
