@@ -179,8 +179,7 @@ async def _play(site: FaultSite, connection: FaultSocket, steps: list[Step], see
                 await connection.send(data)
                 seen.nbytes += len(data) if counted else 0
             case SendSlice(part):
-                await _send_slice(site, connection, part)
-                seen.nbytes += part.nbytes
+                await _send_slice(site, connection, part, seen)
             case Drip(data, pause_s):
                 for place in range(len(data)):
                     await connection.wait(pause_s)
@@ -197,6 +196,10 @@ async def _play(site: FaultSite, connection: FaultSocket, steps: list[Step], see
     return False
 
 
-async def _send_slice(site: FaultSite, connection: FaultSocket, part: Slice) -> None:
+async def _send_slice(site: FaultSite, connection: FaultSocket, part: Slice, seen: SeenRequest) -> None:
+    before = connection.filed_nbytes
     with site.objects.opened(part.stored) as descriptor:
-        await connection.send_file(descriptor, part.stored.offset + part.start, part.nbytes)
+        try:
+            await connection.send_file(descriptor, part.stored.offset + part.start, part.nbytes)
+        finally:
+            seen.nbytes += connection.filed_nbytes - before

@@ -37,12 +37,14 @@ class FaultSocket:
 
     Attributes:
         is_control: It belongs to the test, not to what is tested.
+        filed_nbytes: Bytes of files that went out so far.
     """
 
     def __init__(self, sock: socket.socket, *, bytes_per_s: float | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self.is_control = False
+        self.filed_nbytes = 0
         self._received = bytearray()
         self._changed = asyncio.Event()
         self._gone = asyncio.Event()
@@ -114,6 +116,7 @@ class FaultSocket:
             if sent == 0:
                 raise ConnectionAbortedError("the file that is served has become shorter")
             offset += sent
+            self.filed_nbytes += sent
 
     async def wait(self, seconds: float | None) -> None:
         """Wait for so long; None: until the client has gone.

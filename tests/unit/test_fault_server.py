@@ -344,6 +344,20 @@ def test_the_log_tells_every_request(server: FaultServer) -> None:
     assert server.counters().all_requests == 0
 
 
+def test_the_log_tells_how_much_a_client_took_that_left_early(server: FaultServer) -> None:
+    nbytes = 64 << 20
+    server.put("huge", bytes(nbytes))
+    with RawClient(server.endpoint_url) as client:
+        client.ask("/huge")
+        client.take_until(1 << 20)
+    while server.counters().in_flight:  # the end of the connection arrives in its own time; pytest bounds it
+        pass
+    (seen,) = server.log()
+    server.delete("huge")
+    assert 1 << 20 <= seen.nbytes < nbytes
+    assert not seen.finished
+
+
 def test_rules_and_rates_out_of_range_are_refused_when_they_are_written() -> None:
     for mistake in (
         lambda: Fault(reset_at="end"),  # type: ignore[arg-type]
