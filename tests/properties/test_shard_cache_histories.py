@@ -137,7 +137,7 @@ class World:
 
     def harm(self, number: int, how: str, at: int) -> None:
         """Do to one of the pieces what disks and people do."""
-        pieces = sorted(self.path.rglob("*.piece"))
+        pieces = sorted(piece for piece in self.path.rglob("*.piece") if piece.stat().st_size)
         if not pieces:
             return
         piece = pieces[number % len(pieces)]
