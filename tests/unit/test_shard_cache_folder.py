@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from aiostream_data.errors import ShardCacheError
-from aiostream_data.storage.cache import names
+from aiostream_data.storage.cache import names, piece_file
 from aiostream_data.storage.cache.counters import CacheCounters
 from aiostream_data.storage.cache.folder import RETRY_S, PieceFolder
 from aiostream_data.storage.cache.owners import ABANDONED_S, is_abandoned, new_owner, this_host
@@ -148,6 +148,17 @@ def test_a_piece_under_another_name_is_not_used(open_folder: Callable[..., Folde
     os.link(piece, piece.parent / names.piece_name(Span(500, 1000)))
     assert folder.missing(KEYS[1], 0, 500).gaps == (Span(100, 500),)
     assert folder.missing(KEYS[0], 0, 1000).gaps == (Span(500, 1000),)
+
+
+def test_processes_with_and_without_the_native_core_read_each_others_pieces(
+    open_folder: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = open_folder()
+    for key, kind in zip(KEYS, (1, 2), strict=False):
+        monkeypatch.setattr(piece_file, "_KIND", kind)
+        folder.put(key, 0, 500)
+    assert [folder.missing(key, 0, 500) for key in KEYS[:2]] == [NOTHING, NOTHING]
+    assert folder.counters.stats().damaged == 0
 
 
 # -- the limit, and what is evicted
