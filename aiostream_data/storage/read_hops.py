@@ -30,6 +30,7 @@ HOP_NBYTES = 1 << 20
 class _Waiting:
     read: FileRead
     ended: asyncio.Future[None]
+    hop: asyncio.Future[list[Exception | None]] | None = None
 
 
 class ReadHops:
@@ -55,14 +56,13 @@ class ReadHops:
             self._is_due = True
             loop.call_soon(self._begin_hops)
         try:
-            await asyncio.wait([waiting.ended])
+            await waiting.ended
         except asyncio.CancelledError:
-            if waiting in self._waiting:
+            if waiting.hop is None:
                 self._waiting.remove(waiting)
             else:
-                await _end_of(waiting.ended)
+                await _end_of(waiting.hop)
             raise
-        waiting.ended.result()
 
     async def aclose(self) -> None:
         """Wait for the hops that were begun."""
@@ -76,6 +76,8 @@ class ReadHops:
             reads = [waiting.read for waiting in share]
             hop = asyncio.ensure_future(self._run_blocking(self._reader.read_all, reads))
             self._hops.add(hop)
+            for waiting in share:
+                waiting.hop = hop
             hop.add_done_callback(partial(self._hop_ended, share))
 
     def _share(self, threads: int) -> list[_Waiting]:
@@ -102,6 +104,8 @@ class ReadHops:
 
 
 def _settle(ended: asyncio.Future[None], error: BaseException | None) -> None:
+    if ended.done():
+        return  # cancelled meanwhile
     if error is None:
         ended.set_result(None)
     else:
