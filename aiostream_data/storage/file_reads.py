@@ -6,7 +6,7 @@ import errno
 import os
 from dataclasses import dataclass, replace
 
-from aiostream_data.errors import ObjectChangedError, ObjectNotFoundError, ShortReadError
+from aiostream_data.errors import ObjectChangedError, ShortReadError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.descriptors import DescriptorCache
 from aiostream_data.storage.direct_reads import DirectReads
@@ -14,6 +14,9 @@ from aiostream_data.storage.local_listing import check_regular, file_version
 from aiostream_data.storage.urls import safe_url
 
 MAX_OPEN_FILES = 128
+
+_LEFT_TO_READ = (OSError, OverflowError)
+"""What attempts may fail with that :meth:`FileReader.read` will tell of; our own errors of files are OSErrors."""
 
 _SLICE_NBYTES = 1 << 30
 """Linux reads at most 2 GiB minus a page at once; other systems less than 2 GiB."""
@@ -63,9 +66,10 @@ class FileReader:
     def read_all(self, reads: list[FileRead]) -> list[Exception | None]:
         """Carry out reads one after another, and return for each how it failed, or None.
 
-        A disk that has many requests at once is quicker, so those that have to wait for the first are announced.
+        A disk that has many requests at once is quicker, so those that have to wait for the first are announced,
+        unless that is in the page cache: then the others probably are, and announcing them costs more than it brings.
         """
-        if len(reads) > 1 and self._direct is None:
+        if len(reads) > 1 and self._direct is None and not self._ends_in_cache(reads[0]):
             for read in reads[1:]:
                 self._announce(read)
         return [self._outcome(read) for read in reads]
@@ -102,7 +106,7 @@ class FileReader:
                 # Asked only now: of a network file system even this may wait, and it has refused above.
                 if done:
                     self._check(read.shard, read.path, os.fstat(descriptor))
-            except (OSError, ObjectChangedError):
+            except _LEFT_TO_READ:
                 return 0
             return done
 
@@ -151,13 +155,24 @@ class FileReader:
             raise
         return descriptor
 
+    def _ends_in_cache(self, read: FileRead) -> bool:
+        """True when the last byte could be had at once; False also when that cannot be told."""
+        if _AT_ONCE is None or not read.buffer:
+            return False
+        try:
+            with self._descriptors.borrow(read.path) as descriptor:
+                last = read.start + len(read.buffer) - 1
+                return os.preadv(descriptor, [bytearray(1)], last, _AT_ONCE) == 1
+        except _LEFT_TO_READ:
+            return False
+
     def _announce(self, read: FileRead) -> None:
         """Let the disk begin with what will be read soon; whatever is amiss shows when it is."""
         try:
             with self._descriptors.borrow(read.path) as descriptor:
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(descriptor, read.start, len(read.buffer), os.POSIX_FADV_WILLNEED)
-        except (OSError, ObjectNotFoundError):
+        except _LEFT_TO_READ:
             return
 
 

@@ -233,6 +233,20 @@ def test_a_file_of_another_size_than_listed_is_noticed_without_a_version(tmp_pat
         use(lambda store, hops: read_range(store, ShardRef(str(tmp_path / "x"), 9), 0, 9))
 
 
+@pytest.mark.parametrize("start", [-1, 11, 1 << 62, 1 << 70])
+def test_offsets_beyond_the_file_are_short_reads_whether_it_is_open_or_not(tmp_path: Path, start: int) -> None:
+    (tmp_path / "x").write_bytes(bytes(10))
+    shard = ShardRef(str(tmp_path / "x"))
+
+    async def case(store: LocalStore, hops: list[int]) -> None:
+        for _ in range(2):
+            several = (store.read_into(shard, start, memoryview(bytearray(1))) for _ in range(HOPS_AT_ONCE + 2))
+            failures = await asyncio.gather(*several, return_exceptions=True)
+            assert {type(failure) for failure in failures} == {ShortReadError}
+
+    use(case)
+
+
 def test_a_file_that_shrinks_while_it_is_read_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
     path.write_bytes(bytes(10_000))
@@ -398,3 +412,23 @@ def _can_read_cached(path: str) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def test_reads_of_a_hop_are_announced_to_the_disk_unless_they_are_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = write_blocks(tmp_path, 3, 1000)
+    reads = [FileRead(shard, shard.url, 0, memoryview(bytearray(1000))) for shard in shards]
+    announced: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *args: announced.append(args[2]), raising=False)
+    reader = FileReader()
+    try:
+        assert reader.read_all(reads) == [None] * 3
+        assert announced == ([] if _can_read_cached(shards[0].url) else [1000, 1000])
+        announced.clear()
+        monkeypatch.setattr(file_reads, "_AT_ONCE", None)
+        assert reader.read_all(reads) == [None] * 3
+        assert announced == [1000, 1000]
+    finally:
+        reader.close()
+    assert [bytes(read.buffer) for read in reads] == [bytes([number]) * 1000 for number in range(3)]
