@@ -142,7 +142,7 @@ class ListFiles(Node):
         return "list_files"
 
     def detail(self) -> str:
-        return ", ".join(self.patterns) + _indexed(self.index_url) + str(self.permuted or "") + _shared(self.share)
+        return _names(self.patterns, self.index_url) + str(self.permuted or "") + _shared(self.share)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -189,15 +189,15 @@ class ReadFiles(Node):
         return f"read_{self.format.name}"
 
     def detail(self) -> str:
-        what = ", ".join(self.patterns) + _indexed(self.index_url) or "files of the input"
+        what = _names(self.patterns, self.index_url) or "files of the input"
         parse = "".join(f" + {getattr(decoder, 'label', 'decode')}" for decoder in self.decoders)
         order = f"cycle_length={self.cycle_length}, block_length={self.block_length}"
         shuffled = ", shuffle_shards" if self.shuffle_shards else ""
         return f"{what}, {order}{shuffled}{parse}{_shared(self.share)}"
 
 
-def _indexed(index: str | None) -> str:
-    return "" if index is None else f" (index {lasting_url(index)})"
+def _names(patterns: tuple[str, ...], index_url: str | None) -> str:
+    return ", ".join(patterns if index_url is None else (*patterns, f"index={lasting_url(index_url)}"))
 
 
 def _shared(share: tuple[int, int] | None) -> str:
