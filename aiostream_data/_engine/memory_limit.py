@@ -50,7 +50,7 @@ def _memory_of_this_process() -> int:
 
 
 def limit_files(own: str) -> Iterator[PurePosixPath]:
-    """Yield the files that may say a memory limit, below where cgroups are mounted: of the own cgroup and those above it.
+    """Yield the files that may say a memory limit, below where cgroups are mounted: of its cgroup and those above it.
 
     In a container its cgroup is usually the root. Elsewhere, as in a service or a batch job, it is named in ``own``,
     and every cgroup above it may have a limit, too.
