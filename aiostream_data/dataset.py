@@ -336,6 +336,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         allow: Collection[str] = (),
         debug: bool = False,
         stall_after: float | None = 120.0,
+        stage_timeout: float | None = None,
         full_tracebacks: bool = False,
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
@@ -369,6 +370,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             debug: Make one element at a time in the thread that asks for it; see :meth:`debug`.
             stall_after: Seconds that an element may be waited for, after which the logger "aiostream_data" warns once,
                 naming the stage that is stuck, with all that :meth:`Loader.dump` tells; None never does.
+            stage_timeout: Seconds that an element may be waited for, after which the loader fails with a
+                :class:`.errors.StageTimeoutError` that names the stage that is stuck; None for any time. Whatever the
+                stage is: a limit for each call of a function is ``map(timeout=)``.
             full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
 
         Raises:
@@ -400,6 +404,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             force=force,
             allow=allow,
             stall_after_s=seconds_or_none("stall_after", stall_after),
+            stage_timeout_s=seconds_or_none("stage_timeout", stage_timeout),
             debug=bool(debug),
             full_tracebacks=full_tracebacks,
             saved=saved,

@@ -194,6 +194,20 @@ class RecordTimeoutError(AiostreamError, TimeoutError):
     """A call of a user function took longer than the time-out of its stage."""
 
 
+class StageTimeoutError(AiostreamError, TimeoutError):
+    """No element came for longer than ``open(stage_timeout=)`` allows.
+
+    Attributes:
+        stage: The stage that is stuck; "" where none has started yet.
+        waited_s: How long an element was waited for.
+    """
+
+    def __init__(self, stage: str, waited_s: float, limit_s: float, sentence: str) -> None:
+        super().__init__(f"no element for {waited_s:.4g} s (stage_timeout={limit_s:.4g}): {sentence}")
+        self.stage = stage
+        self.waited_s = waited_s
+
+
 class ErrorBudgetError(AiostreamError):
     """More records failed than the stage's error policy lets be skipped or replaced.
 

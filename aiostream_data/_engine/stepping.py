@@ -31,7 +31,9 @@ class SteppingEngine(Engine):
     has_thread: ClassVar[bool] = False
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
-        options = replace(options, one_at_a_time=True, stall_after_s=None, written=options.written or plan)
+        options = replace(
+            options, one_at_a_time=True, stall_after_s=None, stage_timeout_s=None, written=options.written or plan
+        )
         super().__init__(_in_this_process(plan), options)
 
     def _start(self) -> None:

@@ -43,6 +43,7 @@ class Opening:
         debug: One element at a time, in the thread of whoever asks for it.
         full_tracebacks: Errors keep the frames of the package.
         stall_after_s: Seconds that the consumer may wait before the log says for what; None: for ever.
+        stage_timeout_s: Seconds that it may wait before the loader fails; None: for ever.
         on_error: What becomes of records that fail in stages that were not told.
         dead_letters: Path of the log of those that are skipped or replaced; None for none.
     """
@@ -63,6 +64,7 @@ class Opening:
     debug: bool = False
     full_tracebacks: bool = False
     stall_after_s: float | None = STALL_AFTER_S
+    stage_timeout_s: float | None = None
     on_error: OnError = None
     dead_letters: str | None = None
 
@@ -91,6 +93,7 @@ class Opening:
             allow=self.allow,
             full_tracebacks=self.full_tracebacks,
             stall_after_s=self.stall_after_s,
+            stage_timeout_s=self.stage_timeout_s,
             dead_letters=self.dead_letters,
         )
         plan = self._plan()
