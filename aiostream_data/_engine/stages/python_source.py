@@ -73,7 +73,7 @@ class PythonSource(Stage):
                 self._keep(await self._pass_over(thread, iterator, first, self._wanted()))
             while not ended:
                 room = await outlet.admit(nbytes)
-                pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature())
+                pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature(), self._name())
                 chunk, ended = await hop(self.counters, pull)
                 first += len(chunk)
                 count = self._following(4 * len(chunk))
@@ -95,7 +95,7 @@ class PythonSource(Stage):
             while not ended:
                 room = await outlet.admit(nbytes)
                 started = perf_counter()
-                elements, ended = await _pull_async(iterator, count)
+                elements, ended = await _pull_async(iterator, count, first, self._name())
                 count = self._following(4 * count)
                 self.counters.busy_s += perf_counter() - started
                 chunk = await self.hop(_chunk, elements, namespace.base, first, self._signature())
@@ -178,8 +178,11 @@ class PythonSource(Stage):
             self.context.services.once.of(self.node).set_result(passed)
 
     def _namespace(self) -> Namespace:
-        node = self.node
-        return self.context.namespace(node, lambda _: f"{node.label}({node.detail()})")
+        name = self._name()
+        return self.context.namespace(self.node, lambda _: name)
+
+    def _name(self) -> str:
+        return f"{self.node.label}({self.node.detail()})"
 
     def _signature(self) -> Any:
         return self.node.signature if isinstance(self.node, Generator) else None
@@ -195,7 +198,7 @@ def _begin_once(node: PythonIterable) -> None:
     _begun.add(node)
 
 
-def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature: Any) -> tuple[Chunk, bool]:
+def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature: Any, name: str) -> tuple[Chunk, bool]:
     elements: list[Any] = []
     nbytes, ended = 0, False
     deadline = perf_counter() + PULL_S
@@ -205,12 +208,15 @@ def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature
         except StopIteration:
             ended = True
             break
+        except BaseException as error:
+            error.add_note(f"record: {name} record {first + len(elements)}")
+            raise
         elements.append(element)
         nbytes += 8 if isinstance(element, (int, float)) else object_nbytes(element)
     return _chunk(elements, split, first, signature), ended
 
 
-async def _pull_async(iterator: AsyncIterator[Any], count: int) -> tuple[list[Any], bool]:
+async def _pull_async(iterator: AsyncIterator[Any], count: int, first: int, name: str) -> tuple[list[Any], bool]:
     elements: list[Any] = []
     nbytes = 0
     deadline = perf_counter() + PULL_S
@@ -219,10 +225,11 @@ async def _pull_async(iterator: AsyncIterator[Any], count: int) -> tuple[list[An
             element = await anext(iterator)
         except StopAsyncIteration:
             return elements, True
-        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError, BaseExceptionGroup) as error:
+        except BaseException as error:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
+            error.add_note(f"record: {name} record {first + len(elements)}")
             raise as_raisable(error) from error  # raised by the user's code: no signal to this task or its loop
         elements.append(element)
         nbytes += object_nbytes(element)
