@@ -81,8 +81,8 @@ class AllocatorState:
 
     def __str__(self) -> str:
         return (
-            f"{self.resident / MIB:.1f} MiB resident; malloc's arenas hold {self.arenas / MIB:.1f} MiB "
-            f"({self.live / MIB:.1f} live, {self.free / MIB:.1f} free), {self.mapped / MIB:.1f} MiB mapped besides"
+            f"{self.resident / MIB:.1f} MiB resident; malloc: {self.live / MIB:.1f} MiB live and {self.kept / MIB:.1f} MiB "
+            f"freed but kept, in arenas of {self.arenas / MIB:.1f} MiB; {self.mapped / MIB:.1f} MiB mapped besides"
         )
 
 

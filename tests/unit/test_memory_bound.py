@@ -203,6 +203,25 @@ def test_nothing_is_looked_at_twice_in_a_moment(monkeypatch: pytest.MonkeyPatch)
     assert not due()
 
 
+def test_looks_that_take_long_are_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr(trimming, "monotonic", lambda: now[0])
+    monkeypatch.setattr(trimming, "perf_counter", lambda: now[0])
+
+    def slow_state() -> None:
+        now[0] += 0.1
+
+    monkeypatch.setattr(trimming, "allocator_state", slow_state)
+    trimmer = Trimmer(100 * MIB)
+    now[0] += 0.6
+    assert trimmer.is_due()
+    trimmer.look()
+    now[0] += 10.0
+    assert not trimmer.is_due()
+    now[0] += 10.0
+    assert trimmer.is_due()
+
+
 def test_where_the_allocator_says_nothing_nothing_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     allocator = Allocator(monkeypatch)
     monkeypatch.setattr(trimming, "allocator_state", lambda: None)
