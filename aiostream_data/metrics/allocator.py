@@ -80,9 +80,12 @@ class AllocatorState:
         )
 
     def __str__(self) -> str:
+        resident, live, kept, arenas, mapped = (
+            f"{nbytes / MIB:.1f} MiB" for nbytes in (self.resident, self.live, self.kept, self.arenas, self.mapped)
+        )
         return (
-            f"{self.resident / MIB:.1f} MiB resident; malloc: {self.live / MIB:.1f} MiB live and {self.kept / MIB:.1f} MiB "
-            f"freed but kept, in arenas of {self.arenas / MIB:.1f} MiB; {self.mapped / MIB:.1f} MiB mapped besides"
+            f"{resident} resident; malloc: {live} live and {kept} freed but kept, in arenas of {arenas}; "
+            f"{mapped} mapped besides"
         )
 
 

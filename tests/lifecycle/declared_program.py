@@ -50,6 +50,12 @@ def parsed(folder: Path) -> Dataset[Any]:
     return rows.shuffle(500, seed=1).batch(32).prefetch(2)
 
 
+def shuffled(folder: Path) -> Dataset[Any]:
+    files = _files(folder, 1_000, 80_000, 4)
+    rows = Dataset.from_tfrecord(files, cycle_length=2).parse_example(FEATURES)
+    return rows.shuffle(900, seed=1).batch(8).prefetch(2)
+
+
 def large(number: int) -> Any:
     """Return a result of 600 kB, and let other threads run meanwhile."""
     time.sleep(0.002)
@@ -116,6 +122,7 @@ def hoarding(folder: Path) -> Dataset[Any]:
 
 PLANS: dict[str, Callable[[Path], Dataset[Any]]] = {
     "parsed, shuffled and batched": parsed,
+    "a large shuffle": shuffled,
     "large results on threads": on_threads,
     "large results in processes": in_processes,
     "awaited": awaited,
