@@ -56,10 +56,17 @@ class ShuffleStep(Step):
         return shuffled
 
     def finish(self) -> Iterator[Chunk]:
-        rows_at_once = rows_of_a_chunk(len(self._buffer), self._buffer.rows_nbytes)
+        rows_at_once = self._rows_of_a_chunk(len(self._buffer), self._buffer.rows_nbytes)
         while (shuffled := self._buffer.drain(rows_at_once)) is not None:
             self._note_held()
             yield shuffled
+
+    def _rows_of_a_chunk(self, rows: int, nbytes: int) -> int:
+        """Return how many of the rows that are left come out at once; from a file, they are new in memory."""
+        at_once = rows_of_a_chunk(rows, nbytes)
+        if not self._buffer.nbytes_on_disk:
+            return at_once
+        return max(1, min(at_once, self._budget.channel_nbytes * rows // max(1, nbytes)))
 
     def close(self) -> None:
         self._buffer.drop()
