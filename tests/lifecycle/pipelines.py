@@ -81,6 +81,17 @@ def _numbers() -> Dataset[int]:
     return Dataset.range(ROWS)
 
 
+def record_of(value: int) -> bytes:
+    return bytes([value % 256]) * 500
+
+
+class Small(Dataset[Any]):
+    """A data set that is opened with so small a limit that rows of a shuffle wait in a file."""
+
+    def open(self, state: Any = None, **options: Any) -> asd.Loader[Any]:
+        return super().open(state, **{"memory_limit": 512 << 10, **options})
+
+
 STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     "range": lambda _: _numbers(),
     "slices": lambda _: Dataset.from_tensor_slices({"x": list(range(ROWS))}),
@@ -101,6 +112,7 @@ STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     ),
     "flat_map": lambda _: _numbers().flat_map(lambda _: range(5)),
     "shuffle": lambda _: _numbers().shuffle(1_000, seed=1),
+    "spilling shuffle": lambda _: Small(_numbers().map(record_of).shuffle(1_000, seed=1, spill=True).plan),
     "batch": lambda _: _numbers().batch(7),
     "unbatch": lambda _: _numbers().batch(7).unbatch(),
     "cache": lambda shards: Dataset.from_tfrecord(shards).cache(),
