@@ -20,7 +20,7 @@ from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import Received
 from aiostream_data.loading.steering import Steering
 from aiostream_data.metrics.counters import ConsumerCounters
-from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot
+from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot, with_holders_elsewhere
 from aiostream_data.plan.base import at_least
 from aiostream_data.provenance import Origin
 
@@ -287,7 +287,8 @@ class Loader(Generic[T]):
         elsewhere = self._engine.stats_elsewhere()
         counted = [(budget.used, budget.peak, budget.wait_s), *(process["memory"] for process in elsewhere)]
         used, peak, wait_s = map(sum, zip(*counted, strict=True))
-        memory = MemoryStats(self._opening.memory_limit, used, peak, wait_s, dict(budget.holders))
+        holders = with_holders_elsewhere(budget.holders, [process["holders"] for process in elsewhere])
+        memory = MemoryStats(self._opening.memory_limit, used, peak, wait_s, holders)
         storage = [asdict(stores.counters) for stores in resources.stores.values()]
         storage += [counters for process in elsewhere for counters in process["storage"]]
         given = self._received.given(self._left)

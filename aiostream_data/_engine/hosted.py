@@ -209,6 +209,7 @@ class HostedEngine:
             "stages": self._resources.board.items(),
             "storage": [asdict(stores.counters) for stores in self._resources.stores.values()],
             "memory": (budget.used, budget.peak, budget.wait_s),
+            "holders": dict(budget.holders),
         }
 
     def stop(self) -> None:
