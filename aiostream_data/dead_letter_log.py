@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ MAX_LINE_NBYTES: Final = 64 << 20
 
 
 class DeadLetterLog:
-    """Appends entries to a file; used by one thread at a time.
+    """Appends entries to a file. One thread at a time appends; any may close.
 
     An entry goes by its ``name``. One that the file holds already is not written again, so that a run that is taken up
     again, or repeated, leaves every record in the log once.
@@ -25,13 +26,24 @@ class DeadLetterLog:
         self._path = path
         self._file: int | None = None
         self._names: set[str] = set()
+        self._appending = threading.Lock()
+        self._closed = False
 
     def append(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Write the entries that are not there yet, in order, in one write.
+        """Write the entries that are not there yet, in order, in one write; nothing once it was closed.
 
         Raises:
             DeadLetterError: The file cannot be written, or holds something else.
         """
+        try:
+            with self._appending:
+                if not self._closed:
+                    self._append(entries)
+        finally:
+            if self._closed:  # meanwhile, which left the file to this thread
+                self.close()
+
+    def _append(self, entries: Sequence[dict[str, Any]]) -> None:
         if self._file is None:
             self._open()
         lines = []
@@ -43,10 +55,15 @@ class DeadLetterLog:
         self._write("".join(lines).encode())
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        """Close the file, as soon as nobody writes to it. Idempotent, and never waits."""
+        self._closed = True
+        if self._appending.acquire(blocking=False):
+            try:
+                file, self._file = self._file, None
+                if file is not None:
+                    os.close(file)
+            finally:
+                self._appending.release()
 
     def _open(self) -> None:
         try:
