@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from aiostream_data._engine.bridge import Ending, Parcel
+from aiostream_data._engine.interrupts import interrupts_after
 from aiostream_data.device.device_slots import DeviceBatch
 from aiostream_data.errors import LoaderClosedError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
@@ -56,11 +57,12 @@ class Loader(Generic[T]):
 
     def _start(self, opening: Opening) -> None:
         """Open an engine, and count from the place of its state on."""
-        self._engine = opening.engine()
-        # By a weak reference: an error that the engine keeps refers to this loader by its traceback, and for
-        # what a finalizer refers to, nothing is ever collected. A running engine is kept alive by its thread.
-        finalizer = weakref.finalize(self, _stop_soon, weakref.ref(self._engine))
-        finalizer.atexit = False  # the engine stops itself at exit, in order
+        with interrupts_after():  # or nobody might have the engine to stop it
+            self._engine = opening.engine()
+            # By a weak reference: an error that the engine keeps refers to this loader by its traceback, and for
+            # what a finalizer refers to, nothing is ever collected. A running engine is kept alive by its thread.
+            finalizer = weakref.finalize(self, _stop_soon, weakref.ref(self._engine))
+            finalizer.atexit = False  # the engine stops itself at exit, in order
         self._received = Received(opening, self._engine)
         self._opening = opening
 
