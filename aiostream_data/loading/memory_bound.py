@@ -29,6 +29,7 @@ from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
 from aiostream_data.plan.validate import reaches_processes
+from aiostream_data.plan.windows import Bucket, Pack
 
 ENGINE_NBYTES: Final = 24 << 20
 """Of an engine without rows: its modules, event loop, threads and connections."""
@@ -106,7 +107,7 @@ class MemoryBound:
         sizes = [as_size(part.nbytes) for part in self.parts]
         width = max(map(len, sizes))
         lines = [f"  {size:>{width}}  {part.what}" for size, part in zip(sizes, self.parts, strict=True)]
-        return "\n".join([self.sentence, *lines, f"  not counted: {'; '.join(self.not_counted)}"])
+        return "\n".join([self.sentence, *lines, *(f"  not counted: {each}" for each in self.not_counted)])
 
 
 def memory_bound(plan: Node, memory_limit: int) -> MemoryBound:
@@ -218,7 +219,9 @@ def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
         yield "what functions keep for themselves, and what they import"
     if any(isinstance(node, op.Interleave) for node in nodes):
         yield "processes and files of the data sets that functions make"
-    if isinstance(plan, op.ToDevice) and plan.device == "cuda":
+    if any(isinstance(node, (op.Shuffle, Bucket, Pack)) for node in nodes):
+        yield "opening with a state: rows that buffers held are there up to three times more until the first element"
+    if isinstance(plan, op.ToDevice) and plan.device != "cpu":
         yield "what CUDA itself takes"
     yield "elements that you keep"
 

@@ -27,7 +27,7 @@ LARGEST = 100 * MIB
 """Bytes of the largest record of the former."""
 
 READ_S = 2.0
-"""Seconds that a loader is read, at most: long enough to be full with a consumer that is slower than it."""
+"""Seconds that a loader is read, at most, from the first element on: long enough to be full."""
 
 
 def _files(folder: Path, records: int, nbytes: int, count: int) -> list[str]:
@@ -147,9 +147,10 @@ def status(name: str) -> int:
 
 def slowly(elements: Iterator[Any]) -> int:
     """Read elements for a while, more slowly than they are made; return their number."""
-    count, end = 0, time.perf_counter() + READ_S
+    count, end = 0, 0.0
     for element in elements:
         count += 1
+        end = end or time.perf_counter() + READ_S
         del element  # what the consumer keeps is the consumer's
         time.sleep(0.02)
         if time.perf_counter() > end:
