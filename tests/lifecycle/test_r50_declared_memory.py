@@ -108,7 +108,7 @@ def test_r50_rows_stay_within_the_limit_and_processes_within_what_was_declared(p
     assert found.held["elements"] > 2
     assert found.held["peak"] <= found.declared["rows"] == LIMIT_MIB * MIB, found
     assert found.growth <= 1.1 * found.declared["host"], found
-    assert found.growth > 0.2 * found.declared["host"], "a bound so far away says nothing"
+    assert found.growth > 0.15 * found.declared["host"], "a bound so far away says nothing"
 
 
 @needs_proc
