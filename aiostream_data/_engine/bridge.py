@@ -192,6 +192,7 @@ class Bridge:
         self._waited_s = 0.0
         if isinstance(item, Ending):
             self._ending = item
+            self._queue.put(item)  # for another thread that waits as well, and must not for ever
         return item
 
     def took(self, parcel: Parcel) -> None:

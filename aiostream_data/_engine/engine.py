@@ -202,9 +202,12 @@ class Engine:
                 loop.call_soon_threadsafe(self._cancel_main)
 
     def stop(self) -> None:
-        """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``."""
+        """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``.
+
+        Called by a function that the engine itself runs, it does not wait, as that would be for the function.
+        """
         self.stop_soon()
-        if self.is_here and threading.current_thread() is not self.thread:
+        if self.is_here and threading.current_thread() not in (self.thread, *self.resources.workers.threads()):
             self.thread.join(2 * CLOSE_S)
             if self.hosting is not None:
                 self.hosting.wait_closed(CLOSE_S)
