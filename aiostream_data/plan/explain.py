@@ -12,6 +12,7 @@ from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.subprocess import places_of, process_nbytes
 from aiostream_data.plan.windows import Bucket, Pack
 from aiostream_data.plan.worker_share import place_of_sharing
+from aiostream_data.safe_url import safe_url
 
 
 def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
@@ -46,7 +47,7 @@ def _count(number: int) -> str:
 
 def _reads(plan: Node) -> list[str]:
     patterns = [pattern for node in walk(plan) if isinstance(node, (ReadFiles, ListFiles)) for pattern in node.patterns]
-    return [f"reads: {pattern}" for pattern in patterns]
+    return [f"reads: {safe_url(pattern)}" for pattern in patterns]
 
 
 def _of_the_limit(plan: Node, memory_limit: int) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.plan.base import Concurrency, Decoder, Node
+from aiostream_data.safe_url import safe_url
 from aiostream_data.structure import Structure
 
 
@@ -96,7 +97,7 @@ class Generator(Node):
         return "from_generator"
 
     def detail(self) -> str:
-        return getattr(self.factory, "__qualname__", repr(self.factory))
+        return getattr(self.factory, "__qualname__", None) or type(self.factory).__qualname__
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -139,7 +140,7 @@ class ListFiles(Node):
         return "list_files"
 
     def detail(self) -> str:
-        return ", ".join(self.patterns) + str(self.permuted or "") + _shared(self.share)
+        return ", ".join(map(safe_url, self.patterns)) + str(self.permuted or "") + _shared(self.share)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -184,7 +185,7 @@ class ReadFiles(Node):
         return f"read_{self.format.name}"
 
     def detail(self) -> str:
-        what = ", ".join(self.patterns) or "files of the input"
+        what = ", ".join(map(safe_url, self.patterns)) or "files of the input"
         parse = "".join(f" + {getattr(decoder, 'label', 'decode')}" for decoder in self.decoders)
         order = f"cycle_length={self.cycle_length}, block_length={self.block_length}"
         shuffled = ", shuffle_shards" if self.shuffle_shards else ""
