@@ -14,6 +14,23 @@ def record(number: int) -> bytes:
     return (f"{number}:" * 1_000)[: 1 + int(number) * 7919 % (2 * ROW_NBYTES)].encode()
 
 
+def long_record(number: int) -> bytes:
+    return f"{number:08}".encode() * 2_500
+
+
+class Opaque:
+    """What nobody but its class knows how to write down."""
+
+    nbytes = 1_000
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def opaque(number: int) -> Opaque:
+    return Opaque(int(number))
+
+
 def row(number: int) -> dict[str, Any]:
     return {"n": int(number), "x": np.full((20, 25), float(number), np.float32)}
 

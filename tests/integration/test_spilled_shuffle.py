@@ -164,6 +164,35 @@ def test_what_would_not_fit_without_is_an_error() -> None:
         list(loader)
 
 
+@pytest.mark.parametrize("source", ["files", "functions"])
+def test_r13_a_buffer_of_four_times_the_limit_stays_within_it(tmp_path: Path, source: str) -> None:
+    limit, row_nbytes = 16 << 20, 20_000
+    rows = 3 * (4 * limit // row_nbytes)
+    dataset: Dataset[Any] = numbers(rows).map(functions.long_record)
+    if source == "files":
+        paths = [str(tmp_path / f"{number}.tfrecord") for number in range(2)]
+        for number, path in enumerate(paths):
+            with TFRecordWriter(path) as writer:
+                for row in range(number, rows, 2):
+                    writer.write(functions.long_record(row))
+        dataset = Dataset.from_tfrecord(paths, cycle_length=2)
+    with dataset.shuffle(rows // 3, seed=1, spill=True).batch(16).open(memory_limit=limit) as loader:
+        found = [row[:8] for batch in loader for row in batch]
+        stats = loader.stats()
+        assert disk_peak(loader) > 4 * limit
+    assert sorted(found) == sorted(functions.long_record(row)[:8] for row in range(rows))
+    assert stats.memory.peak <= limit
+    assert stats.memory.holders["shuffle"][1] <= limit // 4
+
+
+def test_elements_without_bytes_stay_within_the_limit_or_are_an_error() -> None:
+    dataset = numbers().map(functions.opaque).shuffle(BUFFER, seed=1, spill=True)
+    with alone(dataset, True) as loader, pytest.raises(MemoryBudgetError, match="shuffle"):
+        list(loader)
+    with alone(dataset, False) as loader:
+        assert sorted(element.number for element in loader) == list(range(ROWS))
+
+
 def test_the_file_is_bounded_on_a_stream_of_ten_buffers() -> None:
     rows = 10 * BUFFER
     dataset = numbers(rows).map(functions.record).shuffle(BUFFER, spill=True)
