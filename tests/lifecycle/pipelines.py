@@ -91,6 +91,9 @@ class Small(Dataset[Any]):
     def open(self, state: Any = None, **options: Any) -> asd.Loader[Any]:
         return super().open(state, **{"memory_limit": 512 << 10, **options})
 
+    def repeat(self, count: int | None = None) -> Dataset[Any]:
+        return Small(super().repeat(count).plan)
+
 
 STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     "range": lambda _: _numbers(),
