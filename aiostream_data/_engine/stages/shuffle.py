@@ -100,7 +100,7 @@ class ShuffleStep(Step):
         if self._buffer.spill is None:
             await self._hop(self._buffer.restore, self._state, [await self._recalled(self._rows_held)])
         else:
-            await self._refill_in_pieces(self._state, self._buffer.spill.memory_nbytes // 2)
+            await self._refill_in_pieces(self._state, self._buffer.spill.memory_nbytes)
         self._note_held()
         self.rows_in += len(self._rows_held)
 
