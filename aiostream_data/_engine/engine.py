@@ -290,7 +290,8 @@ class Engine:
                 return self._failure
             return LoaderClosedError("the loader was stopped before it had given all its elements")
         error = for_consumer(failure)
-        present(error, full=self.options.full_tracebacks)
+        with suppress(Exception):  # rather than not at all, it is told as it is
+            present(error, full=self.options.full_tracebacks)
         return error
 
     async def _until_asked(self) -> None:

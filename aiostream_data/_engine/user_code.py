@@ -21,6 +21,7 @@ from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.worker_state import StateKey, state_of_worker
 from aiostream_data.errors import PlanError
+from aiostream_data.executors.failure import workable
 from aiostream_data.lineage import NO_PAIR, Ids
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling
@@ -167,7 +168,8 @@ def call_rows(user: UserFunction, chunk: Chunk) -> Results:
                     return results
                 raise StopIteration("raised by the function")  # which ends an iteration silently
             except BaseException as error:  # noqa: BLE001 - raised again, or counted
-                _handle(user, function, chunk, elements, len(elements) - length_hint(left) - 1, error, results)
+                row = len(elements) - length_hint(left) - 1
+                _handle(user, function, chunk, elements, row, workable(error), results)
 
 
 def _handle(
@@ -187,7 +189,7 @@ def _handle(
         try:
             results.values.append(_one_call(user, function, chunk, row))
         except BaseException as again:  # noqa: BLE001 - raised again, or counted
-            error = again
+            error = workable(again)
         else:
             return
     user.note(error, elements, chunk.ids, row)
@@ -239,9 +241,10 @@ def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Ch
     try:
         with noted_as_running(user.function, user.describe, chunk.ids, left, row):
             results, done, odd = _native.map_scalars(user.function, numbers, row)
-    except BaseException as error:
+    except BaseException as raised:  # noqa: BLE001 - raised again
+        error = workable(raised)
         user.note(error, chunk.elements(), chunk.ids, int(row[0]))
-        raise
+        raise error  # noqa: B904 - it is the same, or stands for it
     if done == len(chunk):
         return Columns(LEAF, (results,), chunk.ids)
     rest = user.results(chunk.slice(done + 1, len(chunk)))
@@ -259,10 +262,11 @@ def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
     try:
         with noted_as_running(user.function, user.describe, chunk.ids, iter(())):
             result = function(*argument) if type(argument) is tuple else function(argument)
-    except BaseException as error:
+    except BaseException as raised:  # noqa: BLE001 - raised again
+        error = workable(raised)
         error.add_note(f"function: {function_name(user.function)}")
         error.add_note(f"records: {user.describe(chunk.ids, 0)} to {user.describe(chunk.ids, len(chunk) - 1)}")
-        raise
+        raise error  # noqa: B904 - it is the same, or stands for it
     structure, leaves = flatten(result)
     arrays = tuple(np.asarray(leaf) for leaf in leaves)
     for path, array in zip(structure.paths(), arrays, strict=True):

@@ -278,6 +278,20 @@ def test_a_run_that_is_taken_up_again_writes_no_record_twice(tmp_path: Path) -> 
     assert sorted(entry["index"] for entry in lines) == list(range(7, 1000, 100))
 
 
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_an_entry_stays_short_however_long_the_message(executor: Any, tmp_path: Path) -> None:
+    log = tmp_path / "dead.jsonl"
+    dataset = Dataset.range(3).map(fn.fails_at_length, executor=executor, on_error="skip")
+    for _ in range(2):  # the second reads what the first has written
+        with dataset.open(dead_letters=log) as loader:
+            assert list(loader) == [0, 2]
+    (entry,) = entries(log)
+    assert log.stat().st_size < 100_000
+    assert entry["error"].startswith("ValueError: begin xxx")
+    assert entry["error"].endswith("xxx end")
+    assert "fails_at_length" in entry["traceback"]
+
+
 @pytest.mark.parametrize("name", ["thread", "coroutine", "process", "flat_map"])
 def test_replay_runs_the_records_of_a_log_through_a_mended_chain(name: str, tmp_path: Path) -> None:
     log = tmp_path / "dead.jsonl"

@@ -25,6 +25,7 @@ from aiostream_data._engine.stages.base import MaybeUnordered
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import RecordTimeoutError
 from aiostream_data.executors.base import Outcome
+from aiostream_data.executors.failure import workable
 from aiostream_data.lineage import NO_PAIR, Lineage, of_one_width
 from aiostream_data.plan.operators import Map
 from aiostream_data.plan.written import function_name
@@ -223,7 +224,7 @@ class CoroutineMapStage(MaybeUnordered):
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and self._is_cancelled():
                 raise
-            return error
+            return workable(error)
         return None
 
     def _is_cancelled(self) -> bool:

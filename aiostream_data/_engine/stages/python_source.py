@@ -23,6 +23,7 @@ from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import StageBuildError, StateMismatchError
+from aiostream_data.executors.failure import workable
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage, run_of_ids
 from aiostream_data.plan.base import Node
@@ -208,9 +209,10 @@ def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature
         except StopIteration:
             ended = True
             break
-        except BaseException as error:
+        except BaseException as raised:  # noqa: BLE001 - raised again
+            error = workable(raised)
             error.add_note(f"record: {name} record {first + len(elements)}")
-            raise
+            raise error  # noqa: B904 - it is the same, or stands for it
         elements.append(element)
         nbytes += 8 if isinstance(element, (int, float)) else object_nbytes(element)
     return _chunk(elements, split, first, signature), ended
@@ -225,12 +227,13 @@ async def _pull_async(iterator: AsyncIterator[Any], count: int, first: int, name
             element = await anext(iterator)
         except StopAsyncIteration:
             return elements, True
-        except BaseException as error:
+        except BaseException as raised:
             task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            if isinstance(raised, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
+            error = workable(raised)
             error.add_note(f"record: {name} record {first + len(elements)}")
-            raise as_raisable(error) from error  # raised by the user's code: no signal to this task or its loop
+            raise as_raisable(error) from raised  # raised by the user's code: no signal to this task or its loop
         elements.append(element)
         nbytes += object_nbytes(element)
     return elements, False
