@@ -23,6 +23,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 
+from aiostream_data.records import Chunk, largest_row_nbytes
+
 ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
 
@@ -112,12 +114,14 @@ class Budget:
 
     def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
         """Note ``nbytes`` without waiting."""
-        if nbytes > self.limit and not self._warned:
-            self._warn(nbytes)
+        self.warn_of(nbytes)
         self._note(nbytes, holder)
         return Charge(self, nbytes, holder)
 
-    def _warn(self, nbytes: int) -> None:
+    def warn_of(self, nbytes: int) -> None:
+        """Warn, once, where a single thing is larger than the limit."""
+        if nbytes <= self.limit or self._warned:
+            return
         self._warned = True
         warnings.warn(
             f"{nbytes} bytes have to be held at once, more than the memory limit of {self.limit}; "
@@ -125,6 +129,12 @@ class Budget:
             RuntimeWarning,
             stacklevel=3,
         )
+
+    def passes(self, chunk: Chunk) -> int:
+        """Return the bytes of the largest row of a chunk that is larger than the limit, and warn; 0 where none is."""
+        largest = largest_row_nbytes(chunk) if chunk.nbytes > self.limit else 0
+        self.warn_of(largest)
+        return largest if largest > self.limit else 0
 
     async def admit(
         self,

@@ -63,5 +63,6 @@ class Results:
             self._budget.poke()
         if room is None:
             return self._budget.charge(nbytes, RESULTS)
+        self._budget.warn_of(nbytes)
         room.resize(nbytes)
         return room

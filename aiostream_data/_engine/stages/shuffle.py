@@ -47,9 +47,12 @@ class ShuffleStep(Step):
         self._rows_held = Lineage(np.empty((0, 2), np.int64))
         self._on_disk = 0
         self._held = self._budget.charge(0, "shuffle")
+        self._passes_nbytes = 0  # for a row larger than the limit, which passes over it
 
     def push(self, chunk: Chunk) -> Chunk | None:
         self._history.push(lineage_of(chunk))
+        # Twice, as columns of rows that differ in length have room for as much again.
+        self._passes_nbytes = max(self._passes_nbytes, 2 * self._budget.passes(chunk))
         shuffled = self._buffer.push(chunk)
         self._note_held()
         self._check_fits(len(self._buffer), self._buffer.nbytes, self._budget.limit)
@@ -143,7 +146,7 @@ class ShuffleStep(Step):
         return so_far, given - order.given_after(so_far)
 
     def _check_fits(self, rows: int, nbytes: int, limit: int) -> None:
-        if nbytes > limit and rows < self._buffer.order.buffer_size:
+        if nbytes > limit + self._passes_nbytes and rows < self._buffer.order.buffer_size:
             raise MemoryBudgetError(
                 f"shuffle({self.node.buffer_size!r}) already holds {nbytes} bytes in {rows} rows, more than the memory "
                 f"limit of {limit} bytes; use a smaller buffer_size, shuffle before decoding, or open the data set "
