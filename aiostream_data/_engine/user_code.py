@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._engine.calls import noted_as_running
-from aiostream_data._engine.element_summary import note_call, summary
+from aiostream_data._engine.element_summary import and_others, note_call, summary
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.worker_state import StateKey, state_of_worker
@@ -116,11 +116,13 @@ class UserFunction:
             rng = generator.at(local, ordinal)
             yield function(*_as_arguments(element), rng=rng)
 
-    def note(self, error: BaseException, elements: Sequence[Any], ids: Ids, row: int) -> None:
+    def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
         """Say on an error which function and which row it comes from."""
         name = function_name(self.function)
-        if 0 <= row < len(elements):
-            note_call(error, name, self.describe(ids, row), elements[row])
+        if 0 <= row < len(chunk):
+            made_of = None if chunk.made_of is None else chunk.made_of[row]
+            record = self.describe(chunk.ids, row) + and_others(chunk.ids[row : row + 1], made_of)
+            note_call(error, name, record, chunk.element(row))
         else:
             error.add_note(f"function: {name}")
 
@@ -192,7 +194,7 @@ def _handle(
             error = workable(again)
         else:
             return
-    user.note(error, elements, chunk.ids, row)
+    user.note(error, chunk, row)
     if handling.kind == "raise" or not isinstance(error, Exception):
         raise error
     results.failed.append(Failed.of(error, chunk, row, summary(elements[row]), handling.kind))
@@ -243,7 +245,7 @@ def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Ch
             results, done, odd = _native.map_scalars(user.function, numbers, row)
     except BaseException as raised:  # noqa: BLE001 - raised again
         error = workable(raised)
-        user.note(error, chunk.elements(), chunk.ids, int(row[0]))
+        user.note(error, chunk, int(row[0]))
         raise error  # noqa: B904 - it is the same, or stands for it
     if done == len(chunk):
         return Columns(LEAF, (results,), chunk.ids)
@@ -285,7 +287,7 @@ def _as_arrays(chunk: Chunk) -> Any:
     return chunk.structure.unflatten([batch_leaf(leaf) for leaf in chunk.leaves])
 
 
-_UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|$)")
+_UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|, the first of |$)")
 
 
 def _unnamed(ids: Ids, row: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -225,3 +226,27 @@ def test_an_element_that_cannot_be_looked_at_does_not_hide_the_error() -> None:
     error = error_of(asd.Dataset.from_iterable([Hostile()]).map(lambda element: element).map(refuse))
     assert str(error) == "refused"
     assert error.__notes__[-1] == "element: Hostile"
+
+
+def fail_on_seven(numbers: Any) -> Any:
+    if np.any(numbers == 7):
+        raise ValueError("seven is refused")
+    return numbers
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_of_a_batch_the_first_record_is_named_and_how_many_there_are(executor: Any) -> None:
+    error = error_of(HUNDRED.batch(4).map(fail_on_seven, executor=executor, concurrency=1))
+    assert said(error)[2:4] == ["record: range record 4, the first of 4", "element: int64[4]"]
+
+
+def test_functions_without_a_name_are_told_by_what_they_call() -> None:
+    class Refuse:
+        def __call__(self, number: int) -> None:
+            raise ValueError("refused")
+
+    here = __file__.rpartition("/")[2]
+    (note,) = (note for note in error_of(HUNDRED.map(partial(fail_deeply))).__notes__ if note.startswith("function"))
+    assert note.startswith("function: partial of fail_deeply (")
+    (note,) = (note for note in error_of(HUNDRED.map(Refuse())).__notes__ if note.startswith("function"))
+    assert f"<locals>.Refuse (tests/integration/{here}:" in note or f"<locals>.Refuse ({here}:" in note
