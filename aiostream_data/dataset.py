@@ -40,7 +40,7 @@ from aiostream_data.plan.validate import (
     check_repeat,
     check_rereadable,
 )
-from aiostream_data.policies import OnError, Raise, policy_of
+from aiostream_data.policies import OnError, Raise, log_path, policy_of
 from aiostream_data.structure import flatten
 from aiostream_data.windows import WindowOperators
 
@@ -400,7 +400,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             ranks=ranks_of(self.plan, rank, world_size, replicate),
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
             on_error=None if policy_of(on_error) == Raise() else on_error,
-            dead_letters=None if dead_letters is None else os.fspath(dead_letters),
+            dead_letters=None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters)),
             force=force,
             allow=allow,
             stall_after_s=seconds_or_none("stall_after", stall_after),

@@ -86,10 +86,10 @@ def rows_of_element(made_of: Any) -> Lineage:
     """Return the rows that an element was made of.
 
     Raises:
-        ValueError: It does not say.
+        StateMismatchError: It does not say.
     """
     if made_of is None or isinstance(made_of, (CutFrom, Beside)) or not len(made_of):
-        raise ValueError("these ids do not say which rows the element was made of")
+        raise StateMismatchError(["these ids do not say which rows the element was made of"])
     return made_of if isinstance(made_of, Lineage) else Lineage(made_of)
 
 

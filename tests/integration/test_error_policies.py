@@ -353,7 +353,7 @@ def test_logs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         list(MAPS["thread"]("skip").open(dead_letters=tmp_path / "no" / "folder"))
 
 
-@pytest.mark.parametrize("wrong", ["ignore", 3, Skip, object()])
+@pytest.mark.parametrize("wrong", ["ignore", 3, Skip, object(), ["skip"], np.zeros(2)], ids=repr)
 def test_what_is_no_policy_is_refused_where_it_is_written(wrong: Any) -> None:
     with pytest.raises(PlanError, match="on_error"):
         Dataset.range(3).map(abs, on_error=wrong)
@@ -367,6 +367,8 @@ def test_budgets_and_retries_are_checked_where_they_are_written() -> None:
             wrong()
     with pytest.raises(PlanError):
         Retry(1, then=Retry(1))
+    with pytest.raises(PlanError, match="backoff_s"):
+        Retry(1, backoff_s=True)
     with pytest.raises(StageBuildError, match="flat_map"):
         Dataset.range(3).map(lambda number: (yield number))
 
@@ -479,6 +481,29 @@ def test_an_init_that_fails_ends_the_stream_whatever_the_policy(executor: Any) -
         list(Dataset.range(50).map(_counted, executor=executor, init=_fails, on_error="skip"))
     assert any("init" in note for note in caught.value.__notes__)
     del caught
+
+
+def test_an_init_that_cannot_serve_is_refused_where_it_is_written() -> None:
+    async def awaited() -> int:
+        return 1
+
+    def with_state(number: int, state: int) -> int:
+        return number
+
+    for wrong, said in ((awaited, "coroutine"), (lambda size: size, "without arguments"), (3, "init must be")):
+        with pytest.raises(PlanError, match=said):
+            Dataset.range(3).map(with_state, init=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"ordered": "no"}, {"batched": 1}, {"concurrency": True}], ids=repr)
+def test_arguments_of_map_are_checked_where_they_are_written(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match=next(iter(wrong))):
+        Dataset.range(3).map(abs, **wrong)
+
+
+def test_a_coroutine_function_is_not_given_batches() -> None:
+    with pytest.raises(PlanError, match="batched"):
+        Dataset.range(3).map(fn.awaits_and_fails, batched=True)
 
 
 def test_init_without_a_parameter_for_it_is_refused() -> None:
