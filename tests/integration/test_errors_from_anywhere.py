@@ -250,3 +250,10 @@ def test_functions_without_a_name_are_told_by_what_they_call() -> None:
     assert note.startswith("function: partial of fail_deeply (")
     (note,) = (note for note in error_of(HUNDRED.map(Refuse())).__notes__ if note.startswith("function"))
     assert f"<locals>.Refuse (tests/integration/{here}:" in note or f"<locals>.Refuse ({here}:" in note
+
+
+@pytest.mark.parametrize("operator", ["batch", "padded_batch"])
+def test_a_leaf_that_does_not_stack_is_named_as_it_is_in_the_element(operator: str) -> None:
+    ranks = HUNDRED.map(lambda number: {"image": np.zeros((2, 2) if number == 7 else 2)})
+    message = str(error_of(getattr(ranks, operator)(4)))
+    assert message.startswith("the leaves 'image' do not stack: shape (2,) of float64 in range record 4, shape (2, 2)")
