@@ -2,12 +2,14 @@
 
 TFRecord files of 1 KB and 100 KB rows are read from FOLDER (the system's for temporary files by default), shuffled,
 and batched. Each run is a process of its own, three times in turn; the medians are printed. What was just written is
-in the page cache while the machine has memory for it, the rows that wait too: a machine with less shows its disk.
+in the page cache while the machine has memory for it, the rows that wait too. The last way throws these out of it, so
+that every row is read from the disk again.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -25,7 +27,7 @@ PASSES = 3
 ROW_NBYTES = (1_000, 100_000)
 FILES = 8
 RUNS = 3
-WAYS = ("no shuffle", "in memory", "in a file")
+WAYS = ("no shuffle", "in memory", "in a file", "in a file, never cached")
 
 
 def main() -> None:
@@ -72,7 +74,9 @@ def _run(way: str, row_nbytes: int, folder: str, paths: list[str]) -> dict[str, 
 
     dataset: Dataset[Any] = Dataset.from_tfrecord(paths, cycle_length=4)
     if way != "no shuffle":
-        dataset = dataset.shuffle(BUFFER_NBYTES // row_nbytes, seed=1, spill=folder if way == "in a file" else False)
+        dataset = dataset.shuffle(BUFFER_NBYTES // row_nbytes, seed=1, spill=folder if "file" in way else False)
+    if way.endswith("never cached"):
+        _cache_nothing()
     limit = 8 * BUFFER_NBYTES if way == "in memory" else LIMIT
     started = perf_counter()
     with dataset.batch(64).open(memory_limit=limit) as loader:
@@ -81,6 +85,21 @@ def _run(way: str, row_nbytes: int, folder: str, paths: list[str]) -> dict[str, 
         on_disk = sum(stage.extra.get(PEAK_ON_DISK, 0) for stage in loader.stats().stages)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     return {"rows": rows / seconds, "resident": resident, "on disk": on_disk, "limit": limit}
+
+
+def _cache_nothing() -> None:
+    """Let what rows wait in be written to the disk, and forgotten, each time that something is added."""
+    from aiostream_data.transforms.spill_file import SpillFile
+
+    write = SpillFile.write
+
+    def write_through(file: SpillFile, start: int, parts: Any) -> None:
+        write(file, start, parts)
+        os.fdatasync(file._file.fileno())
+        os.posix_fadvise(file._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    files: Any = SpillFile
+    files.write = write_through
 
 
 def _line(way: str, row_nbytes: int, runs: list[dict[str, Any]]) -> str:
