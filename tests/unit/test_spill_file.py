@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def content(number: int, nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 30_000)), max_size=60))
 def test_extents_never_overlap_and_the_file_ends_with_the_last(steps: list[tuple[bool, int]]) -> None:
-    file = SpillFile("/tmp")
+    file = SpillFile(gettempdir())
     held: list[tuple[int, int]] = []
     most = 0
     try:
@@ -104,7 +105,7 @@ def test_the_error_pickles_with_its_fields() -> None:
     ("limit", "segment"), [(1, MIN_SEGMENT_NBYTES), (64 << 20, 1 << 20), (1 << 40, MAX_SEGMENT_NBYTES)]
 )
 def test_what_is_written_at_once_follows_from_the_memory_limit(limit: int, segment: int) -> None:
-    spill = Spill.within("/tmp", limit)
+    spill = Spill.within("a folder", limit)
     assert spill.segment_nbytes == segment
     assert spill.memory_nbytes == limit // 8
 
