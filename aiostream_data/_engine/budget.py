@@ -31,6 +31,9 @@ ADMITTED = 0.625
 FILLED = 0.75
 """Share of the limit beyond which stages begin nothing more; the rest is for chunks and batches in the making."""
 
+FLOW = 0.125
+"""Share that may be on its way however much buffers keep, or all would go one by one beside a large buffer."""
+
 LEAST_ADMITTED = 0.125
 """Share that sources may fill however large rows are: what the order waits for passes anyway."""
 
@@ -43,6 +46,24 @@ CHANNEL_SHARE = 8
 
 QUEUES = "queues"
 """Holder of what is on its way between stages, or waits for the consumer."""
+
+RANGES = "ranges"
+"""Holder of what was asked for and is not yet cut into rows, or rows look into."""
+
+RECORDS = "records being put together"
+"""Holder of records of which a part has yet to come."""
+
+DECODED = "decoded"
+"""Holder of rows in memory of their own."""
+
+READ_AHEAD = "interleave"
+"""Holder of rows of data sets that user functions made in memory and that wait for their turn."""
+
+RESULTS = "results"
+"""Holder of what functions have returned, or are expected to."""
+
+FLOWING = (QUEUES, RANGES, RECORDS, DECODED, READ_AHEAD, RESULTS)
+"""Holders of what goes away by going on. All others keep what they have until something else comes."""
 
 
 class Charge:
@@ -110,7 +131,13 @@ class Budget:
     @property
     def is_full(self) -> bool:
         """Whether so much is held that what is being made needs the rest."""
-        return self.used > self.limit * FILLED
+        return not self._may_begin(0)
+
+    @property
+    def flowing(self) -> int:
+        """Bytes that are on their way, and not kept in a buffer."""
+        holders = self.holders
+        return sum(holders[holder][0] for holder in FLOWING if holder in holders)
 
     def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
         """Note ``nbytes`` without waiting."""
@@ -152,9 +179,8 @@ class Budget:
 
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
         """Wait until stages may fill ``nbytes`` more, or it is urgent; return whether they may."""
-        most = int(FILLED * self.limit)
-        await self.until(lambda: self._fits(nbytes, most) or is_urgent())
-        return self._fits(nbytes, most)
+        await self.until(lambda: self._may_begin(nbytes) or is_urgent())
+        return self._may_begin(nbytes)
 
     async def until_within(self, is_urgent: Callable[[], bool]) -> None:
         """Wait while nearly all is held that the limit allows, unless it is urgent to make room by going on."""
@@ -191,6 +217,9 @@ class Budget:
 
     def _fits(self, nbytes: int, most: int) -> bool:
         return self.used == 0 or self.used + nbytes <= most
+
+    def _may_begin(self, nbytes: int) -> bool:
+        return self._fits(nbytes, int(FILLED * self.limit)) or self.flowing + nbytes <= FLOW * self.limit
 
     def _note(self, change: int, holder: str) -> None:
         with self._lock:

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiostream_data._engine.budget import FILLED, Budget, Charge
-
-RESULTS = "results"
-"""Holder of what functions have returned, or are expected to."""
+from aiostream_data._engine.budget import FILLED, RESULTS, Budget, Charge
 
 FIRST_NBYTES = 1 << 20
 """Size that results are taken for before one was seen."""

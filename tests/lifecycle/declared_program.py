@@ -56,6 +56,10 @@ def shuffled(folder: Path) -> Dataset[Any]:
     return rows.shuffle(900, seed=1).batch(8).prefetch(2)
 
 
+def nearly_full(folder: Path) -> Dataset[Any]:
+    return Dataset.range(6_000).map(awaited_array, concurrency=64).shuffle(600, seed=1).batch(8).prefetch(2)
+
+
 def large(number: int) -> Any:
     """Return a result of 600 kB, and let other threads run meanwhile."""
     time.sleep(0.002)
@@ -123,6 +127,7 @@ def hoarding(folder: Path) -> Dataset[Any]:
 PLANS: dict[str, Callable[[Path], Dataset[Any]]] = {
     "parsed, shuffled and batched": parsed,
     "a large shuffle": shuffled,
+    "a shuffle that fills the limit": nearly_full,
     "large results on threads": on_threads,
     "large results in processes": in_processes,
     "awaited": awaited,

@@ -96,6 +96,14 @@ def test_what_has_no_end_or_no_known_size_needs_the_limit() -> None:
         assert bound_of(dataset).rows == LIMIT
 
 
+def test_a_buffer_that_may_fill_the_limit_leaves_a_quarter_more_to_what_is_on_its_way() -> None:
+    for full in (FILES.shuffle(1_000), FILES.cache(), FILES.map(len).pack(8)):
+        assert bound_of(full).rows == LIMIT + LIMIT // 4
+    small = Dataset.from_tensor_slices(np.zeros((9_000, 1_000), np.uint8)).repeat().shuffle(1_000)
+    assert bound_of(small).rows == LIMIT
+    assert bound_of(FILES.shuffle(1_000, spill=True)).rows == LIMIT
+
+
 # -- what keeps memory within it
 
 

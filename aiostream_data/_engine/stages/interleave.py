@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.budget import READ_AHEAD, Budget
 from aiostream_data._engine.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.element_summary import summary
@@ -43,9 +43,6 @@ from aiostream_data.transforms.randomness import key_of
 
 CALLS_PER_HOP = 64
 """Most elements the function is called for in one hop."""
-
-READ_AHEAD = "interleave"
-"""Holder of rows of data sets that user functions made in memory and that wait for their turn."""
 
 NOTHING = PythonIterable(iterable=(), one_shot=False)
 """The data set of a row on which the function failed, and that is left out."""
