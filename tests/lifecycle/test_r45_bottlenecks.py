@@ -15,7 +15,7 @@ import pytest
 from pipelines import write_shards
 
 from aiostream_data import Dataset
-from aiostream_data._engine import prepare
+from aiostream_data._engine import prepare, row_work
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.host import HostBackend
 from aiostream_data.errors import StoreBusyError
@@ -118,7 +118,8 @@ class OneThreadAtATime:
 
 def test_r45_a_function_that_holds_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     function = OneThreadAtATime()
-    monkeypatch.setattr(executors_base, "thread_time", function.thread_time)
+    for measuring in (row_work, executors_base):
+        monkeypatch.setattr(measuring, "thread_time", function.thread_time)
     named(limit_of(Dataset.range(10_000_000).map(function, concurrency=4).batch(2)), "map", "gil")
 
 
