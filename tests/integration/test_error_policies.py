@@ -392,9 +392,28 @@ def test_a_call_that_takes_too_long_is_an_error_of_its_record(executor: Any) -> 
     del caught
 
 
-@pytest.mark.parametrize("executor", ["thread", "process"])
-def test_a_call_that_takes_too_long_can_be_skipped(executor: Any) -> None:
-    dataset = Dataset.range(40).map(fn.sleeps_on_13, executor=executor, concurrency=2, timeout=0.3, on_error="skip")
+@pytest.mark.parametrize("how", [{}, {"executor": "inline"}, {"executor": asd.AUTO}, {"concurrency": 1}], ids=repr)
+@pytest.mark.parametrize("stuck", [0, 13])
+def test_a_call_that_does_not_return_is_given_up_however_many_run_at_once(stuck: int, how: dict[str, Any]) -> None:
+    release = threading.Event()
+
+    def waits(number: int) -> int:
+        if number == stuck:
+            release.wait(60)
+        return number
+
+    found = []
+    with Dataset.range(40).map(waits, timeout=0.2, on_error="skip", **how).open() as loader:
+        for number in loader:
+            found.append(number)
+            if number > stuck:
+                release.set()
+    assert found == [number for number in range(40) if number != stuck]
+
+
+@pytest.mark.parametrize("how", [{}, {"executor": "inline"}, {"concurrency": 2}, {"executor": "process"}], ids=repr)
+def test_a_call_that_takes_too_long_can_be_skipped(how: dict[str, Any]) -> None:
+    dataset = Dataset.range(40).map(fn.sleeps_on_13, timeout=0.3, on_error="skip", **how)
     with dataset.open() as loader:
         assert list(loader) == [number for number in range(40) if number != 13]
         assert stage(loader, "map").skipped == 1
