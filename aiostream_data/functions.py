@@ -171,7 +171,8 @@ class FunctionOperators(Generic[T]):
         The function may also return any iterable, sync or async, or be a generator function.
 
         Args:
-            on_error: What becomes of an element for which the function itself raises; see :meth:`map`.
+            on_error: What becomes of an element for which the function itself raises, not what it returned
+                while elements are taken from that; see :meth:`map`.
         """
         return self._interleave(function, 1, 1, True, "flat_map", on_error)
 
@@ -191,7 +192,8 @@ class FunctionOperators(Generic[T]):
 
         Args:
             ordered: False lets whichever has elements ready go next.
-            on_error: What becomes of an element for which the function itself raises; see :meth:`map`.
+            on_error: What becomes of an element for which the function itself raises, not what it returned
+                while elements are taken from that; see :meth:`map`.
         """
         cycle = 8 if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
         block = at_least("block_length", block_length, 1)
