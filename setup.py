@@ -12,6 +12,8 @@ PACKAGE = "aiostream_data._native"
 SOURCES = sorted(Path("aiostream_data/_native").glob("*.pyx"))
 # Cython's support for memoryviews and functions, larger than most kernels: one extension has it for all of them.
 SHARED = f"{PACKAGE}.cython_shared"
+# C code needs no tables for unwinding, and sections of their own let the linker leave out what nobody calls.
+SMALL = ["-fno-asynchronous-unwind-tables", "-ffunction-sections", "-fdata-sections"] if sys.platform == "linux" else []
 
 
 class BuildWhereACompilerIs(build_ext):
@@ -28,8 +30,9 @@ def extension(name: str, file_name: str) -> Extension:
     return Extension(
         name,
         [f"aiostream_data/_native/{file_name}"],
-        extra_compile_args=["-O3", "-g0"],
-        extra_link_args=["-s"] if sys.platform == "linux" else [],  # symbols would be most of the wheel
+        # Kernels are few and hot; what they share is large and not.
+        extra_compile_args=["-Os" if name == SHARED else "-O3", "-g0", *SMALL],
+        extra_link_args=["-s", "-Wl,--gc-sections"] if sys.platform == "linux" else [],  # symbols would be most of it
     )
 
 

@@ -1,4 +1,4 @@
-"""Build the wheel, and check that it is small and holds what users and type checkers need."""
+"""Build the wheel, and check that it is small and holds what users and type checkers need, the native core included."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ def main() -> None:
         nbytes = wheel.stat().st_size
         names = zipfile.ZipFile(wheel).namelist()
     missing = [name for name in NEEDED if name not in names]
+    if not any(name.startswith("aiostream_data/_native/framing.") and name.endswith((".so", ".pyd")) for name in names):
+        missing.append("the native core")
     if missing or nbytes >= MAX_NBYTES:
         sys.exit(f"{wheel.name}: {nbytes:,} bytes (limit {MAX_NBYTES:,}), missing {missing}")
     print(f"{wheel.name}: {nbytes:,} bytes, {len(names)} files")

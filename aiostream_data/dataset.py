@@ -40,7 +40,7 @@ from aiostream_data.plan.validate import (
     check_repeat,
     check_rereadable,
 )
-from aiostream_data.policies import OnError, Raise, policy_of
+from aiostream_data.policies import OnError, Raise, log_path, policy_of
 from aiostream_data.structure import flatten
 from aiostream_data.windows import WindowOperators
 
@@ -339,6 +339,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         allow: Collection[str] = (),
         debug: bool = False,
         stall_after: float | None = 120.0,
+        stage_timeout: float | None = None,
         full_tracebacks: bool = False,
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
@@ -376,6 +377,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             debug: Make one element at a time in the thread that asks for it; see :meth:`debug`.
             stall_after: Seconds that an element may be waited for, after which the logger "aiostream_data" warns once,
                 naming the stage that is stuck, with all that :meth:`Loader.dump` tells; None never does.
+            stage_timeout: Seconds that an element may be waited for, after which the loader fails with a
+                :class:`.errors.StageTimeoutError` that names the stage that is stuck; None for any time. Whatever the
+                stage is: a limit for each call of a function is ``map(timeout=)``.
             full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
 
         Raises:
@@ -405,11 +409,12 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
             broadcast=broadcast,
             on_error=None if policy_of(on_error) == Raise() else on_error,
-            dead_letters=None if dead_letters is None else os.fspath(dead_letters),
+            dead_letters=None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters)),
             shard_cache=ShardCache.of(shard_cache),
             force=force,
             allow=allow,
             stall_after_s=seconds_or_none("stall_after", stall_after),
+            stage_timeout_s=seconds_or_none("stage_timeout", stage_timeout),
             debug=bool(debug),
             full_tracebacks=full_tracebacks,
             saved=saved,

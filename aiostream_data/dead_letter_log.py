@@ -4,77 +4,159 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Final
 
 from aiostream_data.errors import DeadLetterError
+
+if sys.platform != "win32":
+    import fcntl
 
 MAX_LINE_NBYTES: Final = 64 << 20
 """Longest line that is read; a record of a batch of any size is far shorter."""
 
+LOCK_S: Final = 30.0
+"""Seconds that another loader or process may keep the file to itself."""
+
+LOCK_RETRY_S: Final = 0.01
+"""Seconds between two attempts to have it."""
+
 
 class DeadLetterLog:
-    """Appends entries to a file; used by one thread at a time.
+    """Appends entries to a file. One thread at a time appends; any may close.
 
     An entry goes by its ``name``. One that the file holds already is not written again, so that a run that is taken up
-    again, or repeated, leaves every record in the log once.
+    again, or repeated, leaves every record in the log once; and so do several loaders and ranks that write to one file.
     """
 
     def __init__(self, path: str) -> None:
         """Do nothing yet: the file is made with the first entry."""
-        self._path = path
+        self._path = os.path.abspath(path)  # whatever a function makes of the working directory
         self._file: int | None = None
+        self._read_to = 0
         self._names: set[str] = set()
+        self._appending = threading.Lock()
+        self._closed = False
 
     def append(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Write the entries that are not there yet, in order, in one write.
+        """Write the entries that are not there yet, in order, in one write; nothing once it was closed.
 
         Raises:
             DeadLetterError: The file cannot be written, or holds something else.
         """
+        try:
+            with self._appending:
+                if not self._closed:
+                    self._append(entries)
+        finally:
+            if self._closed:  # meanwhile, which left the file to this thread
+                self.close()
+
+    def _append(self, entries: Sequence[dict[str, Any]]) -> None:
         if self._file is None:
             self._open()
-        lines = []
-        for entry in entries:
-            name = _name_of(entry)
-            if name not in self._names:
-                self._names.add(name)
-                lines.append(json.dumps(entry, default=str) + "\n")
-        self._write("".join(lines).encode())
+        assert self._file is not None
+        with _locked(self._file, self._path, lambda: self._closed):
+            self._read_others()
+            lines = []
+            for entry in entries:
+                name = _name_of(entry)
+                if name not in self._names:
+                    self._names.add(name)
+                    lines.append(json.dumps(entry, default=str) + "\n")
+            self._write("".join(lines).encode())
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        """Close the file, as soon as nobody writes to it. Idempotent, and never waits."""
+        self._closed = True
+        if self._appending.acquire(blocking=False):
+            try:
+                file, self._file = self._file, None
+                if file is not None:
+                    os.close(file)
+            finally:
+                self._appending.release()
 
     def _open(self) -> None:
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as error:
             raise DeadLetterError(f"the dead-letter log {self._path} cannot be opened: {error}") from error
-        self._names = {_name_of(entry) for entry in read_entries(self._path)}
-        size = os.fstat(self._file).st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":  # cut short by a kill in the middle of a write
+
+    def _read_others(self) -> None:
+        """Take in what the file holds beside what this log has written. Nobody else writes meanwhile."""
+        assert self._file is not None
+        found = os.fstat(self._file)
+        if not stat.S_ISREG(found.st_mode) or found.st_size == self._read_to:  # of a pipe nothing can be read again
+            return
+        if found.st_size < self._read_to:  # it was emptied
+            self._names, self._read_to = set(), 0
+        self._names.update(map(_name_of, read_entries(self._path, self._read_to)))
+        self._read_to = found.st_size
+        if found.st_size and os.pread(self._file, 1, found.st_size - 1) != b"\n":  # a kill has cut a write short
             self._write(b"\n")
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None
         try:
             while data:
-                data = data[os.write(self._file, data) :]
+                written = os.write(self._file, data)
+                self._read_to += written
+                data = data[written:]
         except OSError as error:
             raise DeadLetterError(f"the dead-letter log {self._path} cannot be written: {error}") from error
 
 
-def read_entries(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+@contextmanager
+def _locked(file: int, path: str, given_up: Callable[[], bool]) -> Iterator[None]:
+    """Keep other loaders, of any process, from writing to a file; where the system cannot, all write as they come."""
+    until = time.monotonic() + LOCK_S
+    while not _takes_lock(file):
+        if given_up() or time.monotonic() > until:  # a lock of files cannot be waited for so long and no longer
+            raise DeadLetterError(f"the dead-letter log {path} is kept locked by another process")
+        time.sleep(LOCK_RETRY_S)
+    try:
+        yield
+    finally:
+        _unlock(file)
+
+
+def _takes_lock(file: int) -> bool:
+    if sys.platform == "win32":
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _unlock(file: int) -> None:
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the entries of a log, in order; a line that a kill has cut short is passed over.
+
+    Args:
+        start: Byte at which a line begins.
 
     Raises:
         DeadLetterError: There is no such file, or it is no dead-letter log; names the line.
     """
     try:
-        with open(path, "rb") as file:
+        with _opened(path) as file:
+            file.seek(start)
             number = 0
             while line := file.readline(MAX_LINE_NBYTES + 1):
                 number += 1
@@ -89,6 +171,12 @@ def read_entries(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                     raise DeadLetterError(f"{path} is no dead-letter log: line {number} is not an entry")
     except OSError as error:
         raise DeadLetterError(f"the dead-letter log {path} cannot be read: {error}") from error
+
+
+def _opened(path: str | os.PathLike[str]) -> BinaryIO:
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+        raise DeadLetterError(f"{os.fspath(path)} is no dead-letter log: it is no file")
+    return open(path, "rb")
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from aiostream_data.safe_url import safe_url
+
 _SHOWN_DIFFERENCES = 20
 
 
@@ -74,7 +76,7 @@ class CorruptRecordError(DataError):
     """
 
     def __init__(self, url: str, offset: int, reason: str) -> None:
-        super().__init__(f"{url} at byte {offset}: {reason}")
+        super().__init__(f"{safe_url(url)} at byte {offset}: {reason}")
         self.url = url
         self.offset = offset
         self.reason = reason
@@ -105,7 +107,7 @@ class ExampleParseError(DataError, ValueError):
     """
 
     def __init__(self, url: str, record: int, feature: str, expected: str, found: str) -> None:
-        where = f"{url or '<memory>'} record {record}"
+        where = f"{safe_url(url) or '<memory>'} record {record}"
         what = f"feature {feature!r}: " if feature else ""
         super().__init__(f"{where}: {what}expected {expected}, found {found}")
         self.url = url
@@ -207,6 +209,20 @@ class WorkerDiedError(AiostreamError):
 
 class RecordTimeoutError(AiostreamError, TimeoutError):
     """A call of a user function took longer than the time-out of its stage."""
+
+
+class StageTimeoutError(AiostreamError, TimeoutError):
+    """No element came for longer than ``open(stage_timeout=)`` allows.
+
+    Attributes:
+        stage: The stage that is stuck; "" where none has started yet.
+        waited_s: How long an element was waited for.
+    """
+
+    def __init__(self, stage: str, waited_s: float, limit_s: float, sentence: str) -> None:
+        super().__init__(f"no element for {waited_s:.4g} s (stage_timeout={limit_s:.4g}): {sentence}")
+        self.stage = stage
+        self.waited_s = waited_s
 
 
 class ErrorBudgetError(AiostreamError):

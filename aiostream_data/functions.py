@@ -21,6 +21,7 @@ from aiostream_data.plan.base import (
     seed_of,
 )
 from aiostream_data.plan.validate import check_executor, check_reaches_interpreters, check_reaches_processes
+from aiostream_data.plan.written import function_name
 from aiostream_data.policies import OnError, policy_of
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ class FunctionOperators(Generic[T]):
             raise PlanError("a function with a parameter rng draws per record; it cannot have batched=True")
         if is_coroutine and executor not in ("auto", AUTO, "thread"):
             raise PlanError(f"a coroutine function is awaited on the loop; it cannot have executor={executor!r}")
+        if is_coroutine and batched:
+            raise PlanError("a coroutine function is awaited for one element at a time; it cannot have batched=True")
+        for name, value in (("ordered", ordered), ("batched", batched)):
+            if not isinstance(value, bool):
+                raise PlanError(f"{name} must be True or False, got {value!r}")
         how = _how(function, executor, concurrency, init, timeout, on_error)
         check_takes_an_element("map", function, {RNG, STATE} if init is not None else {RNG})
         return self._then(
@@ -165,7 +171,8 @@ class FunctionOperators(Generic[T]):
         The function may also return any iterable, sync or async, or be a generator function.
 
         Args:
-            on_error: What becomes of an element for which the function itself raises; see :meth:`map`.
+            on_error: What becomes of an element for which the function itself raises, not what it returned
+                while elements are taken from that; see :meth:`map`.
         """
         return self._interleave(function, 1, 1, True, "flat_map", on_error)
 
@@ -185,7 +192,8 @@ class FunctionOperators(Generic[T]):
 
         Args:
             ordered: False lets whichever has elements ready go next.
-            on_error: What becomes of an element for which the function itself raises; see :meth:`map`.
+            on_error: What becomes of an element for which the function itself raises, not what it returned
+                while elements are taken from that; see :meth:`map`.
         """
         cycle = 8 if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
         block = at_least("block_length", block_length, 1)
@@ -226,6 +234,23 @@ def _check_callable(name: str, function: Any) -> None:
         raise PlanError(f"{name}() needs a function, got {type(function).__name__}")
 
 
+def _check_init(init: Any, *, is_awaited: bool) -> None:
+    if not callable(init):
+        raise PlanError(f"init must be a function that makes the state of a worker, got {type(init).__name__}")
+    if _is_coroutine_function(init) and not is_awaited:
+        raise PlanError(
+            f"init is a coroutine function, {function_name(init)}, but the function is not: nobody would await it"
+        )
+    try:
+        signature = inspect.signature(init)
+    except (TypeError, ValueError):  # builtins without a signature
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise PlanError(f"init is called without arguments, but {function_name(init)} needs some: {error}") from None
+
+
 def _how(
     function: Callable[..., Any],
     executor: ExecutorName | Auto,
@@ -238,7 +263,7 @@ def _how(
     where: ExecutorName = "auto" if isinstance(executor, Auto) else executor
     check_executor(where)
     if init is not None:
-        _check_callable("init of the function", init)
+        _check_init(init, is_awaited=_is_coroutine_function(function))
     wants_state = takes(STATE, function)
     if init is not None and not wants_state:
         raise PlanError("init makes the state of a worker, but the function has no parameter named state")

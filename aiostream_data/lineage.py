@@ -16,6 +16,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.errors import StateMismatchError
+
 Ids: TypeAlias = NDArray[np.int64]
 
 NO_PAIR: Final = -1
@@ -157,14 +159,14 @@ def split_ids(ids: Ids) -> tuple[Ids, Ids]:
     """Return what :func:`joined_ids` joined. All rows must have been joined with the same number of columns.
 
     Raises:
-        ValueError: They were not joined.
+        StateMismatchError: They were not joined.
     """
     widths = last_ordinals(ids)
     whole = without_last_pair(ids)
     width = int(widths[0])
     end = 2 * (int(last_pairs(ids)[0]))
     if not 2 <= width <= end - 2 or bool((widths != width).any()) or bool((last_pairs(ids) * 2 != end).any()):
-        raise ValueError("these ids are not of rows that were joined of two")
+        raise StateMismatchError(["these ids are not of rows that were joined of two"])
     return whole[:, : end - width], whole[:, end - width : end]
 
 

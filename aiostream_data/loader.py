@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from aiostream_data._engine.bridge import Ending, Parcel
+from aiostream_data._engine.interrupts import interrupts_after
 from aiostream_data.device.device_slots import DeviceBatch
 from aiostream_data.errors import LoaderClosedError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
@@ -20,7 +21,7 @@ from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import Received
 from aiostream_data.loading.steering import Steering
 from aiostream_data.metrics.counters import ConsumerCounters
-from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot
+from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot, with_holders_elsewhere
 from aiostream_data.plan.base import at_least
 from aiostream_data.provenance import Origin
 
@@ -56,11 +57,12 @@ class Loader(Generic[T]):
 
     def _start(self, opening: Opening) -> None:
         """Open an engine, and count from the place of its state on."""
-        self._engine = opening.engine()
-        # By a weak reference: an error that the engine keeps refers to this loader by its traceback, and for
-        # what a finalizer refers to, nothing is ever collected. A running engine is kept alive by its thread.
-        finalizer = weakref.finalize(self, _stop_soon, weakref.ref(self._engine))
-        finalizer.atexit = False  # the engine stops itself at exit, in order
+        with interrupts_after():  # or nobody might have the engine to stop it
+            self._engine = opening.engine()
+            # By a weak reference: an error that the engine keeps refers to this loader by its traceback, and for
+            # what a finalizer refers to, nothing is ever collected. A running engine is kept alive by its thread.
+            finalizer = weakref.finalize(self, _stop_soon, weakref.ref(self._engine))
+            finalizer.atexit = False  # the engine stops itself at exit, in order
         self._received = Received(opening, self._engine)
         self._opening = opening
 
@@ -287,7 +289,8 @@ class Loader(Generic[T]):
         elsewhere = self._engine.stats_elsewhere()
         counted = [(budget.used, budget.peak, budget.wait_s), *(process["memory"] for process in elsewhere)]
         used, peak, wait_s = map(sum, zip(*counted, strict=True))
-        memory = MemoryStats(self._opening.memory_limit, used, peak, wait_s, dict(budget.holders))
+        holders = with_holders_elsewhere(budget.holders, [process["holders"] for process in elsewhere])
+        memory = MemoryStats(self._opening.memory_limit, used, peak, wait_s, holders)
         storage = [asdict(stores.counters) for stores in resources.stores.values()]
         storage += [counters for process in elsewhere for counters in process["storage"]]
         given = self._received.given(self._left)

@@ -68,8 +68,7 @@ class Quarantine:
     max_rate: float | None = None
 
     def __post_init__(self) -> None:
-        if not os.fspath(self.path):
-            raise PlanError("Quarantine needs the path of a file, got an empty one")
+        log_path("path of Quarantine", self.path)
         _check_budget(self.max_count, self.max_rate)
 
 
@@ -90,7 +89,8 @@ class Retry:
     def __post_init__(self) -> None:
         if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
             raise PlanError(f"times of Retry must be an integer of at least 1, got {self.times!r}")
-        if not isinstance(self.backoff_s, (int, float)) or not 0 <= self.backoff_s <= MAX_BACKOFF_S:
+        is_number = isinstance(self.backoff_s, (int, float)) and not isinstance(self.backoff_s, bool)
+        if not is_number or not 0 <= self.backoff_s <= MAX_BACKOFF_S:
             raise PlanError(
                 f"backoff_s of Retry must be between 0 and {MAX_BACKOFF_S:g} seconds, got {self.backoff_s!r}"
             )
@@ -109,9 +109,9 @@ def policy_of(value: OnError) -> ErrorPolicy:
     Raises:
         PlanError: It stands for none.
     """
-    if value is None or value == "raise":
+    if value is None or (isinstance(value, str) and value == "raise"):
         return Raise()
-    if value == "skip":
+    if isinstance(value, str) and value == "skip":
         return Skip()
     if isinstance(value, (Raise, Skip, Replace, Quarantine, Retry)):
         return value
@@ -173,8 +173,23 @@ def handling_of(value: OnError) -> Handling:
     count, rate = policy.max_count, policy.max_rate
     if isinstance(policy, Replace):
         return Handling("replace", policy.value, max_count=count, max_rate=rate)
-    path = os.fspath(policy.path) if isinstance(policy, Quarantine) else None
+    path = log_path("path of Quarantine", policy.path) if isinstance(policy, Quarantine) else None
     return Handling("skip", max_count=count, max_rate=rate, path=path)
+
+
+def log_path(name: str, path: Any) -> str:
+    """Return the path of a dead-letter log as text.
+
+    Raises:
+        PlanError: It is none; says under which ``name`` it was given.
+    """
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise PlanError(f"{name} must be the path of a file, got {path!r}") from None
+    if not text or "\0" in text:
+        raise PlanError(f"{name} must be the path of a file, got {text!r}")
+    return text
 
 
 def _check_budget(max_count: int | None, max_rate: float | None) -> None:

@@ -18,6 +18,7 @@ A slice shares the memory, and the ``lease``, of the chunk it was cut from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -264,6 +265,18 @@ def _parts_nbytes(value: Any) -> int:
     if isinstance(value, (tuple, list)):
         return sum(map(_parts_nbytes, value))
     return object_nbytes(value)
+
+
+def largest_row_nbytes(chunk: Chunk) -> int:
+    """Return what the largest row of a chunk holds, about."""
+    if isinstance(chunk, Items):
+        return max(map(object_nbytes, chunk.values), default=0)
+    each = np.zeros(len(chunk), np.int64)
+    for leaf in chunk.leaves:
+        values = leaf.values if isinstance(leaf, VarColumn) else leaf
+        width = values.itemsize * math.prod(values.shape[1:])
+        each += width * leaf.lengths if isinstance(leaf, VarColumn) else width
+    return int(each.max(initial=0))
 
 
 def records_chunk(column: VarColumn, ids: Ids) -> Columns:

@@ -50,10 +50,17 @@ class Ending:
 
 
 class Waiting(NamedTuple):
-    """A consumer that waits: ``perf_counter()`` when it began, and the identifier of its thread."""
+    """A consumer that waits.
+
+    Attributes:
+        since: ``perf_counter()`` when it began; earlier, where it has waited for the same element before, by as much.
+        thread: Identifier of its thread.
+        number: Of the wait: how many it had ended with something.
+    """
 
     since: float
     thread: int
+    number: int = 0
 
 
 class Bridge:
@@ -75,7 +82,10 @@ class Bridge:
         self._lock = threading.Lock()
         self._async_waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         self._ending: Ending | None = None
+        self._failure: BaseException | None = None
         self.consumer: Waiting | None = None
+        self._waited_s = 0.0  # in vain, since something was received
+        self._received_count = 0
 
     @property
     def waiting(self) -> int:
@@ -104,10 +114,14 @@ class Bridge:
         await self._room
 
     def end(self, error: BaseException | None, discard: bool = False) -> None:
-        """Hand over the ending. After an error, or with ``discard``, nothing that still waits is delivered."""
+        """Hand over the ending. After an error, or with ``discard``, nothing that still waits is delivered.
+
+        Of several errors the first one counts. From any thread.
+        """
         if error is not None or discard:
             self._drain()
-        self._queue.put(Ending(error))
+        self._failure = self._failure or error
+        self._queue.put(Ending(self._failure))
         self._wake_consumer()
 
     def _drain(self) -> None:
@@ -135,16 +149,21 @@ class Bridge:
     @contextmanager
     def consumer_waits(self) -> Iterator[None]:
         """Note that the consumer waits for as long as the block takes."""
-        self.consumer = Waiting(perf_counter(), threading.get_ident())
+        began = perf_counter()
+        self.consumer = Waiting(began - self._waited_s, threading.get_ident(), self._received_count)
         try:
             yield
         finally:
             self.consumer = None
+            self._waited_s += perf_counter() - began
 
     def get(self) -> Parcel | Ending:
         """Block until there is a parcel or an ending. Interruptible by signals in the main thread."""
+        if self._ending is not None:
+            return self._ending
         with self.consumer_waits():
-            return self._ending or self._received(self._queue.get())
+            item = self._queue.get()
+        return self._received(item)
 
     async def get_async(self) -> Parcel | Ending:
         """Await a parcel or an ending on the caller's own loop. Cancelling it loses nothing."""
@@ -169,8 +188,11 @@ class Bridge:
             await future
 
     def _received(self, item: Parcel | Ending) -> Parcel | Ending:
+        self._received_count += 1
+        self._waited_s = 0.0
         if isinstance(item, Ending):
             self._ending = item
+            self._queue.put(item)  # for another thread that waits as well, and must not for ever
         return item
 
     def took(self, parcel: Parcel) -> None:

@@ -23,11 +23,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 
+from aiostream_data.records import Chunk, largest_row_nbytes
+
 ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
 
 FILLED = 0.75
 """Share of the limit beyond which stages begin nothing more; the rest is for chunks and batches in the making."""
+
+FLOW = 0.125
+"""Share that may be on its way however much buffers keep, or all would go one by one beside a large buffer."""
 
 LEAST_ADMITTED = 0.125
 """Share that sources may fill however large rows are: what the order waits for passes anyway."""
@@ -41,6 +46,24 @@ CHANNEL_SHARE = 8
 
 QUEUES = "queues"
 """Holder of what is on its way between stages, or waits for the consumer."""
+
+RANGES = "ranges"
+"""Holder of what was asked for and is not yet cut into rows, or rows look into."""
+
+RECORDS = "records being put together"
+"""Holder of records of which a part has yet to come."""
+
+DECODED = "decoded"
+"""Holder of rows in memory of their own."""
+
+READ_AHEAD = "interleave"
+"""Holder of rows of data sets that user functions made in memory and that wait for their turn."""
+
+RESULTS = "results"
+"""Holder of what functions have returned, or are expected to."""
+
+FLOWING = (QUEUES, RANGES, RECORDS, DECODED, READ_AHEAD, RESULTS)
+"""Holders of what goes away by going on. All others keep what they have until something else comes."""
 
 
 class Charge:
@@ -108,16 +131,24 @@ class Budget:
     @property
     def is_full(self) -> bool:
         """Whether so much is held that what is being made needs the rest."""
-        return self.used > self.limit * FILLED
+        return not self._may_begin(0)
+
+    @property
+    def flowing(self) -> int:
+        """Bytes that are on their way, and not kept in a buffer."""
+        holders = self.holders
+        return sum(holders[holder][0] for holder in FLOWING if holder in holders)
 
     def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
         """Note ``nbytes`` without waiting."""
-        if nbytes > self.limit and not self._warned:
-            self._warn(nbytes)
+        self.warn_of(nbytes)
         self._note(nbytes, holder)
         return Charge(self, nbytes, holder)
 
-    def _warn(self, nbytes: int) -> None:
+    def warn_of(self, nbytes: int) -> None:
+        """Warn, once, where a single thing is larger than the limit."""
+        if nbytes <= self.limit or self._warned:
+            return
         self._warned = True
         warnings.warn(
             f"{nbytes} bytes have to be held at once, more than the memory limit of {self.limit}; "
@@ -125,6 +156,12 @@ class Budget:
             RuntimeWarning,
             stacklevel=3,
         )
+
+    def passes(self, chunk: Chunk) -> int:
+        """Return the bytes of the largest row of a chunk that is larger than the limit, and warn; 0 where none is."""
+        largest = largest_row_nbytes(chunk) if chunk.nbytes > self.limit else 0
+        self.warn_of(largest)
+        return largest if largest > self.limit else 0
 
     async def admit(
         self,
@@ -142,9 +179,8 @@ class Budget:
 
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
         """Wait until stages may fill ``nbytes`` more, or it is urgent; return whether they may."""
-        most = int(FILLED * self.limit)
-        await self.until(lambda: self._fits(nbytes, most) or is_urgent())
-        return self._fits(nbytes, most)
+        await self.until(lambda: self._may_begin(nbytes) or is_urgent())
+        return self._may_begin(nbytes)
 
     async def until_within(self, is_urgent: Callable[[], bool]) -> None:
         """Wait while nearly all is held that the limit allows, unless it is urgent to make room by going on."""
@@ -181,6 +217,9 @@ class Budget:
 
     def _fits(self, nbytes: int, most: int) -> bool:
         return self.used == 0 or self.used + nbytes <= most
+
+    def _may_begin(self, nbytes: int) -> bool:
+        return self._fits(nbytes, int(FILLED * self.limit)) or self.flowing + nbytes <= FLOW * self.limit
 
     def _note(self, change: int, holder: str) -> None:
         with self._lock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import length_hint
 from time import perf_counter
@@ -52,22 +51,28 @@ def running_calls() -> list[Call]:
     return list(_running.copy().values())
 
 
-@contextmanager
-def noted_as_running(
-    function: Callable[..., Any],
-    describe: Callable[[Ids, int], str],
-    ids: Ids,
-    left: Iterator[Any],
-    number: NDArray[np.int64] | None = None,
-) -> Iterator[None]:
-    """Note that the block calls ``function`` for the rows of a chunk."""
-    thread = threading.get_ident()
-    before = _running.get(thread)
-    _running[thread] = Call(thread, function, describe, ids, left, number, perf_counter())
-    try:
-        yield
-    finally:
-        if before is None:
-            _running.pop(thread, None)
+class noted_as_running:
+    """Note that the block calls ``function`` for the rows of a chunk.
+
+    Not a generator, since ``contextlib`` sets the traceback of what the block raises, which not every error allows.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        describe: Callable[[Ids, int], str],
+        ids: Ids,
+        left: Iterator[Any],
+        number: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._call = Call(threading.get_ident(), function, describe, ids, left, number, perf_counter())
+
+    def __enter__(self) -> None:
+        self._before = _running.get(self._call.thread)
+        _running[self._call.thread] = self._call
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            _running.pop(self._call.thread, None)
         else:
-            _running[thread] = before
+            _running[self._call.thread] = self._before

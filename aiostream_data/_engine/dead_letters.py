@@ -14,6 +14,7 @@ from aiostream_data.errors import ErrorBudgetError, RecordError
 from aiostream_data.executors.base import Executor
 from aiostream_data.plan.base import Node
 from aiostream_data.policies import RATE_ROWS, Handling, handling_of
+from aiostream_data.safe_url import safe_url
 
 DID = {"skip": "skipped", "replace": "replaced"}
 
@@ -81,7 +82,7 @@ class DeadLetters:
     def _entry(self, nth: int, label: str, failed: Failed) -> dict[str, Any]:
         origin = element_origin(failed.ids, failed.made_of, self._origins, self._seed)
         return {
-            "url": origin.url,
+            "url": safe_url(origin.url),
             "offset": origin.offset,
             "index": origin.index,
             "epoch": origin.epoch,

@@ -23,6 +23,7 @@ from aiostream_data.plan.written import function_name
 
 if TYPE_CHECKING:
     from aiostream_data._engine.engine import Engine
+    from aiostream_data._engine.resources import Resources
 
 ANSWER_S = 0.25
 """How long the event loop may take to answer before it is said not to."""
@@ -37,18 +38,53 @@ MAX_CALLS = 20
 def dump_of(engine: Engine) -> str:
     """Return the account of a running engine. Takes a fraction of a second; stops and changes nothing."""
     now = perf_counter()
-    states = stage_states(engine, now)
-    calls = _calls(engine, now)
+    resources = engine.resources
+    states = stage_states(resources, now)
+    calls = _calls(resources, now)
+    processes = _processes(engine)
+    stuck = [_stuck(find_stuck(states), calls), *_stuck_in(processes)]
     parts = [
-        ("", [_consumer(engine, now), _stuck(find_stuck(states), calls), _loop(engine)]),
+        ("", [_consumer(engine, now), *stuck, _loop(engine)]),
         ("stages, sources first", _table(states)),
         ("memory", _memory(engine, now)),
         ("functions that run now", [call.text for call in calls[:MAX_CALLS]]),
         ("tasks of the event loop", _stacks(task_stacks(engine.loop) if engine.loop is not None else ())),
         ("threads", _stacks(thread_stacks(_threads(engine), ThreadExecutor._work.__code__))),
-        ("worker processes", _processes(engine)),
+        ("worker processes", processes),
     ]
     return "\n".join(_part(title, lines) for title, lines in parts if lines)
+
+
+def stuck_of(engine: Engine) -> tuple[str, str]:
+    """Return the name of the stage that keeps the consumer waiting ("" when none has started), and what it does."""
+    now = perf_counter()
+    stage = find_stuck(stage_states(engine.resources, now))
+    if stage is None:
+        return "", "no stage has started yet"
+    inside = _stuck_in(_processes(engine)) if stage.name.endswith("in_subprocess") else []
+    told = [_stuck(stage, _calls(engine.resources, now)).removeprefix("stuck: "), *inside]
+    return stage.name, "; ".join(told)
+
+
+def stages_text(resources: Resources) -> str:
+    """Return the part of an account that is about stages and functions, for those of another process."""
+    now = perf_counter()
+    states = stage_states(resources, now)
+    calls = _calls(resources, now)
+    parts = [
+        ("", [_stuck(find_stuck(states), calls)]),
+        ("stages, sources first", _table(states)),
+        ("functions that run now", [call.text for call in calls[:MAX_CALLS]]),
+    ]
+    return "\n".join(_part(title, lines) for title, lines in parts if any(lines))
+
+
+def _stuck_in(processes: Iterable[str]) -> Iterator[str]:
+    """Yield which stage is stuck in each process that runs stages, from what it says of itself."""
+    for text in processes:
+        name, _, rest = text.partition("\n")
+        if rest.startswith("stuck: "):
+            yield f"{name}: {rest.partition(chr(10))[0]}"
 
 
 def _part(title: str, lines: list[str]) -> str:
@@ -59,13 +95,13 @@ def _part(title: str, lines: list[str]) -> str:
 # -- what the stages do
 
 
-def stage_states(engine: Engine, now: float) -> list[StageState]:
+def stage_states(resources: Resources, now: float) -> list[StageState]:
     """Return the state of every stage that runs, sources first."""
-    runs = sorted(engine.resources.runs, key=lambda run: order_of(run.stage.context.place(run.stage.node)))
-    return [_state(run, engine, now) for run in runs]
+    runs = sorted(resources.runs, key=lambda run: order_of(run.stage.context.place(run.stage.node)))
+    return [_state(run, resources, now) for run in runs]
 
 
-def _state(run: StageRun, engine: Engine, now: float) -> StageState:
+def _state(run: StageRun, resources: Resources, now: float) -> StageState:
     stage, outlet = run.stage, run.outlet
     node, context = stage.node, stage.context
     queued = outlet.queued
@@ -81,7 +117,7 @@ def _state(run: StageRun, engine: Engine, now: float) -> StageState:
         wanted_s=_since(outlet.waits.for_input, now),
         input_s=_since(next((since for since in inputs if since is not None), None), now),
         room_s=_since(outlet.waits.for_room, now),
-        under_way=max(_rows_held(run), engine.resources.workers.unfinished(context.place(node))),
+        under_way=max(_rows_held(run), resources.workers.unfinished(context.place(node))),
         opens_inputs=bool(node.inputs) and (not reads_inlets(node) or isinstance(node, Interleave)),
     )
 
@@ -169,12 +205,12 @@ class _Call(NamedTuple):
     text: str
 
 
-def _calls(engine: Engine, now: float) -> list[_Call]:
-    return sorted([*_calls_on_threads(engine, now), *_awaited_calls(engine, now)])
+def _calls(resources: Resources, now: float) -> list[_Call]:
+    return sorted([*_calls_on_threads(resources, now), *_awaited_calls(resources, now)])
 
 
-def _calls_on_threads(engine: Engine, now: float) -> Iterator[_Call]:
-    workers = engine.resources.workers
+def _calls_on_threads(resources: Resources, now: float) -> Iterator[_Call]:
+    workers = resources.workers
     places = {ident: place for place, idents in workers.threads_by_place().items() for ident in idents}
     names = {thread.ident: thread.name for thread in workers.threads()}
     for call in running_calls():
@@ -184,8 +220,8 @@ def _calls_on_threads(engine: Engine, now: float) -> Iterator[_Call]:
             yield _Call(True, call.started_at, places.get(call.thread, ""), text)
 
 
-def _awaited_calls(engine: Engine, now: float) -> Iterator[_Call]:
-    for run in engine.resources.runs:
+def _awaited_calls(resources: Resources, now: float) -> Iterator[_Call]:
+    for run in resources.runs:
         if isinstance(run.stage, CoroutineMapStage):
             place, name = run.stage.context.place(run.stage.node), function_name(run.stage.node.function)
             for record, since, blocks in run.stage.awaited():

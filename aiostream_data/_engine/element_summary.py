@@ -11,6 +11,8 @@ from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, Final
 
+from aiostream_data.lineage import Ids, MadeOf, source_ids
+
 OF_A_CALL: Final = ("stage: ", "function: ", "record: ", "records: ", "element: ")
 """How notes begin that say where an error comes from."""
 
@@ -44,6 +46,12 @@ def note_call(error: BaseException, function: str, record: str, element: Any) ->
         forget_calls(error)
     for note in (first, f"record: {record}", f"element: {summary(element)}"):
         error.add_note(note)
+
+
+def and_others(ids: Ids, made_of: MadeOf | None) -> str:
+    """Return what to add to the name of a row's record where the row was put together from several, as a batch is."""
+    rows = len(source_ids(ids, made_of))
+    return f", the first of {rows}" if rows > 1 else ""
 
 
 def forget_calls(error: BaseException) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import warnings
@@ -29,8 +30,8 @@ from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_writer import ROWS
 from aiostream_data._engine.tracebacks import present
-from aiostream_data._engine.watchdog import Watchdog
-from aiostream_data.errors import ForkedPipelineError, LoaderClosedError
+from aiostream_data._engine.watchdog import LOGGER, Alarm, Watchdog
+from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, StageTimeoutError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Prefetch, ToDevice
@@ -78,6 +79,7 @@ class Engine:
         self._stuck = False
         self._closing = False
         self._watchdog: Watchdog | None = None
+        self._failure: BaseException | None = None
         self._start()
 
     def _start(self) -> None:
@@ -92,10 +94,32 @@ class Engine:
             raise
 
     def _watchdog_if_wanted(self) -> Watchdog | None:
-        stall_after_s = self.options.stall_after_s
-        if stall_after_s is None:
-            return None
-        return Watchdog(stall_after_s, lambda: self.bridge.consumer and self.bridge.consumer.since, self.dump)
+        limits = (self.options.stall_after_s, self._tell_stall), (self.options.stage_timeout_s, self._give_up)
+        alarms = [Alarm(after_s, go_off) for after_s, go_off in limits if after_s is not None]
+        return Watchdog(alarms, lambda: self.bridge.consumer) if alarms else None
+
+    def _tell_stall(self, waited_s: float) -> None:
+        limit_s = self.options.stall_after_s
+        logging.getLogger(LOGGER).warning(
+            "no element for %.4g s (stall_after=%.4g)\n%s", waited_s, limit_s, self.dump()
+        )
+
+    def _give_up(self, waited_s: float) -> None:
+        """End the run with the name of the stage that has kept the consumer waiting. On the watchdog's thread."""
+        limit_s = self.options.stage_timeout_s
+        assert limit_s is not None
+        stage, sentence = self._what_is_stuck()
+        self._failure = StageTimeoutError(stage, waited_s, limit_s, sentence)
+        logging.getLogger(LOGGER).warning(
+            "no element for %.4g s (stage_timeout=%.4g)\n%s", waited_s, limit_s, self.dump()
+        )
+        self.bridge.end(self._failure)  # at once: what blocks the loop may do so for ever
+        self.stop_soon()
+
+    def _what_is_stuck(self) -> tuple[str, str]:
+        from aiostream_data._engine.dump import stuck_of  # which not many runs need
+
+        return stuck_of(self)
 
     def _stop_watching(self) -> None:
         if self._watchdog is not None:
@@ -178,9 +202,12 @@ class Engine:
                 loop.call_soon_threadsafe(self._cancel_main)
 
     def stop(self) -> None:
-        """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``."""
+        """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``.
+
+        Called by a function that the engine itself runs, it does not wait, as that would be for the function.
+        """
         self.stop_soon()
-        if self.is_here and threading.current_thread() is not self.thread:
+        if self.is_here and threading.current_thread() not in (self.thread, *self.resources.workers.threads()):
             self.thread.join(2 * CLOSE_S)
             if self.hosting is not None:
                 self.hosting.wait_closed(CLOSE_S)
@@ -259,9 +286,12 @@ class Engine:
         if failure is None:
             return None
         if isinstance(failure, asyncio.CancelledError):
+            if self._failure is not None:
+                return self._failure
             return LoaderClosedError("the loader was stopped before it had given all its elements")
         error = for_consumer(failure)
-        present(error, full=self.options.full_tracebacks)
+        with suppress(Exception):  # rather than not at all, it is told as it is
+            present(error, full=self.options.full_tracebacks)
         return error
 
     async def _until_asked(self) -> None:

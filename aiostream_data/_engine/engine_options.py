@@ -33,6 +33,7 @@ class EngineOptions:
         one_at_a_time: The plan is run one element at a time, by a :class:`.stepping.SteppingEngine`.
         full_tracebacks: Errors keep the frames of the package.
         stall_after_s: Seconds that the consumer may wait for an element before the log says for what; None: for ever.
+        stage_timeout_s: Seconds that it may wait before the run ends with an error; None: for ever.
         dead_letters: Path of the log of records that are skipped or replaced; None for none.
         list_once: Which rank lists the files for all; None where each does.
         shard_cache: Where pieces of shards are kept; None for nowhere.
@@ -55,6 +56,7 @@ class EngineOptions:
     one_at_a_time: bool = False
     full_tracebacks: bool = False
     stall_after_s: float | None = None
+    stage_timeout_s: float | None = None
     dead_letters: str | None = None
     shard_cache: ShardCache | None = None
     list_once: ListOnce | None = None

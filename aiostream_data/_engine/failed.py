@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from aiostream_data._engine.element_summary import forget_calls
 from aiostream_data._engine.tracebacks import present
 from aiostream_data.lineage import Ids, MadeOf
 from aiostream_data.records import Chunk
+
+MAX_LINE: Final = 4_000
+"""Characters that are told of an error's message: a message may hold a record."""
+
+MAX_TEXT: Final = 40_000
+"""Characters that are told of a traceback, which ends with the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,19 @@ def error_line(error: BaseException) -> str:
         message = f"<{type(second).__name__} in __str__>"
     kind = type(error)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    return f"{name}: {message}"
+    return _cut(f"{name}: {message}", MAX_LINE)
 
 
 def error_text(error: BaseException) -> str:
     """Return the traceback as Python prints it; the first line alone where the exception cannot be printed."""
     try:
-        return "".join(traceback.format_exception(error))
+        return _cut("".join(traceback.format_exception(error)), MAX_TEXT)
     except Exception:  # noqa: BLE001 - see error_line
         return error_line(error)
+
+
+def _cut(text: str, most: int) -> str:
+    """Return a text without its middle, where it is too long."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]} ... ({len(text) - most:,} characters left out) ... {text[-(most // 2) :]}"

@@ -31,6 +31,7 @@ class GroupStep(Step):
     def __post_init__(self) -> None:
         self._rows = HeldRows()
         self._held = self.context.services.budget.charge(0, self.node.label)
+        self._passes_nbytes = 0  # a row larger than the limit, which passes over it
 
     def close(self) -> None:
         self._rows = HeldRows()
@@ -41,14 +42,19 @@ class GroupStep(Step):
         self._rows.keep(numbers)
         self._held.resize(self._rows.nbytes)
 
+    def lend(self, chunk: Chunk) -> None:
+        """Have the rows of a chunk until the next :meth:`keep`."""
+        self._rows.push(chunk)
+        self._passes_nbytes = max(self._passes_nbytes, self.context.services.budget.passes(chunk))
+
     def check_memory(self) -> None:
-        """Refuse to hold more than there may be in memory altogether.
+        """Refuse to hold more than there may be in memory altogether, and one row that is larger than that.
 
         Raises:
             MemoryBudgetError: It does.
         """
         limit = self.context.services.budget.limit
-        if self._rows.nbytes > limit:
+        if self._rows.nbytes > limit + self._passes_nbytes:
             raise MemoryBudgetError(
                 f"{self.node.label} already holds {self._rows.nbytes} bytes in {len(self._rows)} rows, more than the "
                 f"memory limit of {limit} bytes; let it hold fewer rows, make them smaller before it, or open the "
@@ -80,10 +86,10 @@ def rows_of_element(made_of: Any) -> Lineage:
     """Return the rows that an element was made of.
 
     Raises:
-        ValueError: It does not say.
+        StateMismatchError: It does not say.
     """
     if made_of is None or isinstance(made_of, (CutFrom, Beside)) or not len(made_of):
-        raise ValueError("these ids do not say which rows the element was made of")
+        raise StateMismatchError(["these ids do not say which rows the element was made of"])
     return made_of if isinstance(made_of, Lineage) else Lineage(made_of)
 
 
@@ -120,7 +126,7 @@ class SortingStep(GroupStep, Generic[O]):
 
     def push(self, chunk: Chunk) -> Chunk | None:
         lengths = self.lengths(chunk)
-        self._rows.push(chunk)
+        self.lend(chunk)
         groups = self._journal.push(self._order, lengths, lineage_of(chunk))
         made = self._made(groups) if groups else None
         self.dropped = self._order.dropped
@@ -170,7 +176,7 @@ class SortingStep(GroupStep, Generic[O]):
             self._order.restore(state, lengths)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise StateMismatchError([f"{self.node.label}: {error}"]) from error
-        self._rows.push(held)
+        self.lend(held)
         self._journal.begin(self._order, lengths, lineage_of(held))
         self._refilled = self._order.pushed
         self.rows_in += self._order.rows_held()

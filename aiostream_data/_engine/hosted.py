@@ -43,6 +43,7 @@ from aiostream_data._engine.state_writer import BookWriter, Spaces
 from aiostream_data._engine.tracebacks import present
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.failure import Failure
+from aiostream_data.executors.in_child import also_told
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import walk
 from aiostream_data.plan.mixing import Mix
@@ -134,6 +135,12 @@ class HostedEngine:
         self._sender = ThreadExecutor(1, "asd-hand-over")  # one thread, so that chunks keep their order
         self._thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         self._thread.start()
+        also_told.append(self._told_of_stages)
+
+    def _told_of_stages(self) -> str:
+        from aiostream_data._engine.dump import stages_text  # seldom needed
+
+        return stages_text(self._resources)
 
     # -- on the main thread
 
@@ -203,6 +210,7 @@ class HostedEngine:
             "stages": self._resources.board.items(),
             "storage": [asdict(stores.counters) for stores in self._resources.stores.values()],
             "memory": (budget.used, budget.peak, budget.wait_s),
+            "holders": dict(budget.holders),
         }
 
     def stop(self) -> None:

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from itertools import count
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from aiostream_data._engine.adopted import Adopted, Alike
@@ -209,7 +210,7 @@ class HostingProcess:
         self._over: str | None = None
         self._closing = False
         self.patience_s = ASK_S
-        self.last_stats: Mapping[str, Any] = {"stages": [], "storage": [], "memory": (0, 0, 0.0)}
+        self.last_stats: Mapping[str, Any] = {"stages": [], "storage": [], "memory": (0, 0, 0.0), "holders": {}}
         self.child = Child("aiostream_data._engine.hosted:serve", name, 2 * errand.window_nbytes)
         self._send_errand(errand)
         self._thread = threading.Thread(target=self._receive, name=f"{name}-link", daemon=True)
@@ -283,10 +284,14 @@ class HostingProcess:
         self._closing = True
         self.child.exchange.close()
 
-    def close(self) -> None:
-        """End the process, and wait for that, a bounded time. Idempotent."""
+    def close(self, grace_s: float = END_S) -> None:
+        """End the process, and wait for that, a bounded time. Idempotent.
+
+        Args:
+            grace_s: How long it may still take to end by itself.
+        """
         self.end_soon()
-        self.child.bury(END_S)
+        self.child.bury(grace_s)
         self._thread.join(END_S)
 
     # -- on the thread that receives
@@ -493,8 +498,9 @@ class Hosting:
         processes = self.processes
         for process in processes:
             process.end_soon()
+        deadline = monotonic() + END_S  # of all of them, as they end at the same time
         for process in processes:
-            process.close()
+            process.close(max(0.0, deadline - monotonic()))
         self._children.clear()
         self._has_closed()
         self.closed.announce()
@@ -509,8 +515,9 @@ def _end_in_background(children: list[Child], pid: int) -> None:
 def _bury(children: list[Child]) -> None:
     for child in children:
         child.exchange.close()
+    deadline = monotonic() + END_S
     for child in children:
-        child.bury(END_S)
+        child.bury(max(0.0, deadline - monotonic()))
 
 
 def mixtures_of(node: InSubprocess, keys: Mapping[Node, int]) -> frozenset[int]:

@@ -78,7 +78,7 @@ async def _handled(place: WorkPlace, single: RowWork, row: Chunk, timeout_s: flo
         return outcome if outcome.error is not None else _with_retries(outcome, retries)
     error = outcome.error
     assert error is not None
-    part.user.note(error, row.elements(), row.ids, 0)
+    part.user.note(error, row, 0)
     if handling.kind == "raise":
         return outcome
     return Outcome(_given_up(part, row, error, retries), None, outcome.busy_s, outcome.cpu_s)

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from aiostream_data._engine.worker_state import StateKey
+from aiostream_data.executors.failure import workable
 from aiostream_data.plan.written import function_name
 
 
@@ -35,6 +36,7 @@ async def _made(init: Callable[[], Any]) -> Any:
     try:
         state = init()
         return await state if inspect.isawaitable(state) else state
-    except BaseException as error:
+    except BaseException as raised:  # noqa: BLE001 - raised again
+        error = workable(raised)
         error.add_note(f"raised by init, {function_name(init)}")
-        raise
+        raise error  # noqa: B904 - it is the same, or stands for it

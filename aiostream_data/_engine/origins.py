@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.lineage import NO_PAIR, Ids, Lineage, MadeOf
+from aiostream_data.safe_url import safe_url
 from aiostream_data.transforms.randomness import key_of
 
 SPLIT_BITS: Final = 40
@@ -171,6 +172,7 @@ class Origins:
         split, ordinal = self.telling(pairs)
         url, index = self.url_and_index(split, ordinal)
         hint = self.offset_of(split, ordinal)
+        url = safe_url(url)
         if hint is None or (hint.ordinal == 0 and index > 0):
             return f"{url} record {index}"
         after = index - hint.ordinal

@@ -68,7 +68,8 @@ class PacedHops:
     Attributes:
         work: What a hop does.
         place: Where several hops at once run.
-        serial: One thread of this process, for one hop after another; None where there is no such thread.
+        serial: One thread of this process, for one hop after another; None where there is no such thread, and where
+            rows have a time limit: what runs on it cannot be given up, since it takes the tail's rows along.
         processes: Gives the place to go over to when threads hold each other up; None for never.
         take_in: Numbers the rows of a chunk that arrives; returns the first one's number.
         account: Takes note of a hop's account, before its rows are handed on.

@@ -71,7 +71,11 @@ class Resources:
         self._blocks = BlockPool(idle_blocks_nbytes(options.memory_limit))
         self.workers = Workers(self.pool, only_pool=options.one_at_a_time)
         # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
-        self._readers = self.workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
+        self._readers = (
+            InlineExecutor()  # another than the pool: a read is no function that an interrupt may be raised in
+            if options.one_at_a_time
+            else self.workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
+        )
 
     def context(self, plan: Node, state: EngineState) -> RunContext:
         """Return what the stages of ``plan`` are given. On the engine's loop."""

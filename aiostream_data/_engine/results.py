@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiostream_data._engine.budget import FILLED, Budget, Charge
-
-RESULTS = "results"
-"""Holder of what functions have returned, or are expected to."""
+from aiostream_data._engine.budget import FILLED, RESULTS, Budget, Charge
 
 FIRST_NBYTES = 1 << 20
 """Size that results are taken for before one was seen."""
@@ -63,5 +60,6 @@ class Results:
             self._budget.poke()
         if room is None:
             return self._budget.charge(nbytes, RESULTS)
+        self._budget.warn_of(nbytes)
         room.resize(nbytes)
         return room

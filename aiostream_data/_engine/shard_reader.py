@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.budget import COPIES_OF_A_ROW, Budget, Charge
+from aiostream_data._engine.budget import COPIES_OF_A_ROW, DECODED, RANGES, RECORDS, Budget, Charge
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.origins import Hint
@@ -31,15 +31,6 @@ from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = 64 << 10
 """Scratch before each block, so that a record cut by a range's end is joined without copying the block."""
-
-RANGES = "ranges"
-"""Holder of what was asked for and is not yet cut into rows, or rows look into."""
-
-RECORDS = "records being put together"
-"""Holder of records of which a part has yet to come."""
-
-DECODED = "decoded"
-"""Holder of rows in memory of their own."""
 
 RANGES_AHEAD = 2
 """Ranges of one shard in flight or waiting to be framed."""

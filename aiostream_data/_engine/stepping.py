@@ -13,13 +13,15 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from aiostream_data._engine.at_exit import stop_at_exit
 from aiostream_data._engine.bridge import Bridge, Ending, Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
-from aiostream_data.executors.inline import outside_of_loops
+from aiostream_data._engine.interrupts import interrupts_after
+from aiostream_data.executors.inline import InlineExecutor, outside_of_loops
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.subprocess import InSubprocess
@@ -31,52 +33,74 @@ class SteppingEngine(Engine):
     has_thread: ClassVar[bool] = False
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
-        options = replace(options, one_at_a_time=True, stall_after_s=None, written=options.written or plan)
+        options = replace(
+            options, one_at_a_time=True, stall_after_s=None, stage_timeout_s=None, written=options.written or plan
+        )
         super().__init__(_in_this_process(plan), options)
 
     def _start(self) -> None:
         self.thread = threading.current_thread()
         self.bridge: SteppedBridge = SteppedBridge(self.step)
         self._stepping = False
-        stop_at_exit(self)
-        self._begin_on(asyncio.new_event_loop())
-        _running.add(self)
+        try:
+            with interrupts_after():
+                stop_at_exit(self)
+                self._begin_on(asyncio.new_event_loop())
+                _running.add(self)
+        except BaseException:  # Ctrl-C: nobody would have this engine to stop it
+            self.stop_soon()
+            raise
 
     def step(self) -> None:
         """Run until an element was made, or until the end; call when one is wanted."""
         loop, main = self.loop, self._main
         if loop is None or main is None or loop.is_closed():
             return
-        self.bridge.ask()
+        with interrupts_after():
+            self.bridge.ask()
         self._run_some(loop, main)
 
     def _run_some(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
+        try:
+            self._run_until_stopped(loop, main)
+        except BaseException as error:  # an interrupt: the run cannot go on
+            self._wind_up(loop, main, error)
+            raise
+        if main.done():
+            self._finish(loop, main, None)
+
+    def _run_until_stopped(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
         self.thread = threading.current_thread()
         main.add_done_callback(_stop_loop)
         self._stepping = True
         try:
-            with outside_of_loops():
+            with outside_of_loops(), interrupts_after(partial(_stop_soon, loop), self._is_in_function):
                 loop.run_forever()
-        except BaseException as error:  # an interrupt between two functions: the run cannot go on
-            self._stepping = False
-            main.cancel()
-            self._finish(loop, main, error)
-            raise
         finally:
             self._stepping = False
             main.remove_done_callback(_stop_loop)
-        if main.done():
-            self._finish(loop, main, None)
+
+    def _wind_up(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None], error: BaseException) -> None:
+        """End a run that was cut by ``error``: first what closes files, which needs loop and executors. Bounded."""
+        self._stopping = True
+        with outside_of_loops():
+            self._cancel_main()
+        while not (main.done() or self._stuck):
+            with suppress(BaseException):  # each task ends the run anew with what has ended one of its own
+                self._run_until_stopped(loop, main)
+        self._finish(loop, main, error)
 
     def _finish(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None], failure: BaseException | None) -> None:
         if main.done():
-            with suppress(asyncio.CancelledError):
-                failure = failure or main.exception()
-            if main.cancelled():
-                failure = failure or asyncio.CancelledError()
-        with outside_of_loops():
-            self._end(loop, failure)
+            ended_with = asyncio.CancelledError() if main.cancelled() else main.exception()
+            failure = failure or ended_with
         _running.discard(self)
+        with outside_of_loops(), interrupts_after():
+            _let_stops_pass(loop)
+            self._end(loop, failure)
+
+    def _is_in_function(self) -> bool:
+        return isinstance(self.resources.pool, InlineExecutor) and self.resources.pool.calling
 
     async def _until_asked(self) -> None:
         assert self.loop is not None
@@ -157,6 +181,16 @@ class SteppedBridge(Bridge):
 
     async def until_all_taken(self) -> None:
         """Return at once: an element is taken before the next one is asked for."""
+
+
+def _stop_soon(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon_threadsafe(loop.stop)  # which also wakes it
+
+
+def _let_stops_pass(loop: asyncio.AbstractEventLoop) -> None:
+    """Run what was to stop the loop and came too late for that, so that it stops nothing that follows."""
+    loop.call_soon(loop.stop)
+    loop.run_forever()
 
 
 def _stop_loop(main: asyncio.Task[None]) -> None:

@@ -29,7 +29,7 @@ NOTES: Final = ("stage: ", "function: ", "record", "element: ", "", "worker trac
 def present(error: BaseException, *, full: bool = False) -> None:
     """Fold the tracebacks of an error and of its causes, unless ``full``, and put its notes in order; in place."""
     for part in () if full else _with_causes(error):
-        part.__traceback__ = folded(part)
+        BaseException.with_traceback(part, folded(part))  # which no class of the user's can refuse
         if isinstance(part, RecordError):
             _fold_text(part)
     notes = getattr(error, "__notes__", None)

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._engine.calls import noted_as_running
-from aiostream_data._engine.element_summary import note_call, summary
+from aiostream_data._engine.element_summary import and_others, note_call, summary
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.worker_state import StateKey, state_of_worker
 from aiostream_data.errors import PlanError
+from aiostream_data.executors.failure import workable
 from aiostream_data.lineage import NO_PAIR, Ids
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling
@@ -115,11 +116,13 @@ class UserFunction:
             rng = generator.at(local, ordinal)
             yield function(*_as_arguments(element), rng=rng)
 
-    def note(self, error: BaseException, elements: Sequence[Any], ids: Ids, row: int) -> None:
+    def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
         """Say on an error which function and which row it comes from."""
         name = function_name(self.function)
-        if 0 <= row < len(elements):
-            note_call(error, name, self.describe(ids, row), elements[row])
+        if 0 <= row < len(chunk):
+            made_of = None if chunk.made_of is None else chunk.made_of[row]
+            record = self.describe(chunk.ids, row) + and_others(chunk.ids[row : row + 1], made_of)
+            note_call(error, name, record, chunk.element(row))
         else:
             error.add_note(f"function: {name}")
 
@@ -167,7 +170,8 @@ def call_rows(user: UserFunction, chunk: Chunk) -> Results:
                     return results
                 raise StopIteration("raised by the function")  # which ends an iteration silently
             except BaseException as error:  # noqa: BLE001 - raised again, or counted
-                _handle(user, function, chunk, elements, len(elements) - length_hint(left) - 1, error, results)
+                row = len(elements) - length_hint(left) - 1
+                _handle(user, function, chunk, elements, row, workable(error), results)
 
 
 def _handle(
@@ -187,10 +191,10 @@ def _handle(
         try:
             results.values.append(_one_call(user, function, chunk, row))
         except BaseException as again:  # noqa: BLE001 - raised again, or counted
-            error = again
+            error = workable(again)
         else:
             return
-    user.note(error, elements, chunk.ids, row)
+    user.note(error, chunk, row)
     if handling.kind == "raise" or not isinstance(error, Exception):
         raise error
     results.failed.append(Failed.of(error, chunk, row, summary(elements[row]), handling.kind))
@@ -239,9 +243,10 @@ def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Ch
     try:
         with noted_as_running(user.function, user.describe, chunk.ids, left, row):
             results, done, odd = _native.map_scalars(user.function, numbers, row)
-    except BaseException as error:
-        user.note(error, chunk.elements(), chunk.ids, int(row[0]))
-        raise
+    except BaseException as raised:  # noqa: BLE001 - raised again
+        error = workable(raised)
+        user.note(error, chunk, int(row[0]))
+        raise error  # noqa: B904 - it is the same, or stands for it
     if done == len(chunk):
         return Columns(LEAF, (results,), chunk.ids)
     rest = user.results(chunk.slice(done + 1, len(chunk)))
@@ -259,10 +264,11 @@ def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
     try:
         with noted_as_running(user.function, user.describe, chunk.ids, iter(())):
             result = function(*argument) if type(argument) is tuple else function(argument)
-    except BaseException as error:
+    except BaseException as raised:  # noqa: BLE001 - raised again
+        error = workable(raised)
         error.add_note(f"function: {function_name(user.function)}")
         error.add_note(f"records: {user.describe(chunk.ids, 0)} to {user.describe(chunk.ids, len(chunk) - 1)}")
-        raise
+        raise error  # noqa: B904 - it is the same, or stands for it
     structure, leaves = flatten(result)
     arrays = tuple(np.asarray(leaf) for leaf in leaves)
     for path, array in zip(structure.paths(), arrays, strict=True):
@@ -281,7 +287,7 @@ def _as_arrays(chunk: Chunk) -> Any:
     return chunk.structure.unflatten([batch_leaf(leaf) for leaf in chunk.leaves])
 
 
-_UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|$)")
+_UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|, the first of |$)")
 
 
 def _unnamed(ids: Ids, row: int) -> str:

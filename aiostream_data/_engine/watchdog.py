@@ -1,36 +1,40 @@
-"""Tell the log when the consumer has waited too long, and for what: once for every such wait.
+"""Raise an alarm when the consumer has waited too long for an element: once for every element.
 
 It lives on a thread of its own, since what it watches may be the event loop that is blocked. That thread wakes
-once in a while, at most as often as a stall can happen: whoever does not wait now can only be stalled a whole
-``stall_after_s`` later.
+once in a while, at most as often as an alarm can be due: whoever does not wait now can only have waited too long a
+whole limit later.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
+
+from aiostream_data._engine.bridge import Waiting
 
 LOGGER: Final = "aiostream_data"
+
+
+class Alarm(NamedTuple):
+    """What is to be done after how many seconds of waiting; it is told how many they are."""
+
+    after_s: float
+    go_off: Callable[[float], None]
 
 
 class Watchdog:
     """Watches one consumer, from :meth:`start` to :meth:`stop`.
 
     Args:
-        stall_after_s: How long it may wait.
-        waits_since: Returns ``perf_counter()`` when the consumer began to wait; None while it does not.
-        describe: Returns what to tell of a stall.
+        alarms: One or more.
+        waiting: Returns since when the consumer waits; None while it does not.
     """
 
-    def __init__(
-        self, stall_after_s: float, waits_since: Callable[[], float | None], describe: Callable[[], str]
-    ) -> None:
-        self._stall_after_s = stall_after_s
-        self._waits_since = waits_since
-        self._describe = describe
+    def __init__(self, alarms: Sequence[Alarm], waiting: Callable[[], Waiting | None]) -> None:
+        self._alarms = alarms
+        self._waiting = waiting
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="aiostream-watchdog", daemon=True)
 
@@ -45,17 +49,19 @@ class Watchdog:
             self._thread.join(timeout_s)
 
     def _watch(self) -> None:
-        told: float | None = None
-        pause_s = self._stall_after_s
+        gone_off: dict[Alarm, int] = {}  # for which element
+        pause_s = min(alarm.after_s for alarm in self._alarms)
         while not self._ended.wait(pause_s):
-            since = self._waits_since()
-            waited_s = 0.0 if since is None or since == told else perf_counter() - since
-            if waited_s >= self._stall_after_s:
-                told, waited_s = since, 0.0
-                logging.getLogger(LOGGER).warning(
-                    "no element for %.4g s (stall_after=%.4g)\n%s",
-                    perf_counter() - (since or 0.0),
-                    self._stall_after_s,
-                    self._describe(),
-                )
-            pause_s = self._stall_after_s - waited_s
+            waiting = self._waiting()
+            waited_s = 0.0 if waiting is None else perf_counter() - waiting.since
+            left = []
+            for alarm in self._alarms:
+                due_s = alarm.after_s - waited_s
+                if waiting is None or gone_off.get(alarm) == waiting.number:
+                    due_s = alarm.after_s
+                elif due_s <= 0:
+                    gone_off[alarm] = waiting.number
+                    alarm.go_off(waited_s)
+                    due_s = alarm.after_s
+                left.append(due_s)
+            pause_s = min(left)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from aiostream_data.executors.failure import workable
+
 _numbers = itertools.count(1)
 
 
@@ -66,7 +68,8 @@ def state_of_worker(key: StateKey, init: Callable[[], Any]) -> Any:
     if key not in states:
         try:
             states[key] = init()
-        except BaseException as error:
+        except BaseException as raised:  # noqa: BLE001 - raised again
+            error = workable(raised)
             error.add_note(f"raised by init, {getattr(init, '__qualname__', type(init).__qualname__)}, on a new worker")
-            raise
+            raise error  # noqa: B904 - it is the same, or stands for it
     return states[key]

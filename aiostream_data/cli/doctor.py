@@ -18,6 +18,7 @@ EXTRAS = {
     "files": ("aiofiles",),
     "fsspec": ("fsspec",),
     "zstd": ("zstandard",),
+    "process": ("cloudpickle",),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra brings; looked up by name, never imported."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 
 from aiostream_data import __version__
@@ -20,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.native:
         print(describe_native())
         return 0
-    for line in diagnose():
-        print(line)
+    try:
+        for line in diagnose():
+            print(line, flush=True)
+    except BrokenPipeError:  # whoever reads it has read enough, as ``head`` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aiostream_data.executors.failure import workable
+
 if TYPE_CHECKING:
     import asyncio  # workers do without, and start sooner
 
@@ -33,7 +35,7 @@ def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
     try:
         value = function(*args)
     except BaseException as error:  # noqa: BLE001 - delivered to the caller as a value
-        return Outcome(None, error, perf_counter() - wall, thread_time() - cpu)
+        return Outcome(None, workable(error), perf_counter() - wall, thread_time() - cpu)
     return Outcome(value, None, perf_counter() - wall, thread_time() - cpu)
 
 

@@ -14,6 +14,10 @@ WORKER_TRACEBACK = "worker traceback:\n"
 """How the note with the traceback of a worker begins."""
 
 
+_PYTHONS_OWN = ("__init__", "__str__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "add_note")
+"""What an exception class may define such that its objects cannot be raised and told about as any other."""
+
+
 class Failure:
     """What a worker tells of an exception, whatever the exception is like. Pickles always.
 
@@ -26,7 +30,7 @@ class Failure:
     def __init__(self, error: BaseException, during: str = "") -> None:
         self.message = f"{_text(error)} ({during})" if during else _text(error)
         self.in_transit = bool(during)
-        self.notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+        self.notes = list(error.__notes__) if hasattr(error, "__notes__") and _notes_are_notes(error) else []
         if isinstance(error, RecordError) and error.worker_traceback:  # of a worker that this worker has
             self.type_name, self.line, self.text = error.type_name, self.message, error.worker_traceback
             self.notes = [note for note in self.notes if not note.startswith(WORKER_TRACEBACK)]
@@ -62,8 +66,41 @@ class Failure:
             return None
         if not isinstance(original, BaseException):
             return None
-        original.__dict__.pop("__notes__", None)
+        vars(original).pop("__notes__", None)
         return original
+
+
+def workable(error: BaseException) -> BaseException:
+    """Return an error, or a RecordError of its type where it lets nobody set what Python sets on errors.
+
+    A frozen dataclass is such an error: to hand it on, the standard library sets its traceback, and fails at that.
+    Notes that are none, on which Python fails, too, are dropped.
+    """
+    try:
+        error.__traceback__ = error.__traceback__
+    except Exception:  # noqa: BLE001 - whatever it raises instead
+        return _stand_in(error)
+    if type(error).add_note is not BaseException.add_note:
+        return _stand_in(error)
+    if not _notes_are_notes(error):
+        error.__notes__ = []
+    return error
+
+
+def _stand_in(error: BaseException) -> RecordError:
+    failure = Failure(error)
+    kind = _record_error_like(type(error)) if isinstance(error, Exception) else RecordError  # type: ignore[arg-type]
+    stand_in = kind(failure.line)
+    stand_in.type_name, stand_in.worker_traceback = failure.type_name, failure.text
+    stand_in.__cause__ = error
+    for note in failure.notes:
+        stand_in.add_note(note)
+    return stand_in
+
+
+def _notes_are_notes(error: BaseException) -> bool:
+    notes = getattr(error, "__notes__", [])
+    return isinstance(notes, list) and all(isinstance(note, str) for note in notes)
 
 
 def _rebuild(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> RecordError:
@@ -83,7 +120,8 @@ def _record_error_like(kind: type[Exception]) -> type[RecordError]:
 
     if issubclass(kind, (RecordError, StopIteration, StopAsyncIteration)):  # the latter mean something to any loop
         return RecordError
-    body = {"__init__": Exception.__init__, "__str__": Exception.__str__, "__reduce__": reduce}
+    body: dict[str, Any] = {name: getattr(Exception, name) for name in _PYTHONS_OWN}
+    body["__reduce__"] = reduce
     try:
         mixed = type(f"RecordError[{kind.__name__}]", (RecordError, kind), body)
         mixed("probe")

@@ -11,11 +11,15 @@ import struct
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.forks import keep_from_forks
+
+also_told: list[Callable[[], str]] = []
+"""What else is told of this process when it is asked for its stacks; called on a thread of its own."""
 
 STACKS_HEAD = struct.Struct("<II")
 """Of an answer with stacks: the number of the question, and the bytes that follow."""
@@ -79,9 +83,12 @@ class Watcher(threading.Thread):
 
 
 def stacks_text(without: int = 0) -> str:
-    """Return the stack of every thread but one, the most recent call last."""
+    """Return what there is to tell of this process, and the stack of every thread but one, the last call last."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     text = [f"process {os.getpid()}"]
+    for told in also_told:
+        with suppress(Exception):  # it looks at what others change meanwhile, and stacks must be told anyway
+            text.append(told())
     for ident, frame in sys._current_frames().items():
         if ident != without:
             text += [f"thread {names.get(ident, ident)}:", "".join(traceback.format_stack(frame)).rstrip()]

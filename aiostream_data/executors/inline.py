@@ -15,19 +15,30 @@ class InlineExecutor(ThreadExecutor):
     """An executor without threads; see :class:`.base.Executor`. Futures are done when they are returned.
 
     Time limits do not count: whoever looks at a function with a debugger needs time.
+
+    Attributes:
+        calling: A function is being called.
     """
 
     def __init__(self) -> None:
         super().__init__(1, "asd-here")
+        self.calling = False
 
     def _begin(
         self, limit_s: float | None, function: Callable[..., Any], args: tuple[Any, ...]
     ) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         with outside_of_loops():  # the function may run a loop of its own, as it may on a thread
-            outcome = run_timed(function, args)
+            outcome = run_timed(self._call_here, (function, args))
         future.set_result(outcome)
         return future
+
+    def _call_here(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        self.calling = True
+        try:
+            return function(*args)
+        finally:
+            self.calling = False
 
 
 @contextmanager

@@ -88,8 +88,7 @@ class ProcessExecutor(ThreadExecutor):
         except BaseException as error:  # noqa: BLE001 - delivered to the caller as a value
             return Outcome(None, Failure(error).as_error(), perf_counter() - started)
         try:
-            worker = self._workers.get(me) or self._start_worker(me)
-            answer = worker.call(parcel, job.args, job.limit_s)
+            answer = self._ask_worker(me, parcel, job)
         except (WorkerDiedError, RecordTimeoutError) as error:
             self._workers.pop(me, None)
             return Outcome(None, error, perf_counter() - started)
@@ -98,6 +97,16 @@ class ProcessExecutor(ThreadExecutor):
             return Outcome(None, failure.as_error(), perf_counter() - started)
         raised = None if answer.failure is None else answer.failure.as_error()
         return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s)
+
+    def _ask_worker(self, me: int, parcel: _Parcel, job: Job) -> Answer:
+        """Have this thread's worker call a function; another one, once, where it died before it knew any function."""
+        worker = self._workers.get(me) or self._start_worker(me)
+        try:
+            return worker.call(parcel, job.args, job.limit_s)
+        except WorkerDiedError:
+            if not worker.is_new:
+                raise
+        return self._start_worker(me).call(parcel, job.args, job.limit_s)
 
     def _start_worker(self, me: int) -> _Worker:
         with self._starting:  # the process itself starts beside others: this returns long before it is up
@@ -113,6 +122,11 @@ class _Worker:
     def __init__(self, child: Child) -> None:
         self.child = child
         self._known: set[bytes] = set()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has not yet said that it knows a function: whatever ends it now is no fault of a record."""
+        return not self._known
 
     def call(self, parcel: _Parcel, args: tuple[Any, ...], limit_s: float | None) -> Answer:
         """Have the worker call a function, and wait for the answer.

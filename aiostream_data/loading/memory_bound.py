@@ -29,6 +29,7 @@ from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
 from aiostream_data.plan.validate import reaches_processes
+from aiostream_data.plan.windows import Bucket, Pack
 
 ENGINE_NBYTES: Final = 24 << 20
 """Of an engine without rows: its modules, event loop, threads and connections."""
@@ -38,6 +39,9 @@ PROCESS_NBYTES: Final = 32 << 20
 
 INTERPRETER_NBYTES: Final = 16 << 20
 """Of a further interpreter in the same process."""
+
+BESIDE_BUFFERS: Final = 4
+"""A buffer may fill the limit; what is on its way beside it then takes at most this fraction (1/4) of it."""
 
 LARGE_SHARE: Final = 32
 """A row, range or batch of more than this fraction (1/32) of the limit may pass over it."""
@@ -106,7 +110,7 @@ class MemoryBound:
         sizes = [as_size(part.nbytes) for part in self.parts]
         width = max(map(len, sizes))
         lines = [f"  {size:>{width}}  {part.what}" for size, part in zip(sizes, self.parts, strict=True)]
-        return "\n".join([self.sentence, *lines, f"  not counted: {'; '.join(self.not_counted)}"])
+        return "\n".join([self.sentence, *lines, *(f"  not counted: {each}" for each in self.not_counted)])
 
 
 def memory_bound(plan: Node, memory_limit: int) -> MemoryBound:
@@ -128,10 +132,19 @@ def memory_bound(plan: Node, memory_limit: int) -> MemoryBound:
 def _rows_nbytes(plan: Node, memory_limit: int) -> int:
     large = _large_nbytes(plan, memory_limit)
     everything = all_rows_nbytes(plan)
-    if everything is None:
-        return memory_limit + large
     engines = 1 + sum(place.workers for place in places_of(plan))
-    return min(memory_limit + large, engines * everything + large)
+    beside = memory_limit // BESIDE_BUFFERS if any(_may_fill(node, memory_limit) for node in walk(plan)) else 0
+    if everything is None:
+        return memory_limit + beside + large
+    return min(memory_limit + beside, engines * everything) + large
+
+
+def _may_fill(node: Node, memory_limit: int) -> bool:
+    """Tell whether a node may keep so much that little of the limit is left for the others."""
+    if isinstance(node, op.Shuffle):
+        row = most_nbytes(node)
+        return not node.spill and (row is None or 2 * row * node.buffer_rows > memory_limit)
+    return isinstance(node, (op.Cache, Bucket, Pack))
 
 
 def _large_nbytes(plan: Node, memory_limit: int) -> int:
@@ -149,14 +162,19 @@ def _parts(plan: Node, memory_limit: int, rows: int) -> Iterator[Part]:
     workers = [worker for node in _runs_elsewhere(plan) for worker in [_workers_of(node, plan)]]
     processes = hosts + sum(number for kind, number in workers if kind == "process")
     interpreters = sum(number for kind, number in workers if kind == "interpreter")
-    is_limit = rows == memory_limit
-    yield Part(nbytes=rows, what="rows, in queues and buffers" + (" (the memory limit)" if is_limit else ""))
+    yield Part(nbytes=rows, what="rows, in queues and buffers" + _beside_the_limit(rows, memory_limit))
     yield Part(nbytes=int(rows * KEPT_SHARE), what="freed memory that the C library's allocator keeps")
     yield Part(nbytes=ENGINE_NBYTES * (1 + hosts), what="the engine" + (" of every process" if hosts else ""))
     yield Part(nbytes=PROCESS_NBYTES * processes, what=f"{processes} worker processes with Python and NumPy")
     yield Part(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} more interpreters")
     yield Part(nbytes=_idle_nbytes(plan, memory_limit), what="blocks of memory that wait to be used again")
     yield Part(nbytes=_copied_nbytes(plan), what="arrays of from_tensor_slices, once in every process")
+
+
+def _beside_the_limit(rows: int, memory_limit: int) -> str:
+    if rows < memory_limit:
+        return ""
+    return " (the memory limit)" if rows == memory_limit else f" (the memory limit, and {as_size(rows - memory_limit)})"
 
 
 def _runs_elsewhere(plan: Node) -> Iterator[op.Call]:
@@ -218,7 +236,9 @@ def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
         yield "what functions keep for themselves, and what they import"
     if any(isinstance(node, op.Interleave) for node in nodes):
         yield "processes and files of the data sets that functions make"
-    if isinstance(plan, op.ToDevice) and plan.device == "cuda":
+    if any(isinstance(node, (op.Shuffle, Bucket, Pack)) for node in nodes):
+        yield "opening with a state: rows that buffers held are there up to three times more until the first element"
+    if isinstance(plan, op.ToDevice) and plan.device != "cpu":
         yield "what CUDA itself takes"
     yield "elements that you keep"
 

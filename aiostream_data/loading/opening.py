@@ -45,6 +45,7 @@ class Opening:
         debug: One element at a time, in the thread of whoever asks for it.
         full_tracebacks: Errors keep the frames of the package.
         stall_after_s: Seconds that the consumer may wait before the log says for what; None: for ever.
+        stage_timeout_s: Seconds that it may wait before the loader fails; None: for ever.
         on_error: What becomes of records that fail in stages that were not told.
         dead_letters: Path of the log of those that are skipped or replaced; None for none.
         broadcast: How rank 0 tells the others which files it found; None where each rank looks itself.
@@ -67,6 +68,7 @@ class Opening:
     debug: bool = False
     full_tracebacks: bool = False
     stall_after_s: float | None = STALL_AFTER_S
+    stage_timeout_s: float | None = None
     on_error: OnError = None
     dead_letters: str | None = None
     broadcast: Broadcast | None = None
@@ -97,6 +99,7 @@ class Opening:
             allow=self.allow,
             full_tracebacks=self.full_tracebacks,
             stall_after_s=self.stall_after_s,
+            stage_timeout_s=self.stage_timeout_s,
             dead_letters=self.dead_letters,
             list_once=self._list_once(),
             shard_cache=self.shard_cache,

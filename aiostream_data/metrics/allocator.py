@@ -80,9 +80,12 @@ class AllocatorState:
         )
 
     def __str__(self) -> str:
+        resident, live, kept, arenas, mapped = (
+            f"{nbytes / MIB:.1f} MiB" for nbytes in (self.resident, self.live, self.kept, self.arenas, self.mapped)
+        )
         return (
-            f"{self.resident / MIB:.1f} MiB resident; malloc's arenas hold {self.arenas / MIB:.1f} MiB "
-            f"({self.live / MIB:.1f} live, {self.free / MIB:.1f} free), {self.mapped / MIB:.1f} MiB mapped besides"
+            f"{resident} resident; malloc: {live} live and {kept} freed but kept, in arenas of {arenas}; "
+            f"{mapped} mapped besides"
         )
 
 

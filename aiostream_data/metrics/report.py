@@ -21,7 +21,8 @@ class MemoryStats:
         limit: Bytes that may be held.
         used, peak: Bytes held now, and the most at any time.
         wait_s: Seconds spent waiting for room.
-        holders: The same two numbers by what holds the memory: ``queues``, ``ranges``, ``shuffle``, ...
+        holders: The same two numbers by what holds the memory: ``queues``, ``ranges``, ``shuffle``, ...; and
+            ``in_subprocess/queues``, ... for what such processes hold together.
     """
 
     limit: int
@@ -29,6 +30,19 @@ class MemoryStats:
     peak: int
     wait_s: float
     holders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def with_holders_elsewhere(
+    here: Mapping[str, tuple[int, int]], elsewhere: Iterable[Mapping[str, tuple[int, int]]]
+) -> dict[str, tuple[int, int]]:
+    """Return the holders of this process, and those of others under a name of their own, added up."""
+    holders = dict(here)
+    for process in elsewhere:
+        for holder, (used, peak) in process.items():
+            name = f"in_subprocess/{holder}"
+            used_before, peak_before = holders.get(name, (0, 0))
+            holders[name] = (used_before + used, peak_before + peak)
+    return holders
 
 
 @dataclass(frozen=True, slots=True)

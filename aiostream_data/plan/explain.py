@@ -12,6 +12,7 @@ from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.subprocess import places_of, process_nbytes
 from aiostream_data.plan.windows import Bucket, Pack
 from aiostream_data.plan.worker_share import place_of_sharing
+from aiostream_data.safe_url import safe_url
 
 
 def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
@@ -46,7 +47,7 @@ def _count(number: int) -> str:
 
 def _reads(plan: Node) -> list[str]:
     patterns = [pattern for node in walk(plan) if isinstance(node, (ReadFiles, ListFiles)) for pattern in node.patterns]
-    return [f"reads: {pattern}" for pattern in patterns]
+    return [f"reads: {safe_url(pattern)}" for pattern in patterns]
 
 
 def _of_the_limit(plan: Node, memory_limit: int) -> list[str]:
@@ -58,11 +59,7 @@ def _buffers(plan: Node) -> list[str]:
     lines = []
     for node in walk(plan):
         if isinstance(node, Shuffle):
-            row = most_nbytes(node)
-            rows = _buffer_rows(node, row)
-            size = "of unknown size" if row is None else f"of {row} bytes = {as_size(row * rows)}"
-            most = f", {as_size(AUTO_BUFFER_NBYTES)} at most" if node.growing and row is None else ""
-            lines.append(f"  shuffle holds up to {rows:,} rows {size}{most}")
+            lines.append(f"  {_shuffle(node)}")
         elif isinstance(node, Bucket):
             row = most_nbytes(node.input)
             size = "of unknown size" if row is None else f"of {row} bytes = {as_size(row * node.rows_held)}"
@@ -70,6 +67,16 @@ def _buffers(plan: Node) -> list[str]:
         elif isinstance(node, Pack):
             lines.append(f"  pack fills up to {node.open_bins:,} rows of {node.max_length:,} values")
     return lines
+
+
+def _shuffle(node: Shuffle) -> str:
+    row = most_nbytes(node)
+    rows = _buffer_rows(node, row)
+    size = "of unknown size" if row is None else f"of {row} bytes = {as_size(row * rows)}"
+    most = f", {as_size(AUTO_BUFFER_NBYTES)} at most" if node.growing and row is None else ""
+    folder = node.spill_folder
+    spills = "" if folder is None else f"; beyond an eighth of the limit, they wait in a file in {folder}"
+    return f"shuffle holds up to {rows:,} rows {size}{most}{spills}"
 
 
 def _processes(plan: Node, memory_limit: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -42,9 +43,11 @@ def replayed(plan: Node, entries: Iterable[Mapping[str, Any]]) -> Node:
     Raises:
         DeadLetterError: The log is empty, of several seeds, or names a stage that the plan does not have.
     """
-    listed = list(entries)
-    seeds = {entry.get("seed") for entry in listed}
-    if len(seeds) != 1 or not isinstance(seed := seeds.pop(), int):
+    listed = list({json.dumps(entry["name"]): entry for entry in entries}.values())  # logs may be joined to one
+    if not all(isinstance(entry.get("seed"), int) for entry in listed):
+        raise DeadLetterError("the log is damaged: an entry has no seed")
+    seeds = {entry["seed"] for entry in listed}
+    if len(seeds) != 1:
         raise DeadLetterError(
             "the log is empty, so there is nothing to run again"
             if not listed
@@ -53,7 +56,7 @@ def replayed(plan: Node, entries: Iterable[Mapping[str, Any]]) -> Node:
     at: defaultdict[Node, list[Mapping[str, Any]]] = defaultdict(list)
     for entry in listed:
         at[_stage_of(plan, entry)].append(entry["row"])
-    return _over(plan, dict(at), seed)
+    return _over(plan, dict(at), seeds.pop())
 
 
 def _stage_of(plan: Node, entry: Mapping[str, Any]) -> Node:

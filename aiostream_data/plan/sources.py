@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.plan.base import Concurrency, Decoder, Node
 from aiostream_data.plan.shard_list import lasting_url
+from aiostream_data.safe_url import safe_url
 from aiostream_data.structure import Structure
 
 
@@ -97,7 +98,7 @@ class Generator(Node):
         return "from_generator"
 
     def detail(self) -> str:
-        return getattr(self.factory, "__qualname__", repr(self.factory))
+        return getattr(self.factory, "__qualname__", None) or type(self.factory).__qualname__
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -197,7 +198,8 @@ class ReadFiles(Node):
 
 
 def _names(patterns: tuple[str, ...], index_url: str | None) -> str:
-    return ", ".join(patterns if index_url is None else (*patterns, f"index={lasting_url(index_url)}"))
+    shown = [safe_url(pattern) for pattern in patterns]
+    return ", ".join(shown if index_url is None else [*shown, f"index={safe_url(lasting_url(index_url))}"])
 
 
 def _shared(share: tuple[int, int] | None) -> str:

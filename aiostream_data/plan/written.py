@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 _PACKAGE: Final = __name__.partition(".")[0]
@@ -45,6 +46,10 @@ def _short(file: str) -> str:
 
 def function_name(function: Callable[..., Any]) -> str:
     """Return the name users know a function by, with its source line where there is one."""
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    if isinstance(function, partial):
+        return f"partial of {function_name(function.func)}"
+    name = getattr(function, "__qualname__", None)
     code = getattr(function, "__code__", None)
+    if name is None:  # an object that can be called
+        name, code = type(function).__qualname__, getattr(type(function).__call__, "__code__", None)
     return f"{name} ({SourceLine(code.co_filename, code.co_firstlineno)})" if code is not None else str(name)

@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple, TypeAlias
 
 from aiostream_data.errors import PlanError
+from aiostream_data.safe_url import safe_url as safe_url  # those of stores find it here
 
 Url: TypeAlias = "str | os.PathLike[str]"
 
@@ -14,8 +15,6 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _CHAIN = re.compile(r"[A-Za-z0-9+.-]+::.*://", re.DOTALL)
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "local": "file"}
 _MAGIC = re.compile(r"[*?\[]")
-_REDACTED = "***"
-_SECRET_WORD = re.compile(r"sig|token|secret|key|password|credential|auth", re.IGNORECASE)
 
 
 class Location(NamedTuple):
@@ -64,33 +63,3 @@ def has_magic(pattern: Url) -> bool:
 
 def is_http(scheme: str) -> bool:
     return scheme in ("http", "https")
-
-
-def safe_url(url: Url) -> str:
-    """Return ``url`` with passwords and signatures replaced by ``***``, for messages and logs.
-
-    Covered are ``user:password@`` before the host, under every scheme, and under HTTP all query
-    values whose name speaks of a key, token or signature (presigned URLs), and all values that
-    stand there without a name.
-    """
-    text = os.fspath(url)
-    found = _SCHEME.match(text)
-    if found is None:
-        return text
-    host, slash, rest = text[found.end() :].partition("/")
-    host, question, host_query = host.partition("?")
-    user, at, host_only = host.rpartition("@")
-    if at:
-        host = (f"{user.partition(':')[0]}:{_REDACTED}@" if ":" in user else f"{_REDACTED}@") + host_only
-    rest = host + question + host_query + slash + rest
-    if is_http(found[1].lower()):
-        before, question, query = rest.partition("?")
-        rest = before + question + "&".join(map(_safe_pair, query.split("&")))
-    return found[0] + rest
-
-
-def _safe_pair(pair: str) -> str:
-    name, equals, value = pair.partition("=")
-    if not equals:
-        return _REDACTED if name else ""
-    return f"{name}={_REDACTED}" if value and _SECRET_WORD.search(name) else pair

@@ -153,7 +153,7 @@ def stack(elements: Sequence[Any], describe: DescribeRow) -> Any:
         first, found = f"structure {structure}", [f"structure {structure_of(element)}" for element in elements]
         raise _refusal("the elements", describe, _first_other(first, found), first, found) from error
     paths = structure.paths()
-    return structure.unflatten([_stack_leaf(*leaf, describe) for leaf in zip(paths, leaves, strict=True)])
+    return structure.unflatten([stack_leaf(*leaf, describe) for leaf in zip(paths, leaves, strict=True)])
 
 
 def object_array(values: Sequence[Any]) -> NDArray[Any]:
@@ -189,7 +189,12 @@ def _stacked(values: Sequence[Any]) -> NDArray[Any]:
     return np.concatenate(values).reshape(len(values), *first.shape)
 
 
-def _stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArray[Any]:
+def stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArray[Any]:
+    """Return the values of one leaf as rows of an array.
+
+    Raises:
+        BatchShapeError: They do not stack; the message has the path of the leaf, and names both rows.
+    """
     kinds = set(map(type, values))
     if all(issubclass(kind, bytes) for kind in kinds) or all(issubclass(kind, str) for kind in kinds):
         return object_array(values)

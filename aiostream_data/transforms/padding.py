@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.records import Chunk, Column, Columns, VarColumn
 from aiostream_data.structure import Structure, StructureError, structure_of
-from aiostream_data.transforms.collate import DescribeRow, object_array, stack
+from aiostream_data.transforms.collate import DescribeRow, object_array, stack, stack_leaf
 from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -170,7 +170,7 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
         shapes = {() if isinstance(value, _TEXT) else np.shape(value) for value in arrays}
         if len(shapes) == 1:
             _target(leaf, list(shapes), describe, longest)
-        return stack([(value,) for value in values], describe)[0]  # which says how they differ
+        return stack_leaf(leaf.path, values, describe)  # which says how they differ
     target = _target(leaf, [array.shape for array in arrays], describe, longest)
     alike = {array.shape[1:] for array in arrays} == {target[1:]}
     return _laid_out(joined(arrays), target, leaf) if alike else _filled(arrays, target, leaf)

@@ -139,18 +139,13 @@ class SpillLog:
         Raises:
             SpillError: They could not be read, or are not what was added.
         """
-        starts = np.cumsum(lengths) - lengths
-        numbers = addresses >> PLACE_BITS
-        written = numbers != self._number
-        if written.all():
-            found = self.file.read(self._offsets(addresses), lengths)
-        else:
-            found = np.empty(int(lengths.sum()), np.uint8)
-            on_disk = np.where(written, lengths, 0)
-            self._copy_open(found, starts, addresses, lengths, np.flatnonzero(~written))
-            read = self.file.read(self._offsets(addresses[written]), lengths[written])
-            _scatter(found, starts, on_disk, read)
-        self._check(found, starts, lengths, checksums)
+        is_open = self.is_in(self._number, addresses)
+        written = np.where(is_open, 0, lengths)
+        found = self.file.read(self._offsets(addresses[~is_open]), lengths[~is_open])
+        if is_open.any():
+            starts = np.where(is_open, addresses & _PLACE, np.cumsum(written) - written)
+            found, _ = _native.compact_many([found, self._arena], is_open.astype(np.int32), starts, lengths)
+        self._check(found, np.cumsum(lengths) - lengths, lengths, checksums)
         return found
 
     def _offsets(self, addresses: Numbers) -> Numbers:
@@ -158,12 +153,6 @@ class SpillLog:
         numbers, which = np.unique(addresses >> PLACE_BITS, return_inverse=True)
         begin = np.array([self._segments[number].start for number in numbers.tolist()], np.int64)
         return begin[which] + (addresses & _PLACE) if len(numbers) else addresses
-
-    def _copy_open(self, out: Bytes, starts: Numbers, addresses: Numbers, lengths: Numbers, rows: Numbers) -> None:
-        places = addresses & _PLACE
-        for row in rows.tolist():
-            length, place = lengths[row], places[row]
-            out[starts[row] : starts[row] + length] = self._arena[place : place + length]
 
     def _check(self, values: Bytes, starts: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]) -> None:
         if not np.array_equal(_native.crc32c_spans(values, starts, lengths), checksums):
@@ -232,16 +221,3 @@ class SpillLog:
         self.file.close()
         self._segments.clear()
         self._begin()
-
-
-def _scatter(out: Bytes, starts: Numbers, lengths: Numbers, values: Bytes) -> None:
-    """Copy ``values``, cut into pieces of these lengths, to where each begins; next to each other in one copy."""
-    some = np.flatnonzero(lengths)
-    if not len(some):
-        return
-    gaps = np.flatnonzero(starts[some][1:] != (starts[some] + lengths[some])[:-1]) + 1
-    done = 0
-    for run in np.split(some, gaps):
-        start, stop = int(starts[run[0]]), int(starts[run[-1]] + lengths[run[-1]])
-        out[start:stop] = values[done : done + stop - start]
-        done += stop - start

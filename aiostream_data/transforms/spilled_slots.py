@@ -115,7 +115,7 @@ class SpilledSlots:
         return True
 
     def fill(self, first: int, rows: Chunk, final: Slots | None = None) -> None:
-        """Put rows into the next free slots, from ``first`` on, for :meth:`rearrange` to put them into ``final`` ones."""
+        """Put rows into the next free slots, from ``first`` on; :meth:`rearrange` puts them into ``final`` ones."""
         slots = np.arange(first, first + len(rows)) if final is None else final
         rows = self._as_held(rows)
         found, are_elements = self._put(rows, slots)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -51,6 +52,27 @@ class NoSubclasses(Exception):
         raise TypeError("is not for subclassing")
 
 
+class Immutable(Exception):
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name} cannot be set")
+
+
+@dataclass(frozen=True)
+class FrozenDataclass(Exception):
+    code: int
+
+
+class RefusesNotes(Exception):
+    def add_note(self, note: str) -> None:
+        raise TypeError("takes no notes")
+
+
+def _with_odd_notes() -> ValueError:
+    error = ValueError("with notes that are none")
+    error.__notes__ = [5]  # type: ignore[list-item]
+    return error
+
+
 class DoesNotUnpickle:
     def __reduce__(self) -> Any:
         return (_exit, ())
@@ -80,6 +102,10 @@ RAISED: dict[str, Any] = {
     "NoSubclasses": lambda: NoSubclasses("alone"),
     "ExceptionGroup": lambda: ExceptionGroup("several", [ValueError("one"), TypeError("two")]),
     "UnicodeDecodeError": lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    "Immutable": lambda: Immutable("for ever"),
+    "FrozenDataclass": lambda: FrozenDataclass(5),
+    "RefusesNotes": lambda: RefusesNotes("none"),
+    "ValueError": _with_odd_notes,
     "StopIteration": lambda: StopIteration("stopped"),
 }
 RETURNED: dict[str, Any] = {"DoesNotUnpickle": DoesNotUnpickle, "DoesNotPickle": DoesNotPickle, "lock": threading.Lock}
@@ -92,3 +118,8 @@ def awkward_on_seven(kind: str, number: int) -> Any:
     if kind in RETURNED:
         return RETURNED[kind]()
     raise RAISED[kind]()
+
+
+async def awaited_awkward_on_seven(kind: str, number: int) -> Any:
+    """The same, awaited."""
+    return awkward_on_seven(kind, number)

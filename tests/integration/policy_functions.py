@@ -59,3 +59,10 @@ def sleeps_on_13(number: int) -> int:
     if number == 13:
         time.sleep(1.2)
     return number
+
+
+def fails_at_length(number: int) -> int:
+    """Fail on one with a message that is longer than a line of a log may be."""
+    if number == 1:
+        raise ValueError("begin " + "x" * (70 << 20) + " end")
+    return number

@@ -278,6 +278,20 @@ def test_a_run_that_is_taken_up_again_writes_no_record_twice(tmp_path: Path) -> 
     assert sorted(entry["index"] for entry in lines) == list(range(7, 1000, 100))
 
 
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_an_entry_stays_short_however_long_the_message(executor: Any, tmp_path: Path) -> None:
+    log = tmp_path / "dead.jsonl"
+    dataset = Dataset.range(3).map(fn.fails_at_length, executor=executor, on_error="skip")
+    for _ in range(2):  # the second reads what the first has written
+        with dataset.open(dead_letters=log) as loader:
+            assert list(loader) == [0, 2]
+    (entry,) = entries(log)
+    assert log.stat().st_size < 100_000
+    assert entry["error"].startswith("ValueError: begin xxx")
+    assert entry["error"].endswith("xxx end")
+    assert "fails_at_length" in entry["traceback"]
+
+
 @pytest.mark.parametrize("name", ["thread", "coroutine", "process", "flat_map"])
 def test_replay_runs_the_records_of_a_log_through_a_mended_chain(name: str, tmp_path: Path) -> None:
     log = tmp_path / "dead.jsonl"
@@ -339,7 +353,7 @@ def test_logs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         list(MAPS["thread"]("skip").open(dead_letters=tmp_path / "no" / "folder"))
 
 
-@pytest.mark.parametrize("wrong", ["ignore", 3, Skip, object()])
+@pytest.mark.parametrize("wrong", ["ignore", 3, Skip, object(), ["skip"], np.zeros(2)], ids=repr)
 def test_what_is_no_policy_is_refused_where_it_is_written(wrong: Any) -> None:
     with pytest.raises(PlanError, match="on_error"):
         Dataset.range(3).map(abs, on_error=wrong)
@@ -353,6 +367,8 @@ def test_budgets_and_retries_are_checked_where_they_are_written() -> None:
             wrong()
     with pytest.raises(PlanError):
         Retry(1, then=Retry(1))
+    with pytest.raises(PlanError, match="backoff_s"):
+        Retry(1, backoff_s=True)
     with pytest.raises(StageBuildError, match="flat_map"):
         Dataset.range(3).map(lambda number: (yield number))
 
@@ -376,9 +392,28 @@ def test_a_call_that_takes_too_long_is_an_error_of_its_record(executor: Any) -> 
     del caught
 
 
-@pytest.mark.parametrize("executor", ["thread", "process"])
-def test_a_call_that_takes_too_long_can_be_skipped(executor: Any) -> None:
-    dataset = Dataset.range(40).map(fn.sleeps_on_13, executor=executor, concurrency=2, timeout=0.3, on_error="skip")
+@pytest.mark.parametrize("how", [{}, {"executor": "inline"}, {"executor": asd.AUTO}, {"concurrency": 1}], ids=repr)
+@pytest.mark.parametrize("stuck", [0, 13])
+def test_a_call_that_does_not_return_is_given_up_however_many_run_at_once(stuck: int, how: dict[str, Any]) -> None:
+    release = threading.Event()
+
+    def waits(number: int) -> int:
+        if number == stuck:
+            release.wait(60)
+        return number
+
+    found = []
+    with Dataset.range(40).map(waits, timeout=0.2, on_error="skip", **how).open() as loader:
+        for number in loader:
+            found.append(number)
+            if number > stuck:
+                release.set()
+    assert found == [number for number in range(40) if number != stuck]
+
+
+@pytest.mark.parametrize("how", [{}, {"executor": "inline"}, {"concurrency": 2}, {"executor": "process"}], ids=repr)
+def test_a_call_that_takes_too_long_can_be_skipped(how: dict[str, Any]) -> None:
+    dataset = Dataset.range(40).map(fn.sleeps_on_13, timeout=0.3, on_error="skip", **how)
     with dataset.open() as loader:
         assert list(loader) == [number for number in range(40) if number != 13]
         assert stage(loader, "map").skipped == 1
@@ -465,6 +500,29 @@ def test_an_init_that_fails_ends_the_stream_whatever_the_policy(executor: Any) -
         list(Dataset.range(50).map(_counted, executor=executor, init=_fails, on_error="skip"))
     assert any("init" in note for note in caught.value.__notes__)
     del caught
+
+
+def test_an_init_that_cannot_serve_is_refused_where_it_is_written() -> None:
+    async def awaited() -> int:
+        return 1
+
+    def with_state(number: int, state: int) -> int:
+        return number
+
+    for wrong, said in ((awaited, "coroutine"), (lambda size: size, "without arguments"), (3, "init must be")):
+        with pytest.raises(PlanError, match=said):
+            Dataset.range(3).map(with_state, init=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"ordered": "no"}, {"batched": 1}, {"concurrency": True}], ids=repr)
+def test_arguments_of_map_are_checked_where_they_are_written(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match=next(iter(wrong))):
+        Dataset.range(3).map(abs, **wrong)
+
+
+def test_a_coroutine_function_is_not_given_batches() -> None:
+    with pytest.raises(PlanError, match="batched"):
+        Dataset.range(3).map(fn.awaits_and_fails, batched=True)
 
 
 def test_init_without_a_parameter_for_it_is_refused() -> None:

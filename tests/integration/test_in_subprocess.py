@@ -204,6 +204,7 @@ def test_the_report_shows_the_stages_of_the_process_before_the_one_that_reads_it
     assert rows["in_subprocess/read_tfrecord"] == 23 * workers
     assert rows["in_subprocess/batch"] == rows["in_subprocess"] == rows["map"] == count
     assert stats.memory.limit == 64 << 20
+    assert stats.memory.holders["in_subprocess/ranges"][1] > 0
     assert stats.storage["requests"] > 0
     assert "in_subprocess/shuffle" in str(loader.report())
 

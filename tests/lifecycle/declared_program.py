@@ -27,7 +27,7 @@ LARGEST = 100 * MIB
 """Bytes of the largest record of the former."""
 
 READ_S = 2.0
-"""Seconds that a loader is read, at most: long enough to be full with a consumer that is slower than it."""
+"""Seconds that a loader is read, at most, from the first element on: long enough to be full."""
 
 
 def _files(folder: Path, records: int, nbytes: int, count: int) -> list[str]:
@@ -48,6 +48,16 @@ def parsed(folder: Path) -> Dataset[Any]:
     files = _files(folder, 1_500, 20_000, 4)
     rows = Dataset.from_tfrecord(files, cycle_length=4).parse_example(FEATURES)
     return rows.shuffle(500, seed=1).batch(32).prefetch(2)
+
+
+def shuffled(folder: Path) -> Dataset[Any]:
+    files = _files(folder, 1_000, 80_000, 4)
+    rows = Dataset.from_tfrecord(files, cycle_length=2).parse_example(FEATURES)
+    return rows.shuffle(900, seed=1).batch(8).prefetch(2)
+
+
+def nearly_full(folder: Path) -> Dataset[Any]:
+    return Dataset.range(6_000).map(awaited_array, concurrency=64).shuffle(600, seed=1).batch(8).prefetch(2)
 
 
 def large(number: int) -> Any:
@@ -116,6 +126,8 @@ def hoarding(folder: Path) -> Dataset[Any]:
 
 PLANS: dict[str, Callable[[Path], Dataset[Any]]] = {
     "parsed, shuffled and batched": parsed,
+    "a large shuffle": shuffled,
+    "a shuffle that fills the limit": nearly_full,
     "large results on threads": on_threads,
     "large results in processes": in_processes,
     "awaited": awaited,
@@ -140,9 +152,10 @@ def status(name: str) -> int:
 
 def slowly(elements: Iterator[Any]) -> int:
     """Read elements for a while, more slowly than they are made; return their number."""
-    count, end = 0, time.perf_counter() + READ_S
+    count, end = 0, 0.0
     for element in elements:
         count += 1
+        end = end or time.perf_counter() + READ_S
         del element  # what the consumer keeps is the consumer's
         time.sleep(0.02)
         if time.perf_counter() > end:

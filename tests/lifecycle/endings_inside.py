@@ -13,16 +13,17 @@ import random
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 from aiostream_data import Dataset, Loader
 from aiostream_data._engine.ends import Outlet
-from aiostream_data.errors import LoaderClosedError, WorkerDiedError
+from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, WorkerDiedError
 from aiostream_data.plan.operators import ToDevice
 from aiostream_data.records import Chunk
 
@@ -31,10 +32,15 @@ AFTERWARDS_S = 0.05
 
 
 class Moment:
-    """When an ending happens: so many seconds after the data set begins to be opened."""
+    """When an ending happens: so many seconds after the data set begins to be opened.
 
-    def __init__(self, after_s: float, rng: random.Random) -> None:
+    Args:
+        options: For opening it.
+    """
+
+    def __init__(self, after_s: float, rng: random.Random, **options: Any) -> None:
         self.after_s = after_s
+        self.options = options
         self.rng = rng
         self.began_at = time.perf_counter()
         self.reached_at: float | None = None
@@ -54,6 +60,9 @@ class Moment:
 
 Ending = Callable[[Dataset[Any], Moment], None]
 
+_kept: list[Loader[Any]] = []
+"""A loader that has ended, and is not let go of until the next one has."""
+
 
 class InjectedError(Exception):
     """What a stage or a function fails with here."""
@@ -67,15 +76,33 @@ def _consume(elements: Iterable[Any], moment: Moment) -> None:
     moment.reached()
 
 
+def the_end_of_the_stream(dataset: Dataset[Any], moment: Moment) -> None:
+    """Take all there is, and keep the loader."""
+    _kept.clear()
+    short = dataset if ends_on_device(dataset) else dataset.take(moment.rng.randrange(200))
+    _kept.append(short.open(**moment.options))
+    for _ in _kept[0]:
+        pass
+    moment.reached()
+
+
 def a_break(dataset: Dataset[Any], moment: Moment) -> None:
-    with dataset.open() as loader:
+    with dataset.open(**moment.options) as loader:
         _consume(loader, moment)
 
 
 def an_exception_in_the_loop_body(dataset: Dataset[Any], moment: Moment) -> None:
-    with suppress(KeyError), dataset.open() as loader:
+    with suppress(KeyError), dataset.open(**moment.options) as loader:
         _consume(loader, moment)
         raise KeyError("training step")
+
+
+def collecting_an_iterator_of_a_loader(dataset: Dataset[Any], moment: Moment) -> None:
+    with dataset.open(**moment.options) as loader:
+        iterator = iter(loader)
+        _consume(iterator, moment)
+        del iterator
+        gc.collect()
 
 
 def collecting_the_iterator(dataset: Dataset[Any], moment: Moment) -> None:
@@ -86,7 +113,7 @@ def collecting_the_iterator(dataset: Dataset[Any], moment: Moment) -> None:
 
 
 def collecting_the_loader_in_a_cycle(dataset: Dataset[Any], moment: Moment) -> None:
-    cycle: list[Any] = [dataset.open()]
+    cycle: list[Any] = [dataset.open(**moment.options)]
     cycle.append(cycle)
     _consume(cycle[0], moment)
     del cycle
@@ -95,7 +122,7 @@ def collecting_the_loader_in_a_cycle(dataset: Dataset[Any], moment: Moment) -> N
 
 def cancelling_the_consumers_task(dataset: Dataset[Any], moment: Moment) -> None:
     async def consume() -> None:
-        async with dataset.open() as loader:
+        async with dataset.open(**moment.options) as loader:
             async for _ in loader:
                 pass
 
@@ -115,7 +142,7 @@ def cancelling_twice(dataset: Dataset[Any], moment: Moment) -> None:
     """Cancel once more while the loader is being closed."""
 
     async def consume() -> None:
-        async with dataset.open() as loader:
+        async with dataset.open(**moment.options) as loader:
             async for _ in loader:
                 pass
 
@@ -146,7 +173,7 @@ def closing_the_consumers_event_loop(dataset: Dataset[Any], moment: Moment) -> N
     loop = asyncio.new_event_loop()
 
     async def begin() -> Loader[Any]:
-        loader = await dataset.open().__aenter__()
+        loader = await dataset.open(**moment.options).__aenter__()
         if moment.after_s:
             async for _ in loader:
                 if moment.passed:
@@ -161,14 +188,14 @@ def closing_the_consumers_event_loop(dataset: Dataset[Any], moment: Moment) -> N
 
 
 def closing_from_another_thread(dataset: Dataset[Any], moment: Moment) -> None:
-    loader = dataset.open()
+    loader = dataset.open(**moment.options)
     with _later(moment, loader.close), suppress(LoaderClosedError):
         for _ in loader:
             pass
 
 
 def closing_from_two_threads_at_once(dataset: Dataset[Any], moment: Moment) -> None:
-    loader = dataset.open()
+    loader = dataset.open(**moment.options)
     with _later(moment, loader.close):
         with suppress(LoaderClosedError):
             _consume(loader, moment)
@@ -185,7 +212,11 @@ def a_failure_in_a_stage(dataset: Dataset[Any], moment: Moment) -> None:
             raise InjectedError
         await passed(outlet, chunk, nbytes)
 
-    with mock.patch.object(Outlet, "_pass", fail_then), suppress(InjectedError), dataset.open() as loader:
+    with (
+        mock.patch.object(Outlet, "_pass", fail_then),
+        suppress(InjectedError),
+        dataset.open(**moment.options) as loader,
+    ):
         for _ in loader:
             pass
 
@@ -214,7 +245,7 @@ def killing_a_worker_process(dataset: Dataset[Any], moment: Moment) -> None:
             with suppress(ProcessLookupError):
                 os.kill(moment.rng.choice(children), signal.SIGKILL)
 
-    with suppress(WorkerDiedError), dataset.open() as loader, _later(moment, kill):
+    with suppress(WorkerDiedError), dataset.open(**moment.options) as loader, _later(moment, kill):
         for _ in loader:
             if time.perf_counter() > moment.began_at + moment.after_s + AFTERWARDS_S:
                 break
@@ -223,7 +254,7 @@ def killing_a_worker_process(dataset: Dataset[Any], moment: Moment) -> None:
 
 def an_interrupt(dataset: Dataset[Any], moment: Moment) -> None:
     """Let Ctrl-C come while this thread waits, takes elements, or closes."""
-    with suppress(KeyboardInterrupt), _interrupted(moment), dataset.open() as loader:
+    with suppress(KeyboardInterrupt), _interrupted(moment), dataset.open(**moment.options) as loader:
         for _ in loader:
             if time.perf_counter() > moment.began_at + moment.after_s + AFTERWARDS_S:
                 break  # it came where Python swallows it: in a finaliser
@@ -232,7 +263,7 @@ def an_interrupt(dataset: Dataset[Any], moment: Moment) -> None:
 def an_interrupt_of_an_async_loop(dataset: Dataset[Any], moment: Moment) -> None:
     async def main() -> None:
         with _interrupted(moment):  # here, as asyncio itself loses a socket when interrupted while it makes a loop
-            async with dataset.open() as loader:
+            async with dataset.open(**moment.options) as loader:
                 async for _ in loader:
                     if time.perf_counter() > moment.began_at + moment.after_s + AFTERWARDS_S:
                         break
@@ -241,11 +272,63 @@ def an_interrupt_of_an_async_loop(dataset: Dataset[Any], moment: Moment) -> None
         asyncio.run(main())
 
 
+def forking(dataset: Dataset[Any], moment: Moment) -> None:
+    """Let a fork end while the loader is open, which then is left."""
+    with dataset.open(**moment.options) as loader:
+        _consume(loader, moment)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of fork beside threads: what is tested here
+            pid = os.fork()
+        if pid == 0:
+            _end_fork(loader)
+        _, status = os.waitpid(pid, 0)  # a hang here is one of the ending
+        assert os.waitstatus_to_exitcode(status) == 0
+
+
+def _end_fork(loader: Loader[Any]) -> NoReturn:
+    code = 1
+    try:
+        next(iter(loader))
+    except ForkedPipelineError:
+        loader.close()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def leaving_what_is_stepped(dataset: Dataset[Any], moment: Moment) -> None:
+    iterator = iter(dataset.debug())
+    _consume(iterator, moment)
+    del iterator
+    gc.collect()
+
+
+def a_failure_of_what_is_stepped(dataset: Dataset[Any], moment: Moment) -> None:
+    def function(*element: Any) -> Any:
+        if moment.passed:
+            moment.reached()
+            raise InjectedError
+        return element
+
+    failing = dataset if ends_on_device(dataset) else dataset.map(function)
+    with suppress(InjectedError), failing.debug() as loader:
+        _consume(loader, moment)
+
+
+def an_interrupt_of_what_is_stepped(dataset: Dataset[Any], moment: Moment) -> None:
+    with suppress(KeyboardInterrupt), _interrupted(moment), dataset.debug() as loader:
+        for _ in loader:
+            if time.perf_counter() > moment.began_at + moment.after_s + AFTERWARDS_S:
+                break
+
+
 INSIDE: dict[str, Ending] = {
     ending.__name__.replace("_", " "): ending
     for ending in (
+        the_end_of_the_stream,
         a_break,
         an_exception_in_the_loop_body,
+        collecting_an_iterator_of_a_loader,
         collecting_the_iterator,
         collecting_the_loader_in_a_cycle,
         cancelling_the_consumers_task,
@@ -259,6 +342,10 @@ INSIDE: dict[str, Ending] = {
         killing_a_worker_process,
         an_interrupt,
         an_interrupt_of_an_async_loop,
+        forking,
+        leaving_what_is_stepped,
+        a_failure_of_what_is_stepped,
+        an_interrupt_of_what_is_stepped,
     )
 }
 """By name."""

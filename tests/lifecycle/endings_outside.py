@@ -16,6 +16,7 @@ import select
 import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ def for_ever_in_an_async_loop(dataset: Dataset[Any], after_s: float) -> None:
     asyncio.run(main())
 
 
-def left_open(dataset: Dataset[Any], after_s: float) -> None:
+def left_open(dataset: Dataset[Any], after_s: float, *, tell: bool = True) -> None:
     global kept
     _say_begun()
     began_at = time.monotonic()
@@ -124,7 +125,8 @@ def left_open(dataset: Dataset[Any], after_s: float) -> None:
     kept[1] = iter(kept[0])
     while time.monotonic() < began_at + after_s and next(kept[1], None) is not None:
         pass
-    _say_ending()
+    if tell:
+        _say_ending()
 
 
 def left_open_and_failed(dataset: Dataset[Any], after_s: float) -> NoReturn:
@@ -144,6 +146,19 @@ def left_in_an_async_loop(dataset: Dataset[Any], after_s: float) -> None:
         _say_ending()
 
     asyncio.run(main())
+
+
+def forked_and_left_open(dataset: Dataset[Any], after_s: float) -> None:
+    """Fork while a loader is open, and let both end as programs do."""
+    left_open(dataset, after_s, tell=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of fork beside threads: what is tested here
+        pid = os.fork()
+    _, status = (0, 0) if pid == 0 else os.waitpid(pid, 0)
+    if pid:
+        _say_ending()
+    if status:
+        raise SystemExit(f"the fork ended with {status}")
 
 
 def cut_off(dataset: Dataset[Any], after_s: float) -> NoReturn:
@@ -169,6 +184,7 @@ OUTSIDE: dict[str, Ending] = {
     "exit with a loader open": Ending(left_open, 0),
     "exit after an async loop was left": Ending(left_in_an_async_loop, 0),
     "SystemExit with a loader open": Ending(left_open_and_failed, 7),
+    "exit of a fork, and then exit": Ending(forked_and_left_open, 0),
     "os._exit": Ending(cut_off, 3),
 }
 """By name."""

@@ -67,6 +67,35 @@ def always(value: Any) -> bool:
     return True
 
 
+def fails_at_times(value: int) -> int:
+    if value % 20 == 7:
+        raise ValueError(value)
+    return value
+
+
+def slowly_fails_at_times(value: int) -> int:
+    time.sleep(0.001)
+    return fails_at_times(value)
+
+
+async def fails_at_times_async(value: int) -> int:
+    return fails_at_times(await same_async(value))
+
+
+def late_at_times(value: int) -> int:
+    time.sleep(0.3 if value % 50 == 7 else 0.001)
+    return value
+
+
+def some_of_them(value: int) -> Iterator[int]:
+    for number in range(3):
+        yield int(value) + number
+
+
+def log_beside(shards: list[str]) -> asd.Quarantine:
+    return asd.Quarantine(Path(shards[0]).with_name("dead-letters.jsonl"))
+
+
 def write_shards(folder: Path, shards: int = 4, rows: int = 2_000) -> list[str]:
     """Write TFRecord files and return their paths."""
     paths = [str(folder / f"{shard:02d}.tfrecord") for shard in range(shards)]
@@ -79,6 +108,20 @@ def write_shards(folder: Path, shards: int = 4, rows: int = 2_000) -> list[str]:
 
 def _numbers() -> Dataset[int]:
     return Dataset.range(ROWS)
+
+
+def record_of(value: int) -> bytes:
+    return bytes([value % 256]) * 500
+
+
+class Small(Dataset[Any]):
+    """A data set that is opened with so small a limit that rows of a shuffle wait in a file."""
+
+    def open(self, state: Any = None, **options: Any) -> asd.Loader[Any]:
+        return super().open(state, **{"memory_limit": 512 << 10, **options})
+
+    def repeat(self, count: int | None = None) -> Dataset[Any]:
+        return Small(super().repeat(count).plan)
 
 
 STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
@@ -101,6 +144,7 @@ STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     ),
     "flat_map": lambda _: _numbers().flat_map(lambda _: range(5)),
     "shuffle": lambda _: _numbers().shuffle(1_000, seed=1),
+    "spilling shuffle": lambda _: Small(_numbers().map(record_of).shuffle(1_000, seed=1, spill=True).plan),
     "batch": lambda _: _numbers().batch(7),
     "unbatch": lambda _: _numbers().batch(7).unbatch(),
     "cache": lambda shards: Dataset.from_tfrecord(shards).cache(),
@@ -142,17 +186,39 @@ OTHER_STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     "skip, take, shard": lambda shards: Dataset.from_tfrecord(shards).skip(100).take(6_000).shard(2, 1),
 }
 
+FAILING_STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
+    "dead letters": lambda shards: _numbers().map(fails_at_times, on_error=log_beside(shards)),
+    "dead letters of coroutines": lambda shards: _numbers().map(fails_at_times_async, on_error=log_beside(shards)),
+    "replacing": lambda _: _numbers().map(slowly_fails_at_times, on_error=asd.Replace(-1), concurrency=2).batch(4),
+    "short pauses": lambda _: _numbers().map(slowly_fails_at_times, on_error=asd.Retry(2, 0.005, "skip")),
+    "long pauses": lambda _: _numbers().map(slowly_fails_at_times, on_error=asd.Retry(1, 0.2, "skip"), concurrency=8),
+    "long pauses of coroutines": lambda _: _numbers().map(fails_at_times_async, on_error=asd.Retry(1, 0.2, "skip")),
+    "flat_map of generators": lambda _: _numbers().flat_map(some_of_them).batch(8),
+    "time-outs": lambda _: _numbers().map(late_at_times, timeout=0.1, on_error="skip", concurrency=4),
+}
+"""Whose functions fail, or take too long, and which go on all the same."""
+
 PROCESS_STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     "process map": lambda _: _numbers().map(same, executor="process", concurrency=2),
     "process map with a state": lambda _: _numbers().map(counted, init=count_calls, executor="process", concurrency=1),
     "unordered process map": lambda _: _numbers().map(slow_same, executor="process", concurrency=2, ordered=False),
     "process map of arrays": lambda _: _numbers().map(_large, executor="process", concurrency=2).batch(4),
+    "process map with dead letters": lambda shards: _numbers().map(
+        fails_at_times, executor="process", concurrency=2, on_error=log_beside(shards)
+    ),
+    "pauses in processes": lambda _: _numbers().map(
+        fails_at_times, executor="process", concurrency=2, on_error=asd.Retry(1, 0.1, "skip")
+    ),
+    "threads or processes": lambda _: _numbers().map(slow_same, executor=asd.AUTO, concurrency=2),
     "in a process": lambda shards: Dataset.from_tfrecord(shards).shuffle(100, seed=1).batch(8).in_subprocess(),
+    "dead letters in a process": lambda shards: (
+        _numbers().map(slowly_fails_at_times, on_error=log_beside(shards)).in_subprocess()
+    ),
     "in two processes": lambda _: _numbers().map(_large).batch(4).in_subprocess(workers=2).prefetch(2),
 }
 """Whose workers take long to start."""
 
-EVERY_STAGE = STAGES | OTHER_STAGES | PROCESS_STAGES
+EVERY_STAGE = STAGES | OTHER_STAGES | FAILING_STAGES | PROCESS_STAGES
 
 
 def _second_of_two(value: int) -> int:

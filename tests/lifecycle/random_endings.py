@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import json
+import logging
 import os
 import random
 import signal
@@ -26,14 +27,18 @@ from typing import Any
 
 from endings_inside import INSIDE, Moment, ends_on_device
 from endings_outside import OUTSIDE, Program, end_a_program
-from pipelines import EVERY_STAGE, OTHER_STAGES, PROCESS_STAGES, STAGES, write_shards
+from pipelines import EVERY_STAGE, FAILING_STAGES, OTHER_STAGES, PROCESS_STAGES, STAGES, write_shards
 
 from aiostream_data import Dataset
 from aiostream_data._engine import budget
+from aiostream_data._engine.watchdog import LOGGER
 from aiostream_data.testing.leaks import leaves_nothing
 
 HANG_S = 20.0
 """Seconds after which an ending counts as a hang; everything has to be over after two."""
+
+STALL_AFTER_S = 0.01
+"""Where it is told what is waited for."""
 
 START_S, ENDING_S = 60.0, 2.0
 """Seconds that starting, and an ending on average, may take on a busy machine; most take a tenth of that."""
@@ -47,6 +52,7 @@ class Draw:
         number: Of the draw; seeds what else is random about it.
         after_s: Seconds from the opening.
         repeated: The data set is repeated for ever.
+        watched: It is told in the log what is waited for, as soon as a little is waited.
     """
 
     number: int
@@ -54,6 +60,7 @@ class Draw:
     stage: str
     after_s: float
     repeated: bool
+    watched: bool
 
     def dataset(self, shards: list[str]) -> Dataset[Any]:
         """Return the data set, which ends by itself only if it is not repeated."""
@@ -85,7 +92,8 @@ def draws(seed: int, endings: list[str], stages: list[str]) -> Iterator[Draw]:
         for shift in rng.sample(range(len(endings)), len(endings)):
             for place, stage in enumerate(stages):
                 ending = endings[(place + shift) % len(endings)]
-                yield Draw(number, ending, stage, _moment(rng, stage), rng.random() < 0.5)
+                repeated, watched = rng.random() < 0.5, rng.random() < 0.3
+                yield Draw(number, ending, stage, _moment(rng, stage), repeated, watched)
                 number += 1
 
 
@@ -101,7 +109,8 @@ def end_inside(draw: Draw, shards: list[str], folder: str) -> Result:
     """Carry out an ending in this process."""
     gc.collect()
     faulthandler.dump_traceback_later(HANG_S, exit=True)  # on a thread of its own, which a fork would not have
-    moment = Moment(draw.after_s, random.Random(draw.number))
+    options = {"stall_after": STALL_AFTER_S} if draw.watched else {}
+    moment = Moment(draw.after_s, random.Random(draw.number), **options)
     fault, before = "", set(budget._budgets)
     try:
         with leaves_nothing(folders=[folder]), _nothing_unraisable(draw.ending):
@@ -153,13 +162,13 @@ def end_outside(draw: Draw, shards: list[str], folder: str) -> Result:
 
 def _warm_up(shards: list[str]) -> None:
     """Let everything be imported: Python complains, or loses its exit code, when it is interrupted while it imports."""
-    for make in (STAGES | OTHER_STAGES).values():
+    for make in (STAGES | OTHER_STAGES | FAILING_STAGES).values():
         with make(shards).open() as loader:
             next(iter(loader))
-    with PROCESS_STAGES["process map"](shards).open() as loader:
-        next(iter(loader))
-    with PROCESS_STAGES["in a process"](shards).open() as loader:
-        next(iter(loader))
+    for stage in ("process map", "in a process"):
+        with PROCESS_STAGES[stage](shards).open() as loader:
+            next(iter(loader))
+            loader.dump()
 
 
 KINDS: dict[str, list[str]] = {
@@ -169,6 +178,9 @@ KINDS: dict[str, list[str]] = {
     "SIGTERM": [name for name, ending in OUTSIDE.items() if ending.sent == signal.SIGTERM],
 }
 """Endings inside a process that goes on, those of a whole process, and some of the latter."""
+
+EVERY_ENDING = len(EVERY_STAGE) * (len(INSIDE) + len(OUTSIDE))
+"""So many endings are every ending in every stage, where each kind has its share."""
 
 
 def carried_out(kind: str, seed: int, count: int, folder: Path) -> tuple[list[dict[str, Any]], str]:
@@ -188,6 +200,7 @@ def carried_out(kind: str, seed: int, count: int, folder: Path) -> tuple[list[di
 def main(kind: str, seed: int, count: int, folder: str) -> None:
     """Carry out ``count`` endings and print their results."""
     carry_out = end_inside if kind == "inside" else end_outside
+    logging.getLogger(LOGGER).addHandler(logging.NullHandler())
     shards = write_shards(Path(folder))
     _warm_up(shards)
     temporary = Path(folder) / "temporary"

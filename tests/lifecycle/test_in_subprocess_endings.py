@@ -35,7 +35,7 @@ def rows(number: int) -> np.ndarray[Any, Any]:
 
 
 def waits(number: int) -> int:
-    if number == 40:
+    if number >= 40:
         threading.Event().wait(60)
     return int(number)
 
@@ -125,9 +125,10 @@ def test_at_the_end_of_the_stream_the_process_goes_although_the_loader_is_kept()
         assert not any(map(_is_running, processes_of(loader)))
 
 
-def test_closing_does_not_wait_for_a_function_that_does_not_return() -> None:
+@pytest.mark.parametrize("workers", [1, 6])
+def test_closing_does_not_wait_for_functions_that_do_not_return(workers: int) -> None:
     with leaves_nothing():
-        loader = Dataset.range(100).map(waits, executor="inline").in_subprocess().open()
+        loader = Dataset.range(100).map(waits, executor="inline").in_subprocess(workers).open()
         next(iter(loader))
         started = time.monotonic()
         loader.close()

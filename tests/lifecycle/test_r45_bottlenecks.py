@@ -15,7 +15,7 @@ import pytest
 from pipelines import write_shards
 
 from aiostream_data import Dataset
-from aiostream_data._engine import prepare
+from aiostream_data._engine import prepare, row_work
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.host import HostBackend
 from aiostream_data.errors import StoreBusyError
@@ -25,7 +25,7 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.metrics.limits import Limit
 from aiostream_data.records import ShardRef
 from aiostream_data.storage import memory
-from aiostream_data.storage.local import LocalStore
+from aiostream_data.storage.file_reads import FileRead, FileReader
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store
 from aiostream_data.testing.latency_store import LatencyStore
@@ -118,7 +118,8 @@ class OneThreadAtATime:
 
 def test_r45_a_function_that_holds_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     function = OneThreadAtATime()
-    monkeypatch.setattr(executors_base, "thread_time", function.thread_time)
+    for measuring in (row_work, executors_base):
+        monkeypatch.setattr(measuring, "thread_time", function.thread_time)
     named(limit_of(Dataset.range(10_000_000).map(function, concurrency=4).batch(2)), "map", "gil")
 
 
@@ -148,13 +149,14 @@ def test_r45_the_consumer() -> None:
 
 
 def test_r45_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = LocalStore._read
+    read_at_once = FileReader.read
 
-    def slow_read(self: LocalStore, shard: ShardRef, start: int, buffer: memoryview) -> None:
+    def slow_read(self: FileReader, read: FileRead) -> None:
         time.sleep(0.03)
-        read(self, shard, start, buffer)
+        read_at_once(self, read)
 
-    monkeypatch.setattr(LocalStore, "_read", slow_read)
+    monkeypatch.setattr(FileReader, "read", slow_read)
+    monkeypatch.setattr(FileReader, "read_cached", lambda self, read: 0)
     dataset = Dataset.from_tfrecord(write_shards(tmp_path, rows=200)).map(len).batch(50).repeat()
     named(limit_of(dataset), "read_tfrecord", "disk")
 

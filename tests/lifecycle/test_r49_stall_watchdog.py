@@ -376,6 +376,8 @@ def test_the_stuck_stage_is_the_first_from_the_consumer_that_does_not_pass_the_w
 MAY_BE_NONE = {
     # A user's function may take any time: what waits for it is watched.
     *("functions:map(timeout)", "functions:filter(timeout)", "_engine.paced_hops:__init__(timeout_s)"),
+    *("dataset:open(stage_timeout)", "loading.opening:__init__(stage_timeout_s)"),
+    "_engine.engine_options:__init__(stage_timeout_s)",
     *(f"plan.operators:{name}(timeout_s)" for name in ("__init__", "_replace")),
     "executors.thread:__init__(limit_s)",
     # The consumer waits until a loader is open, and is watched like one that waits for an element.
@@ -395,7 +397,7 @@ def is_bounded(value: Any) -> bool:
 
 
 def is_seconds(name: str) -> bool:
-    return name.endswith(("_S", "_s")) or name in ("timeout", "stall_after")
+    return name.endswith(("_S", "_s")) or name in ("timeout", "stall_after", "stage_timeout")
 
 
 def parts_of_the_package() -> Iterator[tuple[str, Any]]:

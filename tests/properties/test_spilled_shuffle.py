@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tempfile import gettempdir
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from aiostream_data.testing.comparing import same
 from aiostream_data.transforms.randomness import key_of
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots
+
+FOLDER = gettempdir()
 
 
 class Pair(NamedTuple):
@@ -85,7 +88,7 @@ def wider(ids: Ids) -> Chunk:
 
 KINDS = (records, numbers, several, no_values, objects, elements, put_together, wider)
 SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=8)
-SPILLS = st.builds(Spill, st.just("/tmp"), st.sampled_from([0, 300, 5_000]), st.sampled_from([64, 300, 4_000]))
+SPILLS = st.builds(Spill, st.just(FOLDER), st.sampled_from([0, 300, 5_000]), st.sampled_from([64, 300, 4_000]))
 
 
 @st.composite
@@ -187,7 +190,7 @@ def same_elements(expected: Chunk | None, found: Chunk | None) -> bool:
 
 
 def test_another_number_of_rows_than_were_held_is_refused() -> None:
-    buffer = buffer_of((10, False, None), Spill("/tmp", 0, 64))
+    buffer = buffer_of((10, False, None), Spill(FOLDER, 0, 64))
     buffer.begin_restore({"key": 1, "size": 10, "pushed": 8, "drained": 0})
     buffer.give_back(records(run_of_ids(0, 0, 7)))
     with pytest.raises(ValueError, match="8 rows were held, 7 are given back"):
@@ -197,7 +200,7 @@ def test_another_number_of_rows_than_were_held_is_refused() -> None:
 
 @pytest.mark.parametrize("make", [records, several, elements], ids=lambda make: make.__name__)
 def test_the_file_stays_small_however_many_rows_pass(make: Any) -> None:
-    buffer = ShuffleBuffer(ShuffleOrder(2_000, key_of(1)), None, Spill("/tmp", 0, 8_000))
+    buffer = ShuffleBuffer(ShuffleOrder(2_000, key_of(1)), None, Spill(FOLDER, 0, 8_000))
     sizes = []
     for first in range(0, 40_000, 100):
         buffer.push(make(run_of_ids(0, first, 100)))
@@ -210,7 +213,7 @@ def test_the_file_stays_small_however_many_rows_pass(make: Any) -> None:
 
 def test_rows_far_larger_than_a_segment_use_space_again() -> None:
     draw = np.random.default_rng(0)
-    buffer = ShuffleBuffer(ShuffleOrder(50, key_of(1)), None, Spill("/tmp", 0, 4_096))
+    buffer = ShuffleBuffer(ShuffleOrder(50, key_of(1)), None, Spill(FOLDER, 0, 4_096))
     peak = 0
     for first in range(0, 2_000, 5):
         lengths = draw.integers(0, 60_000, 5)
@@ -226,7 +229,7 @@ def test_rows_far_larger_than_a_segment_use_space_again() -> None:
 
 
 def test_memory_per_row_is_its_id_and_where_it_is() -> None:
-    held = SpilledSlots(records(run_of_ids(0, 0, 1)), 10_000, Spill("/tmp", 0, 4_096))  # type: ignore[arg-type]
+    held = SpilledSlots(records(run_of_ids(0, 0, 1)), 10_000, Spill(FOLDER, 0, 4_096))  # type: ignore[arg-type]
     for first in range(0, 10_000, 100):
         held.fill(first, records(run_of_ids(0, first, 100)))
     nbytes = held.nbytes

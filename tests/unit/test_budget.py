@@ -10,7 +10,7 @@ import warnings
 import pytest
 from event_order import run, settle
 
-from aiostream_data._engine.budget import ADMITTED, Budget
+from aiostream_data._engine.budget import ADMITTED, FILLED, Budget
 from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 
 LIMIT = 1_000
@@ -95,6 +95,39 @@ def test_an_admission_that_becomes_urgent_passes_over_the_limit_when_poked() -> 
         assert not patient.done()
         held.end()
         (await patient).end()
+
+    run(case())
+
+
+def test_stages_begin_nothing_more_when_three_quarters_are_on_their_way() -> None:
+    async def case() -> None:
+        budget = Budget(LIMIT)
+        on_its_way = budget.charge(int(FILLED * LIMIT) - 10)
+        assert await budget.until_fits(10, lambda: False)
+        waiting = asyncio.create_task(budget.until_fits(11, lambda: False))
+        await settle()
+        assert not waiting.done()
+        before, more = budget.is_full, budget.charge(11)
+        assert (before, budget.is_full) == (False, True)
+        more.end()
+        on_its_way.end()
+        assert await waiting
+
+    run(case())
+
+
+def test_an_eighth_may_be_on_its_way_beside_a_buffer_that_keeps_nearly_everything() -> None:
+    async def case() -> None:
+        budget = Budget(LIMIT)
+        kept, on_its_way = budget.charge(LIMIT - 10, "shuffle"), budget.charge(100)
+        assert (budget.flowing, budget.is_full) == (100, False)
+        assert await budget.until_fits(25, lambda: False)
+        waiting = asyncio.create_task(budget.until_fits(26, lambda: False))
+        await settle()
+        assert not waiting.done()
+        on_its_way.resize(99)
+        assert await waiting
+        kept.end()
 
     run(case())
 

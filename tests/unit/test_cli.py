@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,27 @@ def test_doctor_names_versions_native_core_extras_and_device(capsys: pytest.Capt
     assert "native core: " in said
     assert [extra for extra in doctor.EXTRAS if f"extra {extra}: " not in said] == []
     assert "device: " in said
+
+
+def test_doctor_knows_every_extra_that_brings_packages_for_users() -> None:
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = declared["project"]["optional-dependencies"]
+    told = {extra: {re.match(r"[\w-]+", package)[0] for package in extras[extra]} for extra in doctor.EXTRAS}  # type: ignore[index]
+    assert told == {extra: set(packages) for extra, packages in doctor.EXTRAS.items()}
+    others = {"cupy12", "cupy13", "demo", "bench", "dev", "all"}  # of the device, and of those who work on the package
+    assert set(extras) == {*doctor.EXTRAS, *others}
+
+
+def test_doctor_is_a_module_too_and_may_be_cut_short_by_who_reads_it() -> None:
+    command = [sys.executable, "-m", "aiostream_data", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "\nnative core: " in done.stdout
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 def test_doctor_says_how_to_get_an_extra_that_is_missing(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,21 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_programs_on_pages_compile(page: Path) -> None:
     for number, program in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
         compile(program, f"{page.name}[{number}]", "exec")
+
+
+@pytest.mark.parametrize("page", ["functions.md", "debugging.md", "in_subprocess.md"])
+def test_programs_of_pages_that_need_no_store_run(page: str, tmp_path: Path) -> None:
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+    assert programs
+    for number, program in enumerate(programs):
+        path = tmp_path / f"page_{number}.py"
+        path.write_text(program)
+        command = [sys.executable, "-W", "error", str(path)]
+        places = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONBREAKPOINT": "0"}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=places, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, f"{page}[{number}]: {done.stderr}"
 
 
 def test_the_first_program_of_the_readme_describes_a_data_set() -> None:

@@ -96,6 +96,14 @@ def test_what_has_no_end_or_no_known_size_needs_the_limit() -> None:
         assert bound_of(dataset).rows == LIMIT
 
 
+def test_a_buffer_that_may_fill_the_limit_leaves_a_quarter_more_to_what_is_on_its_way() -> None:
+    for full in (FILES.shuffle(1_000), FILES.cache(), FILES.map(len).pack(8)):
+        assert bound_of(full).rows == LIMIT + LIMIT // 4
+    small = Dataset.from_tensor_slices(np.zeros((9_000, 1_000), np.uint8)).repeat().shuffle(1_000)
+    assert bound_of(small).rows == LIMIT
+    assert bound_of(FILES.shuffle(1_000, spill=True)).rows == LIMIT
+
+
 # -- what keeps memory within it
 
 
@@ -201,6 +209,25 @@ def test_nothing_is_looked_at_twice_in_a_moment(monkeypatch: pytest.MonkeyPatch)
     now[0] += 0.6
     assert due()
     assert not due()
+
+
+def test_looks_that_take_long_are_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr(trimming, "monotonic", lambda: now[0])
+    monkeypatch.setattr(trimming, "perf_counter", lambda: now[0])
+
+    def slow_state() -> None:
+        now[0] += 0.1
+
+    monkeypatch.setattr(trimming, "allocator_state", slow_state)
+    trimmer = Trimmer(100 * MIB)
+    now[0] += 0.6
+    assert trimmer.is_due()
+    trimmer.look()
+    now[0] += 10.0
+    assert not trimmer.is_due()
+    now[0] += 10.0
+    assert trimmer.is_due()
 
 
 def test_where_the_allocator_says_nothing_nothing_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,6 +228,33 @@ def leave_a_fork_behind_and_die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_worker_that_is_killed_while_it_starts_is_replaced_once(deaths: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = ProcessExecutor(1, "test")
+    start = executor._start_worker
+    started: list[Any] = []
+
+    def start_and_kill(me: int) -> Any:
+        worker = start(me)
+        if len(started) < deaths:
+            worker.child.kill()
+        started.append(worker)
+        return worker
+
+    monkeypatch.setattr(executor, "_start_worker", start_and_kill)
+
+    async def case(executor: ThreadExecutor) -> None:
+        outcome = await executor.submit(abs, -3)
+        if deaths == 1:
+            assert outcome.value == 3
+        else:
+            assert isinstance(outcome.error, WorkerDiedError)
+        assert len(started) == 2
+        assert await value(executor, abs, -4) == 4
+
+    run_with(executor, case)
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [

@@ -10,6 +10,7 @@ import numpy as np
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
+from aiostream_data.errors import StateMismatchError
 from aiostream_data.lineage import Beside, CutFrom, Ids, Lineage, MadeOf, concat_lineages, of_one_width
 from aiostream_data.plan.operators import Batch
 from aiostream_data.records import Chunk, Items
@@ -66,7 +67,7 @@ class BatchStep(Step):
         """Return batches, each of the rows that it is known to have been made of."""
         entries = lineage.made_of or []
         if len(entries) != len(lineage) or not all(_is_batch(entry) for entry in entries):
-            raise ValueError("these ids do not say what the batches were made of")
+            raise StateMismatchError(["these ids do not say what the batches were made of"])
         lineages = [entry if isinstance(entry, Lineage) else Lineage(entry) for entry in entries if entry is not None]
         rows = await self.context.recall(self.node.input, concat_lineages(lineages))
         order = batching.BatchOrder(max(map(len, lineages)))

@@ -61,7 +61,7 @@ class CostBatchStep(GroupStep):
     def push(self, chunk: Chunk) -> Chunk | None:
         costs = self._costs(chunk)
         rows = self._admitted(chunk, costs)
-        self._rows.push(chunk)
+        self.lend(chunk)
         made = self._elements(self._rows, self._order.push(self.rows_in - len(chunk) + rows, costs[rows]))
         self.dropped = self._skipped
         self.keep(self._order.held())

@@ -29,6 +29,7 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.ranks import of_this_rank
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import Chunk, Items, ShardRef, concat, gather
+from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
@@ -271,7 +272,7 @@ class _ShardStreams:
         )
         # Rows are counted once, when they leave the stage, so the reader's own counters are thrown away.
         outlet = Outlet(sender, StageCounters("shard"), services.budget)
-        self.group.create_task(_read(reader, outlet), name=f"read {self.shards[number].url}")
+        self.group.create_task(_read(reader, outlet), name=f"read {safe_url(self.shards[number].url)}")
         return Stream(receiver, _ShardPlace(number, self.stage._offsets))
 
 

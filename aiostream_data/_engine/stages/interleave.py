@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
-from collections.abc import AsyncIterable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from aiostream_data._engine.budget import Budget
+from aiostream_data._engine.budget import READ_AHEAD, Budget
 from aiostream_data._engine.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.failures import CarriedError
 from aiostream_data._engine.memory_rows import chunks_of
 from aiostream_data._engine.merge import Merge, Stream
 from aiostream_data._engine.merge_log import MergeLog
@@ -42,14 +44,14 @@ from aiostream_data.transforms.randomness import key_of
 CALLS_PER_HOP = 64
 """Most elements the function is called for in one hop."""
 
-READ_AHEAD = "interleave"
-"""Holder of rows of data sets that user functions made in memory and that wait for their turn."""
-
 NOTHING = PythonIterable(iterable=(), one_shot=False)
 """The data set of a row on which the function failed, and that is left out."""
 
 SMALL_ROWS = 8192
 """Inner data sets in memory of at most this many rows need no run of their own."""
+
+_INNER_RECORD = re.compile(r"record: from_iterable\(.*\) record (\d+)")
+"""How an iterable names the record on which it failed."""
 
 
 @dataclass
@@ -231,8 +233,25 @@ class _InnerStreams:
             namespace = context.namespace(inner, lambda _: name)
             _fill(sender, inner, namespace, outer, given, budget)
         else:
-            self.group.create_task(_forward(context, inner, sender, place), name=f"inner {inner.label}")
+            work = _forward(context, inner, sender, place, self._name_inner)
+            self.group.create_task(work, name=f"inner {inner.label}")
         return Stream(receiver, place)
+
+    def _name_inner(self, error: BaseException, inner: Node, outer: Lineage) -> None:
+        """Say on an error of an inner data set for which row it was made, and by which function."""
+        node: Interleave = self.stage.node
+        record = self.stage.context.services.origins.describe(outer.ids, 0)
+        name = function_name(node.function)
+        if not isinstance(inner, PythonIterable):
+            error.add_note(f"in the data set that {name} made for {record}, by {node.noted.removeprefix('stage: ')}")
+            return
+        notes = getattr(error, "__notes__", [])
+        for number, note in enumerate(notes):
+            if note == inner.noted:
+                notes[number] = node.noted
+            elif found := _INNER_RECORD.fullmatch(note):
+                notes[number] = f"record: element {found[1]} of those made for {record}"
+        error.add_note(f"function: {name}")
 
 
 @dataclass
@@ -282,7 +301,9 @@ def _as_node(result: Any, node: Interleave) -> Node:
     if isinstance(plan, Node):
         return rewrite(plan)
     if isinstance(result, Iterable | AsyncIterable) and not isinstance(result, (str, bytes, dict)):
-        return PythonIterable(iterable=result, one_shot=False)  # made anew for every run of this row
+        return PythonIterable(
+            iterable=result, one_shot=False, written_at=node.written_at
+        )  # made anew for every run of this row
     raise PlanError(
         f"the function of {node.label}() must return a Dataset or an iterable, "
         f"but {function_name(node.function)} returned {summary(result)}"
@@ -308,8 +329,14 @@ def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace, outer: Lineag
             sender.put(_with_outer(chunk, outer).with_lease(budget.charge(nbytes, READ_AHEAD)), nbytes)
 
 
-async def _forward(context: RunContext, node: Node, sender: Sender[Chunk], place: _InnerPlace) -> None:
-    with suppress(ReceiverClosed), sender:
+async def _forward(
+    context: RunContext,
+    node: Node,
+    sender: Sender[Chunk],
+    place: _InnerPlace,
+    name: Callable[[BaseException, Node, Lineage], None],
+) -> None:
+    with suppress(ReceiverClosed), sender, _named(lambda error: name(error, node, place.outer)):
         async with context.open(node, place.state) as receiver:
             place.position = receiver.position
             receiver.wanted_for(lambda: sender.is_awaited)
@@ -319,3 +346,15 @@ async def _forward(context: RunContext, node: Node, sender: Sender[Chunk], place
                 await sender.send(_with_outer(chunk, place.outer), chunk_nbytes(chunk))
             receiver.check(rows)
             sender.declare(rows)
+
+
+@contextmanager
+def _named(name: Callable[[BaseException], None]) -> Iterator[None]:
+    """Have a failure of the block named, unless it is only that somebody left."""
+    try:
+        yield
+    except ReceiverClosed:
+        raise
+    except Exception as error:
+        name(error.error if isinstance(error, CarriedError) else error)
+        raise

@@ -13,7 +13,7 @@ import numpy as np
 
 from aiostream_data._engine.awaited_rows import AwaitedRows, Entry
 from aiostream_data._engine.context import value_of
-from aiostream_data._engine.element_summary import note_call, summary
+from aiostream_data._engine.element_summary import and_others, note_call, summary
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.failures import as_raisable
@@ -25,6 +25,7 @@ from aiostream_data._engine.stages.base import MaybeUnordered
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import RecordTimeoutError
 from aiostream_data.executors.base import Outcome
+from aiostream_data.executors.failure import workable
 from aiostream_data.lineage import NO_PAIR, Lineage, of_one_width
 from aiostream_data.plan.operators import Map
 from aiostream_data.plan.written import function_name
@@ -223,7 +224,7 @@ class CoroutineMapStage(MaybeUnordered):
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and self._is_cancelled():
                 raise
-            return error
+            return workable(error)
         return None
 
     def _is_cancelled(self) -> bool:
@@ -247,6 +248,7 @@ class CoroutineMapStage(MaybeUnordered):
     def _noted(self, entry: Entry, error: BaseException) -> BaseException:
         """Say of what is told next which record it was; not before, as many may have failed with the same error."""
         record = self.context.services.origins.describe(entry.ids, entry.row)
+        record += and_others(entry.ids[entry.row : entry.row + 1], entry.made_of)
         note_call(error, function_name(self.node.function), record, entry.element)
         return error
 

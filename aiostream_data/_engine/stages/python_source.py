@@ -23,6 +23,7 @@ from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import StageBuildError, StateMismatchError
+from aiostream_data.executors.failure import workable
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage, run_of_ids
 from aiostream_data.plan.base import Node
@@ -73,7 +74,7 @@ class PythonSource(Stage):
                 self._keep(await self._pass_over(thread, iterator, first, self._wanted()))
             while not ended:
                 room = await outlet.admit(nbytes)
-                pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature())
+                pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature(), self._name())
                 chunk, ended = await hop(self.counters, pull)
                 first += len(chunk)
                 count = self._following(4 * len(chunk))
@@ -95,7 +96,7 @@ class PythonSource(Stage):
             while not ended:
                 room = await outlet.admit(nbytes)
                 started = perf_counter()
-                elements, ended = await _pull_async(iterator, count)
+                elements, ended = await _pull_async(iterator, count, first, self._name())
                 count = self._following(4 * count)
                 self.counters.busy_s += perf_counter() - started
                 chunk = await self.hop(_chunk, elements, namespace.base, first, self._signature())
@@ -178,8 +179,11 @@ class PythonSource(Stage):
             self.context.services.once.of(self.node).set_result(passed)
 
     def _namespace(self) -> Namespace:
-        node = self.node
-        return self.context.namespace(node, lambda _: f"{node.label}({node.detail()})")
+        name = self._name()
+        return self.context.namespace(self.node, lambda _: name)
+
+    def _name(self) -> str:
+        return f"{self.node.label}({self.node.detail()})"
 
     def _signature(self) -> Any:
         return self.node.signature if isinstance(self.node, Generator) else None
@@ -195,7 +199,7 @@ def _begin_once(node: PythonIterable) -> None:
     _begun.add(node)
 
 
-def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature: Any) -> tuple[Chunk, bool]:
+def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature: Any, name: str) -> tuple[Chunk, bool]:
     elements: list[Any] = []
     nbytes, ended = 0, False
     deadline = perf_counter() + PULL_S
@@ -205,12 +209,16 @@ def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature
         except StopIteration:
             ended = True
             break
+        except BaseException as raised:  # noqa: BLE001 - raised again
+            error = workable(raised)
+            error.add_note(f"record: {name} record {first + len(elements)}")
+            raise error  # noqa: B904 - it is the same, or stands for it
         elements.append(element)
         nbytes += 8 if isinstance(element, (int, float)) else object_nbytes(element)
     return _chunk(elements, split, first, signature), ended
 
 
-async def _pull_async(iterator: AsyncIterator[Any], count: int) -> tuple[list[Any], bool]:
+async def _pull_async(iterator: AsyncIterator[Any], count: int, first: int, name: str) -> tuple[list[Any], bool]:
     elements: list[Any] = []
     nbytes = 0
     deadline = perf_counter() + PULL_S
@@ -219,11 +227,13 @@ async def _pull_async(iterator: AsyncIterator[Any], count: int) -> tuple[list[An
             element = await anext(iterator)
         except StopAsyncIteration:
             return elements, True
-        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError, BaseExceptionGroup) as error:
+        except BaseException as raised:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if isinstance(raised, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            raise as_raisable(error) from error  # raised by the user's code: no signal to this task or its loop
+            error = workable(raised)
+            error.add_note(f"record: {name} record {first + len(elements)}")
+            raise as_raisable(error) from raised  # raised by the user's code: no signal to this task or its loop
         elements.append(element)
         nbytes += object_nbytes(element)
     return elements, False

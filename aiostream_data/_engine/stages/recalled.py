@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import read_book
 from aiostream_data._engine.state_writer import ROWS, BookWriter
-from aiostream_data.lineage import concat_lineages
+from aiostream_data.errors import DeadLetterError
+from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.plan.replaying import Recalled
 
 ROWS_AT_ONCE = 256
@@ -27,8 +29,7 @@ class RecalledStage(Stage):
         node: Recalled = self.node
         context, left = self.context, self._skip
         for first in range(0, len(node.rows), ROWS_AT_ONCE):
-            books = [read_book(dict(row), context.services.origins) for row in node.rows[first : first + ROWS_AT_ONCE]]
-            rows = concat_lineages([book.rows({ROWS: 0}) for book in books])
+            rows = concat_lineages([self._named(row) for row in node.rows[first : first + ROWS_AT_ONCE]])
             made = await context.recall(node.input, rows)
             await outlet.send(made.slice(min(left, len(made)), len(made)))
             left -= min(left, len(made))
@@ -41,6 +42,16 @@ class RecalledStage(Stage):
                 await outlet.send(chunk.slice(min(left, len(chunk)), len(chunk)))
                 left -= min(left, len(chunk))
             receiver.check(given)
+
+    def _named(self, row: Mapping[str, Any]) -> Lineage:
+        """Return the row that an entry of a log names."""
+        try:
+            named = read_book(dict(row), self.context.services.origins).rows({ROWS: 0})
+        except ValueError as error:
+            raise DeadLetterError(f"the log is damaged: {error}") from error
+        if len(named.ids) != 1:
+            raise DeadLetterError(f"the log is damaged: an entry names {len(named.ids)} rows instead of one")
+        return named
 
     def at(self, rows: int, book: BookWriter) -> State:
         return {"op": "recalled", "given": self._skip + rows}

@@ -65,7 +65,7 @@ class RowwiseStage(MaybeUnordered):
         self._hops = PacedHops(
             work=work,
             place=self._workers_elsewhere(node.executor, workers) if elsewhere else self._threads(workers),
-            serial=None if elsewhere else serial_executor(self),
+            serial=None if elsewhere or node.timeout_s is not None else serial_executor(self),
             processes=self._processes if node.executor == "auto" and not services.one_at_a_time else None,
             budget=services.budget,
             take_in=self._take_in,

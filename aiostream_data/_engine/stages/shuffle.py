@@ -47,19 +47,29 @@ class ShuffleStep(Step):
         self._rows_held = Lineage(np.empty((0, 2), np.int64))
         self._on_disk = 0
         self._held = self._budget.charge(0, "shuffle")
+        self._passes_nbytes = 0  # for a row larger than the limit, which passes over it
 
     def push(self, chunk: Chunk) -> Chunk | None:
         self._history.push(lineage_of(chunk))
+        # Twice, as columns of rows that differ in length have room for as much again.
+        self._passes_nbytes = max(self._passes_nbytes, 2 * self._budget.passes(chunk))
         shuffled = self._buffer.push(chunk)
         self._note_held()
         self._check_fits(len(self._buffer), self._buffer.nbytes, self._budget.limit)
         return shuffled
 
     def finish(self) -> Iterator[Chunk]:
-        rows_at_once = rows_of_a_chunk(len(self._buffer), self._buffer.rows_nbytes)
+        rows_at_once = self._rows_of_a_chunk(len(self._buffer), self._buffer.rows_nbytes)
         while (shuffled := self._buffer.drain(rows_at_once)) is not None:
             self._note_held()
             yield shuffled
+
+    def _rows_of_a_chunk(self, rows: int, nbytes: int) -> int:
+        """Return how many of the rows that are left come out at once; from a file, they are new in memory."""
+        at_once = rows_of_a_chunk(rows, nbytes)
+        if not self._buffer.nbytes_on_disk:
+            return at_once
+        return max(1, min(at_once, self._budget.channel_nbytes * rows // max(1, nbytes)))
 
     def close(self) -> None:
         self._buffer.drop()
@@ -93,7 +103,7 @@ class ShuffleStep(Step):
         if self._buffer.spill is None:
             await self._hop(self._buffer.restore, self._state, [await self._recalled(self._rows_held)])
         else:
-            await self._refill_in_pieces(self._state, self._buffer.spill.memory_nbytes // 2)
+            await self._refill_in_pieces(self._state, self._buffer.spill.memory_nbytes)
         self._note_held()
         self.rows_in += len(self._rows_held)
 
@@ -136,7 +146,7 @@ class ShuffleStep(Step):
         return so_far, given - order.given_after(so_far)
 
     def _check_fits(self, rows: int, nbytes: int, limit: int) -> None:
-        if nbytes > limit and rows < self._buffer.order.buffer_size:
+        if nbytes > limit + self._passes_nbytes and rows < self._buffer.order.buffer_size:
             raise MemoryBudgetError(
                 f"shuffle({self.node.buffer_size!r}) already holds {nbytes} bytes in {rows} rows, more than the memory "
                 f"limit of {limit} bytes; use a smaller buffer_size, shuffle before decoding, or open the data set "

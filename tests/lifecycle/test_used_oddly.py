@@ -1,0 +1,73 @@
+"""Loaders that are used in ways that nobody should need end as others do, and keep nobody waiting."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+import aiostream_data as asd
+from aiostream_data.errors import LoaderClosedError
+from aiostream_data.testing.leaks import leaves_nothing
+
+HUNDRED = asd.Dataset.range(100)
+
+
+@pytest.mark.parametrize("ends_with", ["the last element", "an error"])
+def test_two_threads_that_iterate_one_loader_share_its_elements_and_both_end(ends_with: str) -> None:
+    received: list[int] = []
+    errors: list[BaseException] = []
+    both = threading.Barrier(2)
+
+    def work(number: int) -> int:
+        return 1 // (99 - number) + number if ends_with == "an error" else number
+
+    def consume() -> None:
+        both.wait()
+        try:
+            received.extend(loader)
+        except (ZeroDivisionError, LoaderClosedError) as error:
+            errors.append(error)
+
+    with leaves_nothing(), HUNDRED.map(work).open() as loader:
+        threads = [threading.Thread(target=consume, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert [thread.is_alive() for thread in threads] == [False, False]
+    if ends_with == "an error":
+        assert sum(isinstance(error, ZeroDivisionError) for error in errors) == 1
+    else:
+        assert sorted(received) == list(range(100))
+
+
+CLOSING: dict[str, Callable[[Callable[[int], int]], asd.Dataset[Any]]] = {
+    "map": HUNDRED.map,
+    "filter": lambda function: HUNDRED.filter(lambda number: function(number) >= 0),
+    "flat_map": lambda function: HUNDRED.flat_map(lambda number: [function(number)]),
+    "generator": lambda function: asd.Dataset.from_generator(lambda: map(function, range(100))),
+}
+
+
+@pytest.mark.parametrize("where", CLOSING)
+def test_a_function_may_close_the_loader_that_calls_it_and_does_not_wait_for_itself(where: str) -> None:
+    def close(number: int) -> int:
+        if number == 5:
+            began = perf_counter()
+            loader.close()
+            waited.append(perf_counter() - began)
+        return number
+
+    waited: list[float] = []
+    with leaves_nothing(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = CLOSING[where](close).open()
+        with pytest.raises(LoaderClosedError):
+            list(loader)
+        loader.close()
+    assert waited[0] < 1.0
