@@ -316,6 +316,10 @@ class StoreBusyError(StorageError):
     retry_after_s: float | None = None
 
 
+class WrongAnswerError(StorageError):
+    """The store's answer contradicts itself, or what was asked for; it did so again and again."""
+
+
 class ShortReadError(StorageError):
     """The store delivered another number of bytes than was asked for."""
 

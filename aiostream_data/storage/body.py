@@ -11,7 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from aiostream_data.errors import ObjectChangedError, ShortReadError, StorageError, StoreUnreachableError
+from aiostream_data.errors import (
+    ObjectChangedError,
+    ShortReadError,
+    StorageError,
+    StoreUnreachableError,
+    WrongAnswerError,
+)
 from aiostream_data.storage.urls import safe_url
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(?:(\d{1,19})|\*)")
@@ -51,15 +57,18 @@ def range_header(start: int, nbytes: int) -> str:
     return f"bytes={start}-{start + nbytes - 1}"
 
 
-def check_range_answer(url: str, status: int, headers: Mapping[str, str], start: int, nbytes: int) -> int:
+def check_range_answer(
+    url: str, status: int, headers: Mapping[str, str], start: int, nbytes: int, known_nbytes: int | None = None
+) -> int:
     """Return how many bytes of a 200 or 206 body stand before byte ``start`` of the object.
 
     Args:
         headers: Must look names up without regard to case, or hold them in lower case.
+        known_nbytes: Size of the object, where it is known.
 
     Raises:
         ShortReadError: The object ends before ``start + nbytes``.
-        StorageError: The server sent another range than was asked for.
+        WrongAnswerError: The server sent another range than was asked for, or tells another size than is known.
     """
     if status == 200:  # the server ignores ranges, and sends everything
         length = headers.get("content-length", "")
@@ -67,17 +76,19 @@ def check_range_answer(url: str, status: int, headers: Mapping[str, str], start:
         if given is not None and given[:2] == (start, start + nbytes) and length == str(nbytes):
             return 0  # or it sends the range, says so twice, and calls it by the wrong status, as rclone does
         if length.isdecimal() and len(length) < 20 and int(length) < start + nbytes:
-            raise short_object(url, start, nbytes, int(length))
+            raise _too_short(url, start, nbytes, int(length), known_nbytes)
         return start
     told = headers.get("content-range", "")
     total = _TOTAL.search(told)
     if status == 206 and total is not None and int(total[1]) < start + nbytes:
-        raise short_object(url, start, nbytes, int(total[1]))
+        raise _too_short(url, start, nbytes, int(total[1]), known_nbytes)
     given = parse_content_range(told)
     if status != 206 or given is None:
-        raise StorageError(safe_url(url), f"a range was asked for; HTTP {status} came with Content-Range {told[:80]!r}")
+        raise WrongAnswerError(
+            safe_url(url), f"a range was asked for; HTTP {status} came with Content-Range {told[:80]!r}"
+        )
     if (given.start, given.stop) != (start, start + nbytes):
-        raise StorageError(
+        raise WrongAnswerError(
             safe_url(url), f"bytes {start} to {start + nbytes} were asked for, {given.start} to {given.stop} came"
         )
     return 0
@@ -91,6 +102,14 @@ def check_version(url: str, known: str, found: str) -> None:
     """
     if known and found and known.strip('"') != found.strip('"'):  # some list ETags without the quotes
         raise ObjectChangedError(safe_url(url), f"the object was replaced: version {known!r} is now {found!r}")
+
+
+def _too_short(url: str, start: int, nbytes: int, total: int, known_nbytes: int | None) -> StorageError:
+    if known_nbytes is None or known_nbytes < start + nbytes:
+        return short_object(url, start, nbytes, total)
+    return WrongAnswerError(
+        safe_url(url), f"the object has {known_nbytes} bytes, and the answer says that it has {total}"
+    )
 
 
 def short_object(url: str, start: int, nbytes: int, total: int) -> ShortReadError:
@@ -108,7 +127,7 @@ async def fill_buffer(url: str, body: ChunkReader, buffer: memoryview, *, skip: 
 
     Raises:
         StoreUnreachableError: The body broke off; worth another attempt.
-        StorageError: More bytes came than were asked for.
+        WrongAnswerError: More bytes came than were asked for.
     """
     position = -skip
     while position < len(buffer):
@@ -122,4 +141,4 @@ async def fill_buffer(url: str, body: ChunkReader, buffer: memoryview, *, skip: 
         buffer[place : place + len(fresh)] = fresh
         position += len(chunk)
     if exact and (position > len(buffer) or await body.readany()):
-        raise StorageError(safe_url(url), f"more than the {len(buffer)} bytes asked for came")
+        raise WrongAnswerError(safe_url(url), f"more than the {len(buffer)} bytes asked for came")

@@ -98,7 +98,7 @@ class GcsStore:
             headers = {"Range": range_header(start, len(buffer))}
             async with self._route.by_library(shard.url), self._get(shard.url, path, params, headers) as answer:
                 check_version(shard.url, shard.version, answer.headers.get("X-Goog-Generation", ""))
-                skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer))
+                skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer), shard.nbytes)
                 await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
 
     async def _read_plain(

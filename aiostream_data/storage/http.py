@@ -92,7 +92,7 @@ class HttpStore:
                 if answer.status >= 300:
                     raise _refusal(shard.url, answer)
                 check_version(shard.url, shard.version, version_of(answer.headers))
-                skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer))
+                skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer), shard.nbytes)
                 await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
 
     async def aclose(self) -> None:

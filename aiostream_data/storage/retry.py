@@ -14,13 +14,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
+from aiostream_data.errors import (
+    PlanError,
+    StorageError,
+    StoreBusyError,
+    StoreTimeoutError,
+    StoreUnreachableError,
+    WrongAnswerError,
+)
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import Store, StoreOptions
 
 T = TypeVar("T")
 
-_TRANSIENT = (StoreUnreachableError, StoreTimeoutError, StoreBusyError)
+_TRANSIENT = (StoreUnreachableError, StoreTimeoutError, StoreBusyError, WrongAnswerError)
 _SILENT = (StoreUnreachableError, StoreTimeoutError)
 
 
@@ -45,6 +52,7 @@ class RetryPolicy:
         base_s: Upper end of the first pause; it doubles from one pause to the next.
         cap_s: No pause is longer.
         attempts: Give up after this many attempts, however quick.
+        wrong_attempts: The same where the answer was a wrong one: it mostly is the same again.
     """
 
     total_s: float = 300.0
@@ -52,6 +60,7 @@ class RetryPolicy:
     base_s: float = 0.1
     cap_s: float = 20.0
     attempts: int = 60
+    wrong_attempts: int = 6
 
     def __post_init__(self) -> None:
         for name in ("total_s", "connect_total_s", "base_s", "cap_s"):
@@ -179,6 +188,8 @@ class RetryingStore:
 
     def _pause_s(self, error: StorageError, attempt: int, elapsed_s: float) -> float | None:
         if not is_transient(error):
+            return None
+        if isinstance(error, WrongAnswerError) and attempt >= self.policy.wrong_attempts:
             return None
         pause_s = self.policy.pause_s(attempt, elapsed_s, self.rng.random(), reached=self.reached)
         asked_s = error.retry_after_s if isinstance(error, StoreBusyError) else None

@@ -139,7 +139,7 @@ class S3Store:
                 status: int = metadata["HTTPStatusCode"]
                 headers: Mapping[str, str] = metadata["HTTPHeaders"]
                 check_version(shard.url, shard.version, str(answer.get("ETag", "")))
-                skip = check_range_answer(shard.url, status, headers, start, len(buffer))
+                skip = check_range_answer(shard.url, status, headers, start, len(buffer), shard.nbytes)
                 await fill_buffer(shard.url, _S3Body(body), buffer, skip=skip, exact=status == 206)
             finally:
                 body.close()  # after a body that was read to its end, its connection is in the pool already

@@ -141,4 +141,9 @@ def _version_of(headers: Mapping[str, str]) -> str:
     return headers.get("etag", "")
 
 
-DIALECT: Final = Dialect(_version_of, _refusal)
+def _hides_error(headers: Mapping[str, str]) -> bool:
+    """Tell whether a body is XML that no object is: every object has an ETag."""
+    return "etag" not in headers and headers.get("content-type", "").partition(";")[0].endswith("/xml")
+
+
+DIALECT: Final = Dialect(_version_of, _refusal, _hides_error)

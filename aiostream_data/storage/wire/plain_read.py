@@ -27,10 +27,12 @@ class Dialect(NamedTuple):
     Attributes:
         version_of: Returns the version of the object from the headers of an answer.
         refusal: Returns the error for an answer that is none of success.
+        hides_error: Tells by its headers whether an answer of success is none.
     """
 
     version_of: Callable[[Mapping[str, str]], str]
     refusal: Callable[[str, Refused], StorageError]
+    hides_error: Callable[[Mapping[str, str]], bool] = lambda headers: False
 
 
 async def read_plain(
@@ -58,10 +60,12 @@ async def read_plain(
 
     def accept(head: AnswerHead) -> BodyPlan:
         nonlocal version
+        if dialect.hides_error(head.headers):
+            raise dialect.refusal(shard.url, Refused(head.status, head.headers, b""))
         version = dialect.version_of(head.headers)
         check_version(shard.url, shard.version, version)
-        skip = check_range_answer(shard.url, head.status, head.headers, start, len(buffer))
-        return BodyPlan(buffer, skip, whole=head.status == 206)
+        skip = check_range_answer(shard.url, head.status, head.headers, start, len(buffer), shard.nbytes)
+        return BodyPlan(buffer, skip, whole=head.status == 206 or head.length == skip + len(buffer))
 
     try:
         return await client.get(target, headers, accept)

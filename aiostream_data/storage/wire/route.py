@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -15,6 +16,9 @@ from aiostream_data.storage.lanes import Lane, lane_of
 from aiostream_data.storage.wire.client import Target, Unusual, WireClient, WireOptions
 from aiostream_data.storage.wire.plain_read import Dialect, read_plain
 from aiostream_data.storage.wire.tls import client_context
+
+UNUSUAL: Final = 3
+"""So many answers in a row that only a library understands, and a server is asked through that."""
 
 Reader: TypeAlias = Literal["auto", "plain", "library"]
 """Who fetches bytes: whoever can, our own plain GETs, or aiohttp, s3fs and gcsfs."""
@@ -52,11 +56,11 @@ class Route:
         self.plain_reads = 0
         self.library_reads = 0
         self._endpoint = endpoint
-        self._by_library: set[tuple[str, int]] = set()
+        self._unusual: Counter[tuple[str, int]] = Counter()
 
     def leads_to(self, target: Target) -> bool:
         """Return whether a request to this server goes the plain way."""
-        if self.reader == "library" or (target.host, target.port) in self._by_library:
+        if self.reader == "library" or self._unusual[target.host, target.port] >= UNUSUAL:
             return False
         return self.reader == "plain" or not _has_proxy(target)
 
@@ -72,14 +76,15 @@ class Route:
         """Read by a GET of our own; see :func:`.plain_read.read_plain`.
 
         Returns:
-            False where the library has to: the server is asked through that from now on.
+            False where the library has to; always, once the server has answered in an unusual way a few times in a row.
         """
         async with self._passing(shard.url) as lane:
             try:
                 lane.answered(await read_plain(self.client, target, headers, dialect, shard, start, buffer))
             except Unusual:
-                self._by_library.add((target.host, target.port))
+                self._unusual[target.host, target.port] += 1
                 return False
+        self._unusual.pop((target.host, target.port), None)
         self.plain_reads += 1
         return True
 
