@@ -131,7 +131,7 @@ def test_an_end_before_the_first_byte_is_told_apart() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        head(10) + BODY[:11],
+        head(None) + BODY[:11],
         head(11) + BODY[:11],
         head(9) + BODY[:9],
         b"SSH-2.0-OpenSSH_9.9\r\n\r\n",
@@ -160,6 +160,20 @@ def test_a_connection_is_used_again_only_where_the_server_says_so(told: str) -> 
         await task
         assert wire.connection.usable == (told == "x: y")
         assert wire.aborted == (told != "x: y")
+
+    run(main)
+
+
+def test_what_comes_behind_a_body_is_left_out_and_the_connection_given_up() -> None:
+    async def main() -> None:
+        wire = Wire()
+        buffer = bytearray(10)
+        task = await begun(wire, buffer)
+        wire.arrive(head(10) + BODY[:11])
+        await task
+        assert buffer == BODY[:10]
+        assert wire.aborted
+        assert not wire.connection.usable
 
     run(main)
 

@@ -259,10 +259,11 @@ class Connection(asyncio.BufferedProtocol):
         if not plan.whole:
             self._usable = False  # more of the body is coming, which nobody reads
             self._succeed()
-        elif self._beyond:
-            self._fail(MalformedAnswer("more came than the answer said"))
         elif head.framing == "length":
+            self._usable = self._usable and not self._beyond  # what comes behind a whole body answers nothing
             self._succeed()
+        elif self._beyond:
+            self._fail(MalformedAnswer("more came than was asked for"))
         # else the end of the connection is the end of the body
 
     def _ended_by_closing(self) -> bool:
