@@ -54,7 +54,7 @@ class Aimd:
         if self._is_slow():
             if now - self._cut_at > 4 * self._round_s:
                 self._cut(now, 0.9)
-        elif in_flight >= 0.75 * self.limit:  # what is not used up says nothing about more
+        elif in_flight >= 0.75 * int(self.limit):  # what is not used up says nothing about more
             self.limit = min(MOST, self.limit + (1.0 if self._doubles else 1.0 / self.limit))
 
     def refused(self, now: float, retry_after_s: float | None) -> None:
