@@ -73,6 +73,9 @@ class GcsStore:
         return _shard(url, entry)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
+        return await self._renewal.trying(lambda: self._glob(pattern))
+
+    async def _glob(self, pattern: str) -> list[ShardRef]:
         if not has_magic(pattern):
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)

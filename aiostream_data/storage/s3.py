@@ -92,6 +92,9 @@ class S3Store:
         return ShardRef(url, int(answer["ContentLength"]), str(answer.get("ETag", "")))
 
     async def glob(self, pattern: str) -> list[ShardRef]:
+        return await self._renewal.trying(lambda: self._glob(pattern))
+
+    async def _glob(self, pattern: str) -> list[ShardRef]:
         if not has_magic(pattern):
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)

@@ -1,0 +1,147 @@
+"""R21: credentials that expire while a run goes on are renewed once for all requests, and none of those fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reading import CONTENT, QUICK
+
+from aiostream_data.errors import CredentialsError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.stores import StoreSet
+from aiostream_data.testing.fault_server import FaultServer, fault_server
+from aiostream_data.testing.leaks import leaves_nothing
+from aiostream_data.testing.object_api.accounts import Account
+
+LIFE_S, RUN_S = 0.8, 4.0
+READERS = 16
+NBYTES = 1_000
+
+
+class Rotation:
+    """Hands out credentials that live for ``LIFE_S``, and tells the server."""
+
+    def __init__(self, server: FaultServer) -> None:
+        self._server = server
+        self._accounts: list[Account] = []
+
+    def next(self) -> Account:
+        number = len(self._accounts)
+        names = {"key": f"key{number}", "secret": f"secret{number}"} if self._server.dialect == "s3" else {}
+        account = Account(**names, token=f"token{number}", expires_s=time.time() + LIFE_S)
+        self._accounts.append(account)
+        self._server.set_accounts(*self._accounts)
+        return account
+
+    @property
+    def handed_out(self) -> int:
+        return len(self._accounts)
+
+
+async def _read_for(stores: StoreSet, url: str, run_s: float) -> int:
+    """Read from several coroutines for so long, and return how many reads went well; raises where one did not."""
+    shard = ShardRef(url, len(CONTENT))
+    ends = time.monotonic() + run_s
+    good = 0
+
+    async def reader() -> None:
+        nonlocal good
+        buffer = bytearray(NBYTES)
+        while time.monotonic() < ends:
+            await stores.read_into(shard, 0, memoryview(buffer))
+            assert buffer == CONTENT[:NBYTES]
+            good += 1
+            await asyncio.sleep(0.01)
+
+    await asyncio.gather(*(reader() for _ in range(READERS)))
+    return good
+
+
+def _run(options: dict[str, Any], url: str, run_s: float) -> tuple[int, int]:
+    async def main() -> tuple[int, int]:
+        stores = StoreSet({**QUICK, **options}, asyncio.to_thread)
+        try:
+            return await asyncio.wait_for(_read_for(stores, url, run_s), 60), stores.counters.failures
+        finally:
+            await stores.aclose()
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def aws_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    return tmp_path / "credentials"
+
+
+def _write(path: Path, account: Account) -> None:
+    path.write_text(
+        f"[default]\naws_access_key_id={account.key}\naws_secret_access_key={account.secret}\n"
+        f"aws_session_token={account.token}\n"
+    )
+
+
+def _aws_options(server: FaultServer) -> dict[str, Any]:
+    return {name: value for name, value in server.storage_options.items() if name not in ("key", "secret")}
+
+
+@pytest.mark.parametrize("reader", ["plain", "library"])
+def test_r21_a_file_with_new_credentials_is_read_again_when_the_old_ones_have_expired(
+    aws_file: Path, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aiostream_data.storage import s3
+
+    with leaves_nothing(), fault_server("s3") as server:
+        url = server.put("bucket/key", CONTENT)
+        rotation = Rotation(server)
+        make = s3.make_file_system
+
+        def make_with_fresh_ones(options: Any) -> Any:  # as whatever keeps such a file does in time
+            _write(aws_file, rotation.next())
+            return make(options)
+
+        monkeypatch.setattr(s3, "make_file_system", make_with_fresh_ones)
+        good, failures = _run({**_aws_options(server), "reader": reader}, url, RUN_S)
+        refused = sum(seen.status in (400, 403) for seen in server.log() if seen.kind == "get")
+    assert failures == 0
+    assert good > READERS
+    assert RUN_S / LIFE_S - 2 < rotation.handed_out <= RUN_S / LIFE_S + 2  # once for all that were refused
+    assert refused <= READERS * rotation.handed_out
+
+
+def test_r21_credentials_that_nobody_renews_are_called_expired(aws_file: Path) -> None:
+    with leaves_nothing(), fault_server("s3") as server:
+        url = server.put("bucket/key", CONTENT)
+        _write(aws_file, Rotation(server).next())
+        with pytest.raises(CredentialsError, match="expired") as caught:
+            _run(_aws_options(server), url, 5.0)
+    assert caught.value.is_expired
+    assert "secret0" not in str(caught.value)
+    assert "token0" not in str(caught.value)
+
+
+def test_r21_a_token_of_google_is_renewed_once_for_all_when_it_is_refused() -> None:
+    from google.auth.credentials import Credentials
+
+    with leaves_nothing(), fault_server("gcs") as server:
+        url = server.put("bucket/key", CONTENT)
+        rotation = Rotation(server)
+
+        class Rotating(Credentials):  # type: ignore[misc, no-untyped-call]
+            """What google-auth makes of a metadata server whose tokens live shortly."""
+
+            def refresh(self, request: Any) -> None:
+                self.token = rotation.next().token  # and nothing says for how long it is good
+
+        credentials = Rotating()  # type: ignore[no-untyped-call]
+        good, failures = _run({**server.storage_options, "token": credentials}, url, RUN_S)
+    assert failures == 0
+    assert good > READERS
+    assert RUN_S / LIFE_S - 2 < rotation.handed_out <= RUN_S / LIFE_S + 2
