@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,16 @@ from aiostream_data.testing.http_server import HttpObjects, http_server
 from aiostream_data.testing.servers import ObjectServer, gcs_server, s3_server
 
 BUCKET = "test-bucket"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _garbage_is_looked_for_among_what_the_module_makes() -> None:
+    """Leave what modules before have made out of collections, of which tests for leaks make thousands.
+
+    Late in a run they would take a second each, hold the GIL meanwhile, and keep threads from ending in time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
