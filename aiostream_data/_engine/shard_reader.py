@@ -27,13 +27,11 @@ from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk
 from aiostream_data.storage.ranges import plan_ranges, range_sizes
+from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = 64 << 10
 """Scratch before each block, so that a record cut by a range's end is joined without copying the block."""
-
-RANGES_AHEAD = 2
-"""Ranges of one shard in flight or waiting to be framed."""
 
 PIECES_PER_HOP = 4
 """Blocks of a compressed stream that are decompressed in one hop."""
@@ -89,15 +87,17 @@ class ShardReader:
         async with asyncio.TaskGroup() as group:
             blocks: deque[asyncio.Task[_Block]] = deque()
             ranges = self._ranges()
-            for part in islice(ranges, RANGES_AHEAD):
+            ahead = ReadAhead(self.open_at_once)
+            for part in islice(ranges, ahead.ranges):
                 blocks.append(self._begin(part, blocks, group))
             while blocks:
+                ahead.took(was_there=blocks[0].done())
                 block = await blocks[0]
                 blocks.popleft()
                 self.budget.poke()  # the next block is the head now, and may be urgent
                 await self._send_all(stream, stream.feed(block.data, block.headroom), block, outlet)
                 del block
-                for part in islice(ranges, 1):
+                for part in islice(ranges, max(0, ahead.ranges - len(blocks))):
                     blocks.append(self._begin(part, blocks, group))
         await self._send_all(stream, stream.finish(), None, outlet)
         self._waiting.end()
