@@ -55,6 +55,16 @@ class HttpStore:
         self._session: aiohttp.ClientSession | None = None
 
     async def info(self, url: str) -> ShardRef:
+        target = target_of(url)
+        if target is not None and self._route.leads_to(target):
+            headers = {name.lower(): value for name, value in headers_of(self._options).items()}
+            told = await self._route.describe(target, {**headers, "accept-encoding": "identity"}, url)
+            length = "" if told is None else told.headers.get("content-length", "")
+            if told is not None and length.isdecimal():
+                return ShardRef(url, int(length), _version_told(told.headers))
+        return await self._info_by_library(url)
+
+    async def _info_by_library(self, url: str) -> ShardRef:
         with translating(url, translate_error):
             async with self._request("HEAD", url, {}) as answer:
                 length = answer.headers.get("Content-Length", "")

@@ -61,6 +61,8 @@ class S3Store:
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
         settings = dict(options)
+        if (pool := settings.get("config_kwargs", {}).get("max_pool_connections")) is not None:
+            settings.setdefault("max_connections", pool)  # botocore's name for it
         reader, wire_options = take_route_options(settings)
         if (limit := settings.pop("max_connections", None)) is not None:
             settings["config_kwargs"] = {"max_pool_connections": limit, **settings.get("config_kwargs", {})}

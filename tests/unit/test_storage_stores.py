@@ -176,7 +176,7 @@ def test_a_missing_package_names_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'aiostream-data\[{extra}\]'"):
-        use(lambda stores: stores.info(f"{scheme}://bucket/x"))
+        use(lambda stores: stores.info(f"{scheme}://bucket/x"), reader="library")
 
 
 @pytest.mark.parametrize("scheme", ["S3", "", "1x", "ä"])

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from aiostream_data.storage.wire.answer_head import AnswerHead
 from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Patience
 from aiostream_data.storage.wire.pool import Pool, Server
-from aiostream_data.storage.wire.request import get_request
+from aiostream_data.storage.wire.request import request_head
 
 DETAIL_NBYTES: Final = 16 << 10
 """Most bytes that are read of what a server says of an error."""
@@ -104,12 +104,33 @@ class WireClient:
             OSError, TimeoutError: There is no connection.
             Exception: What ``accept`` raised.
         """
-        request = get_request(target.host_header, target.path, headers)
+        return await self._ask(target, "GET", headers, accept)
+
+    async def head(self, target: Target, headers: Mapping[str, str]) -> AnswerHead:
+        """Send a HEAD, and return what the answer tells of the object; its status is 200.
+
+        Raises:
+            Refused, Unusual, BrokenAnswer, MalformedAnswer, OSError, TimeoutError: As :meth:`get`.
+        """
+        told: list[AnswerHead] = []
+
+        def accept(head: AnswerHead) -> BodyPlan:
+            told.append(head)
+            return BodyPlan(memoryview(bytearray()))
+
+        await self._ask(target, "HEAD", headers, accept)
+        return told[0]
+
+    async def _ask(
+        self, target: Target, method: str, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]
+    ) -> float:
+        request = request_head(method, target.host_header, target.path, headers)
         pool = self._pool_of(target)
+        bodiless = method == "HEAD"
         try:
-            return await self._get_over(pool, request, accept, fresh=False)
+            return await self._ask_over(pool, request, accept, fresh=False, bodiless=bodiless)
         except _StaleConnection:
-            return await self._get_over(pool, request, accept, fresh=True)
+            return await self._ask_over(pool, request, accept, fresh=True, bodiless=bodiless)
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -122,27 +143,33 @@ class WireClient:
         """Connections that there are."""
         return sum(pool.connections for pool in self._pools.values())
 
-    async def _get_over(
-        self, pool: Pool, request: bytes, accept: Callable[[AnswerHead], BodyPlan], *, fresh: bool
+    async def _ask_over(
+        self, pool: Pool, request: bytes, accept: Callable[[AnswerHead], BodyPlan], *, fresh: bool, bodiless: bool
     ) -> float:
         connection = await pool.take(fresh=fresh)
         was_used = connection.requests > 0
         detail: list[bytearray] = []
 
         def decide(head: AnswerHead) -> BodyPlan:
-            if head.framing == "chunked" or head.headers.get("content-encoding", "identity") != "identity":
+            if (head.framing == "chunked" and not bodiless) or head.headers.get(
+                "content-encoding", "identity"
+            ) != "identity":
                 raise Unusual
             if head.status in (200, 206):
                 return accept(head)
-            if 300 <= head.status < 400 or head.length is None:
+            if 300 <= head.status < 400 or (head.length is None and not bodiless):
                 raise Unusual
-            detail.append(bytearray(min(head.length, DETAIL_NBYTES)))
-            return BodyPlan(memoryview(detail[0]), whole=head.length <= DETAIL_NBYTES)
+            nbytes = 0 if bodiless else head.length or 0
+            detail.append(bytearray(min(nbytes, DETAIL_NBYTES)))
+            return BodyPlan(memoryview(detail[0]), whole=nbytes <= DETAIL_NBYTES)
 
         options = self.options
         try:
             head = await connection.get(
-                request, decide, Patience(options.first_byte_s, options.idle_s, options.total_s)
+                request,
+                decide,
+                Patience(options.first_byte_s, options.idle_s, options.total_s),
+                bodiless=bodiless,
             )
         except BrokenAnswer as error:
             if error.fresh and was_used and not fresh:

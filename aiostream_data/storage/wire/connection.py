@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from aiostream_data.storage.wire.answer_head import (
@@ -94,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._decide: Decide | None = None
         self._plan: BodyPlan | None = None
         self._answer: AnswerHead | None = None
+        self._bodiless = False
         self._skip = 0
         self._filled = 0
         self._beyond = 0
@@ -113,10 +114,13 @@ class Connection(asyncio.BufferedProtocol):
         """Whether another request may be sent."""
         return self._usable and self._waiter is None
 
-    async def get(self, request: bytes, decide: Decide, patience: Patience) -> AnswerHead:
+    async def get(self, request: bytes, decide: Decide, patience: Patience, *, bodiless: bool = False) -> AnswerHead:
         """Send a request and wait until its body is where ``decide`` wants it.
 
         Cancelling ends the connection, and from then on nothing is written into the buffer any more.
+
+        Args:
+            bodiless: It is a HEAD request, whose answer tells the length of a body that does not come.
 
         Raises:
             BrokenAnswer: The connection ended too early, or the server was silent.
@@ -125,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         assert self.usable, "one request at a time, on a connection that is up"
         assert self._transport is not None
-        self._decide, self._plan, self._answer = decide, None, None
+        self._decide, self._plan, self._answer, self._bodiless = decide, None, None, bodiless
         self._head_filled = self._skip = self._filled = self._beyond = 0
         self._patience = patience
         self._began_at = self._heard_at = self._loop.time()
@@ -237,8 +241,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_body(self, head: AnswerHead, rest: bytes) -> None:
         assert self._decide is not None
-        self._answer = head
         plan = self._decide(head)
+        if self._bodiless:
+            head = replace(head, framing="length", length=0)
+        self._answer = head
         if head.length is not None and plan.whole and head.length != plan.skip + len(plan.into):
             raise MalformedAnswer(
                 f"{plan.skip + len(plan.into)} bytes were to come, and the answer says that it has {head.length}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from aiostream_data.errors import StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
@@ -68,19 +69,28 @@ async def read_plain(
         return BodyPlan(buffer, skip, whole=head.status == 206 or head.length == skip + len(buffer))
 
     try:
-        return await client.get(target, headers, accept)
-    except (Unusual, StorageError):
-        raise
+        with translating_wire(shard.url, len(buffer)):
+            return await client.get(target, headers, accept)
     except Refused as answer:
         raise _with_retry_after(dialect.refusal(shard.url, answer), answer) from None
+    except StorageError as error:
+        error.version = error.version or version
+        raise
+
+
+@contextmanager
+def translating_wire(url: str, nbytes: int = 0) -> Iterator[None]:
+    """Turn what a connection raises inside of the block into errors of this package."""
+    try:
+        yield
+    except (Unusual, Refused, StorageError):
+        raise
     except BrokenAnswer as broken:
-        raise _at(_broken(shard.url, broken, len(buffer)), broken.received, version) from broken
+        raise _broken(url, broken, nbytes) from broken
     except MalformedAnswer as error:
-        raise StoreUnreachableError(
-            safe_url(shard.url), f"the server does not speak HTTP as it should: {error}"
-        ) from error
+        raise StoreUnreachableError(safe_url(url), f"the server breaks the rules of HTTP: {error}") from error
     except (OSError, ValueError) as error:
-        raise translate_error(shard.url, error) from error
+        raise translate_error(url, error) from error
 
 
 def range_of(start: int, buffer: memoryview) -> dict[str, str]:
@@ -89,9 +99,11 @@ def range_of(start: int, buffer: memoryview) -> dict[str, str]:
 
 
 def _broken(url: str, broken: BrokenAnswer, nbytes: int) -> StorageError:
-    told = f"{broken} after {broken.received} of {nbytes} bytes"
+    told = f"{broken} after {broken.received} of {nbytes} bytes" if nbytes else str(broken)
     kind = StoreTimeoutError if isinstance(broken, SilentAnswer) else StoreUnreachableError
-    return kind(safe_url(url), told)
+    error = kind(safe_url(url), told)
+    error.received = broken.received
+    return error
 
 
 def _with_retry_after(error: StorageError, answer: Refused) -> StorageError:
@@ -104,8 +116,3 @@ def _with_retry_after(error: StorageError, answer: Refused) -> StorageError:
 def retry_after_s(told: str) -> float | None:
     """Return the seconds of a Retry-After header; None where it has none that can be believed."""
     return min(float(told), MAX_RETRY_AFTER_S) if told.isascii() and told.isdecimal() and len(told) < 10 else None
-
-
-def _at(error: StorageError, received: int, version: str) -> StorageError:
-    error.received, error.version = received, version
-    return error

@@ -1,4 +1,4 @@
-"""Write the head of a GET request: only what can be written safely."""
+"""Write requests: only what can be written safely."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
-def get_request(host: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """Return a GET request.
+def request_head(method: str, host: str, target: str, headers: Mapping[str, str]) -> bytes:
+    """Return a request without a body.
 
     Args:
+        method: GET or HEAD.
         host: Value of the Host header.
         target: Path and query, quoted.
         headers: All others.
@@ -24,7 +25,7 @@ def get_request(host: str, target: str, headers: Mapping[str, str]) -> bytes:
     """
     if _TARGET.fullmatch(target) is None:
         raise ValueError("the path of a URL must be quoted")
-    lines = [f"GET {target} HTTP/1.1", f"host: {host}"]
+    lines = [f"{method} {target} HTTP/1.1", f"host: {host}"]
     for name, value in headers.items():
         if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
             raise ValueError(f"the header {name[:40]!r} cannot be sent")

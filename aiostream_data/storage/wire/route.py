@@ -13,8 +13,9 @@ from urllib.request import getproxies_environment, proxy_bypass_environment  # t
 from aiostream_data.errors import PlanError, StoreBusyError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.lanes import Lane, lane_of
-from aiostream_data.storage.wire.client import Target, Unusual, WireClient, WireOptions
-from aiostream_data.storage.wire.plain_read import Dialect, read_plain
+from aiostream_data.storage.wire.answer_head import AnswerHead
+from aiostream_data.storage.wire.client import Refused, Target, Unusual, WireClient, WireOptions
+from aiostream_data.storage.wire.plain_read import Dialect, read_plain, translating_wire
 from aiostream_data.storage.wire.tls import client_context
 
 UNUSUAL: Final = 3
@@ -87,6 +88,19 @@ class Route:
         self._unusual.pop((target.host, target.port), None)
         self.plain_reads += 1
         return True
+
+    async def describe(self, target: Target, headers: Mapping[str, str], url: str) -> AnswerHead | None:
+        """Ask by a HEAD of our own what an object is; None where the library has to.
+
+        Raises:
+            StorageError: The server cannot be reached, or does not answer as it should.
+        """
+        async with self._passing(url):
+            with translating_wire(url):
+                try:
+                    return await self.client.head(target, headers)
+                except (Unusual, Refused):  # some refuse HEAD, and serve a GET
+                    return None
 
     @asynccontextmanager
     async def by_library(self, url: str) -> AsyncIterator[None]:
