@@ -127,7 +127,8 @@ def _shard(draw: Draw, plan: Drawn) -> Drawn:
 
 
 def _cache(draw: Draw, plan: Drawn) -> Drawn:
-    return plan.then("cache()", plan.dataset.cache())
+    """Add a cache, but not over an order that is free: see the known limits in CHANGELOG.md."""
+    return plan.then("cache()", plan.dataset.cache(), free=False) if plan.ordered else plan
 
 
 def _prefetch(draw: Draw, plan: Drawn) -> Drawn:
