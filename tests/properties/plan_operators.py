@@ -127,8 +127,7 @@ def _shard(draw: Draw, plan: Drawn) -> Drawn:
 
 
 def _cache(draw: Draw, plan: Drawn) -> Drawn:
-    """Add a cache, but not over an order that is free: see the known limits in CHANGELOG.md."""
-    return plan.then("cache()", plan.dataset.cache(), free=False) if plan.ordered else plan
+    return plan.then("cache()", plan.dataset.cache())
 
 
 def _prefetch(draw: Draw, plan: Drawn) -> Drawn:
