@@ -78,6 +78,16 @@ def concat_lineages(parts: Sequence[Lineage]) -> Lineage:
     return Lineage(ids, [part.of(row) for part in parts for row in range(len(part))])
 
 
+def rows_behind(parts: Sequence[Lineage], rows: int) -> Lineage:
+    """Return all rows of the parts but the first so many."""
+    left = []
+    for part in parts:
+        cut = min(rows, len(part))
+        rows -= cut
+        left.append(part.slice(cut, len(part)))
+    return concat_lineages(left) if left else Lineage(np.empty((0, 2), np.int64))
+
+
 class CutFrom(Lineage):
     """The element (one row) that a row was cut out of, as by unbatch."""
 

@@ -47,12 +47,14 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
         BaseException: The root failure of the run, once, without the echoes it caused.
         ReceiverClosed: The block itself raised it: a pass that was left early must not look complete.
     """
+    left_whole = False
     try:
         async with asyncio.TaskGroup() as group:
             running: list[asyncio.Task[None]] = []
             with _start(node, context, group, running, state) as receiver:
                 try:
                     yield receiver
+                    left_whole = True
                 finally:
                     context.drained.release()
                     for task in running:
@@ -60,6 +62,8 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
     except BaseExceptionGroup as failures:
         root = root_error(failures)
         if root is None or isinstance(root, StreamAborted):  # cut by the cancellation above, which some see late
+            if left_whole:
+                return
             raise ReceiverClosed from failures
         raise_as_it_is(root)
 

@@ -101,6 +101,19 @@ def _place(note: str) -> int:
     return next(found, NOTES.index(""))
 
 
+def empty_frames(error: BaseException) -> None:
+    """Let go of what the functions of the package had in hand when an error passed through them.
+
+    The variables of the user's functions stay, for a debugger; so do those of functions that have not ended.
+    """
+    traceback = error.__traceback__
+    while traceback is not None:
+        if is_machinery(traceback.tb_frame.f_code.co_filename):
+            with contextlib.suppress(RuntimeError):  # it is still running
+                traceback.tb_frame.clear()
+        traceback = traceback.tb_next
+
+
 @cache
 def is_machinery(file: str) -> bool:
     """Whether code of this file runs users' functions: the package, asyncio, threading, concurrent."""

@@ -74,7 +74,8 @@ EXPANDING: dict[Callable[..., Any], Kind] = {
 def _flat_map(draw: Draw, plan: Drawn) -> Drawn:
     function = draw(st.sampled_from([one for one in EXPANDING if plan.may_draw or one is not fn.few_shuffled]))
     dataset = plan.dataset.flat_map(function)
-    return plan.then(f"flat_map({function.__name__})", dataset, kind=EXPANDING[function], most=5 * plan.most)
+    changes = {"kind": EXPANDING[function], "most": 5 * plan.most, "free": function is not fn.few_batched}
+    return plan.then(f"flat_map({function.__name__})", dataset, **changes)
 
 
 def _interleave(draw: Draw, plan: Drawn) -> Drawn:
@@ -84,6 +85,7 @@ def _interleave(draw: Draw, plan: Drawn) -> Drawn:
         options["ordered"] = False
     dataset = plan.dataset.interleave(function, **options)
     changes = {"kind": EXPANDING[function], "most": 5 * plan.most, "ordered": plan.ordered and "ordered" not in options}
+    changes["free"] = function is not fn.few_batched  # what comes together in its batches depends on the order
     return plan.then(written(f"interleave({function.__name__}", options), dataset, **changes)
 
 

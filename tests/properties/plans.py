@@ -21,5 +21,6 @@ def plans(draw: Draw, max_operators: int = 5) -> Drawn:
     plan = draw(st.sampled_from(SOURCES))(draw)
     for _ in range(draw(st.integers(0, max_operators))):
         operator = draw(st.sampled_from(applicable(plan)))
-        plan = replace(operator(draw, plan), free=plan.free and operator not in IN_ORDER)
+        made = operator(draw, plan)
+        plan = replace(made, free=plan.free and made.free and operator not in IN_ORDER)
     return plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,24 +21,33 @@ from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data.errors import MemoryBudgetError
-from aiostream_data.lineage import CACHED, Lineage, with_pair, without_last_pair
+from aiostream_data.errors import MemoryBudgetError, StateMismatchError
+from aiostream_data.lineage import CACHED, Lineage, rows_behind, with_pair, without_last_pair
+from aiostream_data.plan.base import gives_one_order, walk
 from aiostream_data.plan.operators import Cache, CacheToken
-from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.records import Chunk, Columns, Items, VarColumn, lineage_of
 from aiostream_data.transforms.fresh import fresh
 
 HOLDER = "cache"
 """Holder of cached rows."""
 
+ROWS_AT_ONCE = 256
+"""Rows that are made again together."""
+
 
 @dataclass(frozen=True)
 class _Kept:
-    """Rows of a completed pass, and what their ids mean."""
+    """Rows of a completed pass, and what their ids mean.
+
+    Attributes:
+        order: Name of the order they are in; None where every pass over the input has the same.
+    """
 
     chunks: list[Chunk]
     origins: Origins
     epoch: int
     held: Charge
+    order: str | None
 
 
 _complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
@@ -51,10 +61,17 @@ class CacheStage(Stage):
     Iterators share the rows; a pass that is not completed is thrown away, as in tf.data. Another run
     of the same loader that comes while the first pass is on waits until that has read everything,
     instead of reading it again.
+
+    Where the input's order is free, how many rows were given tells which only together with the very pass that
+    gave them. A state then names its order, and says what is left of the pass for whoever has not kept it: as the
+    input's place while that is read, by name later.
     """
 
     def __post_init__(self) -> None:
         self._state: State = None
+        self._order: str | None = None
+        self._left: Sequence[Lineage] | None = None  # of a free order: what the pass gives behind the first rows
+        self._before_left = 0
         self._given = 0
         self._skip = 0
         self._read_epoch = self.context.services.cached_epochs.get(self._key, self.context.epoch)
@@ -69,27 +86,55 @@ class CacheStage(Stage):
         node: Cache = self.node
         passes = self.context.services.passes
         self.context.services.cached_epochs.setdefault(self._key, self._read_epoch)
-        if self._state is not None and self._state["input"] is not None and node.token not in _complete:
-            await self._read_rest(node, outlet)
+        if self._given and self._kept() is None and await self._gone_on(outlet):
             return
         while node.token in passes:
             await passes[node.token].wait_over()
-        cached = _complete.get(node.token)
+        cached = self._kept()
         if cached is not None:
             await self._replay(cached, outlet)
             return
         first = passes[node.token] = CachePass()
+        self._order = self._new_order()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send(first, outlet))
                 held = await self._read(node, first)
-                _complete[node.token] = _Kept(first.kept, self.context.services.origins, self._read_epoch, held)
+                origins = self.context.services.origins
+                _complete[node.token] = _Kept(first.kept, origins, self._read_epoch, held, self._order)
                 del passes[node.token]
                 first.end()
         finally:
             if passes.get(node.token) is first:  # given up: whoever waits begins anew
                 del passes[node.token]
                 first.end()
+
+    def _new_order(self) -> str | None:
+        return None if gives_one_order(self.node.input) else uuid.uuid4().hex
+
+    def _kept(self) -> _Kept | None:
+        """Return the rows of a completed pass, if this run can go on in their order."""
+        kept = _complete.get(self.node.token)
+        if kept is None or self._given == 0 or kept.order == self._state.get("order"):
+            return kept
+        return None
+
+    async def _gone_on(self, outlet: Outlet) -> bool:
+        """Give what is left of a pass that another process began, if its state says more than a number of rows."""
+        if self._state["input"] is not None:
+            await self._read_rest(self.node, outlet)
+        elif "left" in self._state:
+            await self._make_again(self.context.services.book.rows(self._state["left"]), outlet)
+        elif self._new_order() is not None:
+            raise StateMismatchError(
+                [
+                    "the state counts rows of a cache that was filled in order, and this plan fills it in any order: "
+                    "go on with deterministic=True"
+                ]
+            )
+        else:
+            return False
+        return True
 
     async def _send(self, first: CachePass, outlet: Outlet) -> None:
         moved: dict[int, int] = {}
@@ -103,10 +148,19 @@ class CacheStage(Stage):
         self._read_epoch = self.context.services.cached_epochs[self._key] = kept.epoch
         self._charge(kept)
         moved: dict[int, int] = {}
+        if kept.order is not None:
+            self._order, self._left = kept.order, await self.hop(self._names, kept)
         for chunk in kept.chunks:
-            if (kept.origins, kept.epoch) != (self.context.services.origins, self.context.epoch):
-                chunk = self._renamed(chunk, kept.origins, moved)
-            await self._send_rest(chunk, outlet)
+            await self._send_rest(self._of_now(chunk, kept, moved), outlet)
+
+    def _of_now(self, chunk: Chunk, kept: _Kept, moved: dict[int, int]) -> Chunk:
+        if (kept.origins, kept.epoch) == (self.context.services.origins, self.context.epoch):
+            return chunk
+        return self._renamed(chunk, kept.origins, moved)
+
+    def _names(self, kept: _Kept) -> list[Lineage]:
+        moved: dict[int, int] = {}
+        return [lineage_of(self._marked(self._of_now(chunk, kept, moved))) for chunk in kept.chunks]
 
     def _charge(self, kept: _Kept) -> None:
         """Count rows that another loader had read: they are held for this one as well."""
@@ -141,6 +195,7 @@ class CacheStage(Stage):
     async def _read_rest(self, node: Cache, outlet: Outlet) -> None:
         """Go on with a pass that another process began; it cannot be completed, so the next pass fills the cache."""
         moved: dict[int, int] = {}
+        self._order = self._new_order()
         async with self._reading().open(node.input, self._state["input"]) as receiver:
             self._position = receiver.position
             rows = 0
@@ -151,19 +206,39 @@ class CacheStage(Stage):
                 await outlet.send(self._marked(chunk))
             receiver.check(rows)
 
+    async def _make_again(self, left: Lineage, outlet: Outlet) -> None:
+        """Go on with a pass over rows that another process kept."""
+        if any(getattr(node, "one_shot", False) for node in walk(self.node.input)):
+            raise StateMismatchError(
+                [
+                    "the state names rows that a cache held in another process, and they come from a source that can "
+                    "be read only once: give a re-iterable object, or a function to from_generator()"
+                ]
+            )
+        self._order = uuid.uuid4().hex
+        self._left, self._before_left = [left], self._given
+        for first in range(0, len(left), ROWS_AT_ONCE):
+            await outlet.send(await self.recall(left.slice(first, min(first + ROWS_AT_ONCE, len(left)))))
+
     def _reading(self) -> RunContext:
         """Return the context in which the input is read: that of the pass that fills the cache."""
         if self._read_epoch == self.context.epoch:
             return self.context
         return self.context.for_epoch(self._read_epoch)
 
-    # -- its place: a row number of the pass, and where the input goes on as long as it is being read
+    # -- its place: a row number of the pass, and what says which rows those were
 
     def at(self, rows: int, book: BookWriter) -> State:
+        if rows == 0 and self._state is not None and self._position is None and self._left is None:  # not begun
+            return self.context.services.book.carried_over(self._state, book)
+        given = self._given + rows
         place = None if self._position is None else self._position.at(rows, book)
-        if self._position is None and rows == 0 and self._state is not None:
-            place = self.context.services.book.carried_over(self._state["input"], book)
-        return {"op": "cache", "given": self._given + rows, "epoch": self._read_epoch, "input": place}
+        state = {"op": "cache", "given": given, "epoch": self._read_epoch, "input": place}
+        if self._order is not None:
+            state["order"] = self._order
+        if self._left is not None:
+            state["left"] = book.rows(rows_behind(self._left, given - self._before_left))
+        return state
 
     def forget(self, rows: int) -> None:
         if self._position is not None:

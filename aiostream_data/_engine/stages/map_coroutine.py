@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from traceback import clear_frames
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from aiostream_data._engine.position import State
 from aiostream_data._engine.results import Results
 from aiostream_data._engine.stages.base import MaybeUnordered
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.tracebacks import empty_frames
 from aiostream_data.errors import RecordTimeoutError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.failure import workable
@@ -83,8 +83,7 @@ class CoroutineMapStage(MaybeUnordered):
                     await self._give_out(rows, results, outlet)
                 except BaseException as error:
                     rows.stop()
-                    if isinstance(error, asyncio.CancelledError):
-                        clear_frames(error.__traceback__)  # which the error that ends the run keeps, with their rows
+                    empty_frames(error)  # they have rows, and an error may be kept
                     raise
         finally:
             rows.drop()

@@ -16,6 +16,7 @@ from aiostream_data._engine.position import Log, Position, State, taken_up
 from aiostream_data._engine.recall import in_groups, outermost, read_at
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.tracebacks import empty_frames
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Concatenate, Repeat
@@ -185,12 +186,24 @@ async def _play(turn: Turn, after: Drained | None, sender: Sender[Chunk]) -> Non
         async with turn.context.open(turn.node, turn.state) as receiver:
             turn.position = receiver.position
             receiver.wanted_for(lambda: sender.is_awaited)
-            rows = 0
-            async for chunk in receiver:
-                rows += len(chunk)
-                await sender.send(chunk, chunk.nbytes)
+            rows = await _pass_on(receiver, sender)
             receiver.check(rows)
             sender.declare(rows)
+
+
+async def _pass_on(receiver: Receiver[Chunk], sender: Sender[Chunk]) -> int:
+    """Hand on all chunks, and return how many rows they had."""
+    rows = 0
+    try:
+        async for chunk in receiver:
+            rows += len(chunk)
+            await sender.send(chunk, chunk.nbytes)
+    except BaseException as error:
+        empty_frames(error)  # another run of the plan may have failed before, and keep this error, unread
+        raise
+    finally:
+        chunk = None  # type: ignore[assignment]
+    return rows
 
 
 async def _forward(receiver: Receiver[Chunk], outlet: Outlet) -> int:
