@@ -9,10 +9,12 @@ class ResumingContext(ssl.SSLContext):
     """A client's context that takes up the last session it had with each server name.
 
     asyncio gives no access to sessions; it makes every TLS object through :meth:`wrap_bio`, and so that is the place.
-    A session that a server does not know any more costs nothing: it makes a full handshake.
+    A session that a server does not know any more costs nothing: it makes a full handshake. Of an object whose
+    handshake is under way there is none yet, and so the one before it counts on.
     """
 
     _objects: dict[str, ssl.SSLObject]
+    _sessions: dict[str, ssl.SSLSession]
 
     def wrap_bio(
         self,
@@ -23,12 +25,20 @@ class ResumingContext(ssl.SSLContext):
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
         name = server_hostname if isinstance(server_hostname, str) else ""
-        known = self.__dict__.setdefault("_objects", {})
-        before = known.get(name)
-        if session is None and before is not None:
-            session = before.session  # with what came after the handshake
-        known[name] = made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        objects, sessions = self.__dict__.setdefault("_objects", {}), self.__dict__.setdefault("_sessions", {})
+        if (found := _session_of(objects.get(name))) is not None:
+            sessions[name] = found  # with what came after the handshake
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session or sessions.get(name))
+        objects[name] = made
         return made
+
+
+def _session_of(before: ssl.SSLObject | None) -> ssl.SSLSession | None:
+    """Return the session of a connection; None where its handshake has not come to one."""
+    try:
+        return None if before is None else before.session
+    except ValueError:  # how OpenSSL's "not yet" arrives here
+        return None
 
 
 def client_context(*, verify: bool | str | None = None) -> ssl.SSLContext:
