@@ -32,14 +32,14 @@ CONTENT = bytes(range(256)) * 257
 ODD_NAMES = ("with space", "per%20cent", "plus+plus", "äö-日本", "a=b&c", "'quotes'", "hash#tag")
 
 
-class StoreConformance(ABC):
-    """The contract of :class:`~aiostream_data.storage.base.Store`, as tests.
+class ReadConformance(ABC):
+    """What holds for bytes, whichever way they are fetched: for a second path of a store that has two.
 
     Attributes:
-        odd_names: Names that an object may have in this store.
+        ranges_at_once: Ranges that one test reads beside each other; fewer for a server that takes its time.
     """
 
-    odd_names: ClassVar[tuple[str, ...]] = ODD_NAMES
+    ranges_at_once: ClassVar[int] = 256
 
     @abstractmethod
     def make_store(self) -> Store:
@@ -52,39 +52,6 @@ class StoreConformance(ABC):
     @abstractmethod
     def url(self, name: str) -> str:
         """Return the URL that ``name`` has, or would have, or the pattern that it is."""
-
-    def missing_container_url(self) -> str:
-        """Return the URL of an object in a bucket or directory that does not exist."""
-        return self.url("no-such-container/object")
-
-    # -- sizes and names ----------------------------------------------------------------------
-
-    def test_info_tells_the_size(self) -> None:
-        url = self.put("info/one.bin", CONTENT)
-        assert self.run(lambda store: store.info(url)).nbytes == len(CONTENT)
-
-    def test_version_stays_while_the_object_does(self) -> None:
-        url = self.put("info/two.bin", CONTENT)
-
-        async def look_twice(store: Store) -> tuple[ShardRef, ShardRef]:
-            return await store.info(url), await store.info(url)
-
-        first, second = self.run(look_twice)
-        assert first == second
-
-    def test_a_name_without_wildcards_is_one_object(self) -> None:
-        url = self.put("single/one.bin", CONTENT)
-        (found,) = self.run(lambda store: store.glob(url))
-        assert found.nbytes == len(CONTENT)
-
-    def test_odd_names_are_read_as_they_are(self) -> None:
-        urls = {self.put(f"odd/{name}", name.encode()): name for name in self.odd_names}
-
-        async def read_all(store: Store) -> dict[str, bytes]:
-            shards = [await store.info(url) for url in urls]
-            return {shard.url: await read_range(store, shard, 0, shard.nbytes or 0) for shard in shards}
-
-        assert sorted(self.run(read_all).values()) == sorted(name.encode() for name in self.odd_names)
 
     # -- ranges -------------------------------------------------------------------------------
 
@@ -124,25 +91,10 @@ class StoreConformance(ABC):
             read = partial(read_range, shard=ShardRef(url), start=start, stop=stop)
             self.fails_with(ShortReadError, read)
 
-    def test_a_missing_object_is_named_in_the_error(self) -> None:
-        self.put("present/x.bin", b"1")
-        url = self.url("present/missing.bin")
-        for error in (
-            self.fails_with(ObjectNotFoundError, lambda store: store.info(url)),
-            self.fails_with(ObjectNotFoundError, lambda store: store.glob(url)),
-            self.fails_with(ObjectNotFoundError, lambda store: read_range(store, ShardRef(url), 0, 1)),
-        ):
-            assert "missing.bin" in str(error)
-            assert isinstance(error, FileNotFoundError)
-
-    def test_an_object_in_a_missing_container_is_not_found(self) -> None:
-        url = self.missing_container_url()
-        self.fails_with(ObjectNotFoundError, lambda store: store.info(url))
-
     # -- many at once, and endings ------------------------------------------------------------
 
     def test_many_ranges_at_once_do_not_mix(self) -> None:
-        url, step = self.put("many/x.bin", CONTENT), len(CONTENT) // 256
+        url, step = self.put("many/x.bin", CONTENT), len(CONTENT) // self.ranges_at_once
 
         async def read(store: Store) -> list[bytes]:
             shard, gate = await store.info(url), asyncio.Semaphore(32)
@@ -151,9 +103,9 @@ class StoreConformance(ABC):
                 async with gate:
                     return await read_range(store, shard, number * step, (number + 1) * step)
 
-            return await asyncio.gather(*(read_one(number) for number in range(256)))
+            return await asyncio.gather(*(read_one(number) for number in range(self.ranges_at_once)))
 
-        assert b"".join(self.run(read)) == CONTENT[: 256 * step]
+        assert b"".join(self.run(read)) == CONTENT[: self.ranges_at_once * step]
 
     def test_cancelling_reads_leaves_the_store_usable(self) -> None:
         url = self.put("cancel/x.bin", CONTENT)
@@ -169,22 +121,6 @@ class StoreConformance(ABC):
             return await read_range(store, shard, 0, len(CONTENT))
 
         assert self.run(cancel_and_read) == CONTENT
-
-    def test_closing_twice_does_nothing_more(self) -> None:
-        url = self.put("close/x.bin", CONTENT)
-
-        async def use_and_close(store: Store) -> None:
-            await store.info(url)
-            await store.aclose()
-            await store.aclose()
-
-        self.run(use_and_close)
-
-    def test_closing_an_unused_store_does_nothing(self) -> None:
-        async def close(store: Store) -> None:
-            await store.aclose()
-
-        self.run(close)
 
     def test_a_closed_store_leaves_no_file_or_socket_open(self) -> None:
         url = self.put("leak/x.bin", CONTENT)
@@ -228,6 +164,82 @@ class StoreConformance(ABC):
         except kind as error:
             return error
         raise AssertionError(f"{kind.__name__} was not raised")
+
+
+class StoreConformance(ReadConformance):
+    """The contract of :class:`~aiostream_data.storage.base.Store`, as tests.
+
+    Attributes:
+        odd_names: Names that an object may have in this store.
+    """
+
+    odd_names: ClassVar[tuple[str, ...]] = ODD_NAMES
+
+    def missing_container_url(self) -> str:
+        """Return the URL of an object in a bucket or directory that does not exist."""
+        return self.url("no-such-container/object")
+
+    # -- sizes and names ----------------------------------------------------------------------
+
+    def test_info_tells_the_size(self) -> None:
+        url = self.put("info/one.bin", CONTENT)
+        assert self.run(lambda store: store.info(url)).nbytes == len(CONTENT)
+
+    def test_version_stays_while_the_object_does(self) -> None:
+        url = self.put("info/two.bin", CONTENT)
+
+        async def look_twice(store: Store) -> tuple[ShardRef, ShardRef]:
+            return await store.info(url), await store.info(url)
+
+        first, second = self.run(look_twice)
+        assert first == second
+
+    def test_a_name_without_wildcards_is_one_object(self) -> None:
+        url = self.put("single/one.bin", CONTENT)
+        (found,) = self.run(lambda store: store.glob(url))
+        assert found.nbytes == len(CONTENT)
+
+    def test_odd_names_are_read_as_they_are(self) -> None:
+        urls = {self.put(f"odd/{name}", name.encode()): name for name in self.odd_names}
+
+        async def read_all(store: Store) -> dict[str, bytes]:
+            shards = [await store.info(url) for url in urls]
+            return {shard.url: await read_range(store, shard, 0, shard.nbytes or 0) for shard in shards}
+
+        assert sorted(self.run(read_all).values()) == sorted(name.encode() for name in self.odd_names)
+
+    def test_a_missing_object_is_named_in_the_error(self) -> None:
+        self.put("present/x.bin", b"1")
+        url = self.url("present/missing.bin")
+        for error in (
+            self.fails_with(ObjectNotFoundError, lambda store: store.info(url)),
+            self.fails_with(ObjectNotFoundError, lambda store: store.glob(url)),
+            self.fails_with(ObjectNotFoundError, lambda store: read_range(store, ShardRef(url), 0, 1)),
+        ):
+            assert "missing.bin" in str(error)
+            assert isinstance(error, FileNotFoundError)
+
+    def test_an_object_in_a_missing_container_is_not_found(self) -> None:
+        url = self.missing_container_url()
+        self.fails_with(ObjectNotFoundError, lambda store: store.info(url))
+
+    # -- endings ------------------------------------------------------------------------------------
+
+    def test_closing_twice_does_nothing_more(self) -> None:
+        url = self.put("close/x.bin", CONTENT)
+
+        async def use_and_close(store: Store) -> None:
+            await store.info(url)
+            await store.aclose()
+            await store.aclose()
+
+        self.run(use_and_close)
+
+    def test_closing_an_unused_store_does_nothing(self) -> None:
+        async def close(store: Store) -> None:
+            await store.aclose()
+
+        self.run(close)
 
 
 class ListingConformance(StoreConformance):

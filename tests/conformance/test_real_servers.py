@@ -1,6 +1,8 @@
 """Every store does what the interface says against servers that others wrote, and against the fault server.
 
-Servers that are not installed are skipped: ``pip install 'aiostream-data[servers]'`` brings all of them but nginx.
+Each server is read by both paths: all of the contract by GETs of our own, and what concerns bytes by the library of the
+store, too. Servers that are not installed are skipped: ``pip install 'aiostream-data[servers]'`` brings all of them but
+nginx.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import pytest
@@ -18,16 +21,24 @@ from aiostream_data.storage.gcs import GcsStore
 from aiostream_data.storage.http import HttpStore
 from aiostream_data.storage.s3 import S3Store
 from aiostream_data.testing import real_servers
-from aiostream_data.testing.conformance import ListingConformance, StoreConformance, read_range
+from aiostream_data.testing.conformance import ListingConformance, ReadConformance, StoreConformance, read_range
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.real_servers import HttpFolder, RealServer
+from aiostream_data.testing.servers import ObjectServer
+
+BUCKET = "test-bucket"
+STORES: dict[str, Callable[[dict[str, Any]], S3Store | GcsStore | HttpStore]] = {
+    "s3": lambda options: S3Store(options, asyncio.to_thread),
+    "gs": lambda options: GcsStore(options, asyncio.to_thread),
+    "http": HttpStore,
+}
 
 
 def started(program: str, server: Callable[[], AbstractContextManager[RealServer]]) -> Iterator[RealServer]:
     if not real_servers.is_installed(program):
         pytest.skip(f"{program} is not installed")
     with server() as running:
-        running.create_bucket("test-bucket")
+        running.create_bucket(BUCKET)
         yield running
 
 
@@ -72,41 +83,90 @@ def fault_http() -> Iterator[FaultServer]:
         yield server
 
 
-class _S3Conformance(ListingConformance):
-    server: RealServer
+class _Objects:
+    """Objects of one server, a folder for each test, read by one path and no other."""
+
+    server: Any
+    scheme: ClassVar[str] = "s3"
+    reader: ClassVar[str] = "plain"
 
     @pytest.fixture(autouse=True)
-    def _folder(self, request: pytest.FixtureRequest) -> None:
-        self.folder = request.node.name  # keeps the tests of a shared server apart
+    def _one_path(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        self.folder = request.node.name
+        self.made: list[S3Store | GcsStore | HttpStore] = []
+        yield
+        for store in self.made:
+            by_the_other = store._route.plain_reads if self.reader == "library" else store._route.library_reads
+            assert by_the_other == 0
 
     def make_store(self) -> Store:
-        return S3Store(self.server.storage_options, asyncio.to_thread)
+        store = STORES[self.scheme]({**self.options(), "reader": self.reader})
+        self.made.append(store)
+        return store
+
+    def options(self) -> dict[str, Any]:
+        options: dict[str, Any] = self.server.storage_options
+        return options
 
     def put(self, name: str, data: bytes) -> str:
         self.server.put(self.url(name), data)
         return self.url(name)
 
     def url(self, name: str) -> str:
-        return f"s3://test-bucket/{self.folder}/{name}"
+        return f"{self.scheme}://{BUCKET}/{self.folder}/{name}"
 
     def missing_container_url(self) -> str:
-        return "s3://no-such-bucket/object"
+        return f"{self.scheme}://no-such-bucket/object"
 
 
-class TestSeaweedFs(_S3Conformance):
+class _Moto(_Objects):
+    ranges_at_once = 64  # it answers one request after another
+
+    @pytest.fixture(autouse=True)
+    def _server(self, s3_endpoint: ObjectServer) -> None:
+        self.server = s3_endpoint
+
+
+class TestMoto(_Moto, ListingConformance):
+    """By GETs of our own."""
+
+
+class TestMotoByLibrary(_Moto, ReadConformance):
+    reader = "library"
+
+
+class _SeaweedFs(_Objects):
     @pytest.fixture(autouse=True)
     def _server(self, seaweedfs: RealServer) -> None:
         self.server = seaweedfs
 
 
-class TestJuiceFs(_S3Conformance):
+class TestSeaweedFs(_SeaweedFs, ListingConformance):
+    """By GETs of our own."""
+
+
+class TestSeaweedFsByLibrary(_SeaweedFs, ReadConformance):
+    reader = "library"
+
+
+class _JuiceFs(_Objects):
     @pytest.fixture(autouse=True)
     def _server(self, juicefs: RealServer) -> None:
         self.server = juicefs
 
 
-class TestRclone(_S3Conformance):
+class TestJuiceFs(_JuiceFs, ListingConformance):
+    """By GETs of our own."""
+
+
+class TestJuiceFsByLibrary(_JuiceFs, ReadConformance):
+    reader = "library"
+
+
+class _RcloneOddities(_Objects):
     """It differs from S3: a range comes with status 200, If-Match is ignored, listed ETags have no quotes."""
+
+    fails_with: Callable[..., Any]
 
     @pytest.fixture(autouse=True)
     def _server(self, rclone: RealServer) -> None:
@@ -123,68 +183,107 @@ class TestRclone(_S3Conformance):
         self.fails_with(ObjectChangedError, read)
 
 
-class TestNginx(StoreConformance):
-    @pytest.fixture(autouse=True)
-    def _server(self, nginx: HttpFolder, request: pytest.FixtureRequest) -> None:
-        self.server = nginx
-        self.folder = request.node.name
+class TestRclone(_RcloneOddities, ListingConformance):
+    """By GETs of our own."""
 
-    def make_store(self) -> Store:
-        return HttpStore({})
+
+class TestRcloneByLibrary(_RcloneOddities, ReadConformance):
+    reader = "library"
+
+
+class _GcsEmulator(_Objects):
+    scheme = "gs"
+    ranges_at_once = 32  # it takes 80 ms for each
+
+    @pytest.fixture(autouse=True)
+    def _server(self, gcs_endpoint: ObjectServer) -> None:
+        self.server = gcs_endpoint
+
+
+class TestGcsEmulator(_GcsEmulator, ListingConformance):
+    """By GETs of our own."""
+
+
+class TestGcsEmulatorByLibrary(_GcsEmulator, ReadConformance):
+    reader = "library"
+
+
+class _HttpObjects(_Objects):
+    scheme = "http"
+
+    def options(self) -> dict[str, Any]:
+        return {}
 
     def put(self, name: str, data: bytes) -> str:
-        return self.server.put(f"{self.folder}/{name}", data)
+        self.server.put(f"{self.folder}/{name}", data)
+        return self.url(name)
 
     def url(self, name: str) -> str:
         return f"{self.server.endpoint_url}/{self.folder}/{quote(name)}"
 
-
-class _FaultConformance(ListingConformance):
-    server: FaultServer
-
-    @pytest.fixture(autouse=True)
-    def _folder(self, request: pytest.FixtureRequest) -> None:
-        self.folder = request.node.name
-
-    def put(self, name: str, data: bytes) -> str:
-        return self.server.put(f"test-bucket/{self.folder}/{name}", data)
-
-    def url(self, name: str) -> str:
-        return self.server.url(f"test-bucket/{self.folder}/{name}")
-
     def missing_container_url(self) -> str:
-        return self.server.url("no-such-bucket/object")
+        return self.url("no-such-container/object")
 
 
-class TestFaultServerAsS3(_FaultConformance):
+class _Nginx(_HttpObjects):
+    @pytest.fixture(autouse=True)
+    def _server(self, nginx: HttpFolder) -> None:
+        self.server = nginx
+
+
+class TestNginx(_Nginx, StoreConformance):
+    """By GETs of our own."""
+
+
+class TestNginxByLibrary(_Nginx, StoreConformance):
+    reader = "library"
+
+
+class _FaultObjects(_Objects):
+    def put(self, name: str, data: bytes) -> str:
+        self.server.put(f"{BUCKET}/{self.folder}/{name}", data)
+        return self.url(name)
+
+
+class _FaultServerAsS3(_FaultObjects):
     @pytest.fixture(autouse=True)
     def _server(self, fault_s3: FaultServer) -> None:
         self.server = fault_s3
 
-    def make_store(self) -> Store:
-        return S3Store(self.server.storage_options, asyncio.to_thread)
+
+class TestFaultServerAsS3(_FaultServerAsS3, ListingConformance):
+    """By GETs of our own."""
 
 
-class TestFaultServerAsGcs(_FaultConformance):
+class TestFaultServerAsS3ByLibrary(_FaultServerAsS3, ReadConformance):
+    reader = "library"
+
+
+class _FaultServerAsGcs(_FaultObjects):
+    scheme = "gs"
+
     @pytest.fixture(autouse=True)
     def _server(self, fault_gcs: FaultServer) -> None:
         self.server = fault_gcs
 
-    def make_store(self) -> Store:
-        return GcsStore(self.server.storage_options, asyncio.to_thread)
+
+class TestFaultServerAsGcs(_FaultServerAsGcs, ListingConformance):
+    """By GETs of our own."""
 
 
-class TestFaultServerAsHttp(StoreConformance):
+class TestFaultServerAsGcsByLibrary(_FaultServerAsGcs, ReadConformance):
+    reader = "library"
+
+
+class _FaultServerAsHttp(_HttpObjects):
     @pytest.fixture(autouse=True)
-    def _server(self, fault_http: FaultServer, request: pytest.FixtureRequest) -> None:
+    def _server(self, fault_http: FaultServer) -> None:
         self.server = fault_http
-        self.folder = request.node.name
 
-    def make_store(self) -> Store:
-        return HttpStore({})
 
-    def put(self, name: str, data: bytes) -> str:
-        return self.server.put(f"{self.folder}/{name}", data)
+class TestFaultServerAsHttp(_FaultServerAsHttp, StoreConformance):
+    """By GETs of our own."""
 
-    def url(self, name: str) -> str:
-        return self.server.url(f"{self.folder}/{name}")
+
+class TestFaultServerAsHttpByLibrary(_FaultServerAsHttp, StoreConformance):
+    reader = "library"

@@ -1,4 +1,4 @@
-"""Every store does what the interface says."""
+"""Every store does what the interface says; those with servers of their own are in ``test_real_servers.py``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ import pytest
 from aiostream_data.storage import memory
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.fsspec_store import FsspecStore
-from aiostream_data.storage.gcs import GcsStore
 from aiostream_data.storage.http import HttpStore
 from aiostream_data.storage.local import LocalStore
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.retry import RetryingStore
-from aiostream_data.storage.s3 import S3Store
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import ListingConformance, StoreConformance
 from aiostream_data.testing.http_server import HttpObjects
 from aiostream_data.testing.latency_store import LatencyStore
-from aiostream_data.testing.servers import ObjectServer
 
 
 class TestLocalStore(ListingConformance):
@@ -95,43 +92,6 @@ class TestHttpStore(StoreConformance):
 
     def url(self, name: str) -> str:
         return f"{self.server.endpoint_url}/{quote(name)}"
-
-
-class _BucketConformance(ListingConformance):
-    server: ObjectServer
-
-    def put(self, name: str, data: bytes) -> str:
-        self.server.put(self.url(name), data)
-        return self.url(name)
-
-    def url(self, name: str) -> str:
-        # One folder per class and test keeps the tests of a shared server apart.
-        return f"{self.server.scheme}://test-bucket/{self.folder}/{name}"
-
-    def missing_container_url(self) -> str:
-        return f"{self.server.scheme}://no-such-bucket/object"
-
-    @pytest.fixture(autouse=True)
-    def _folder(self, request: pytest.FixtureRequest) -> None:
-        self.folder = request.node.name
-
-
-class TestS3Store(_BucketConformance):
-    @pytest.fixture(autouse=True)
-    def _server(self, s3_endpoint: ObjectServer) -> None:
-        self.server = s3_endpoint
-
-    def make_store(self) -> Store:
-        return S3Store(self.server.storage_options, asyncio.to_thread)
-
-
-class TestGcsStore(_BucketConformance):
-    @pytest.fixture(autouse=True)
-    def _server(self, gcs_endpoint: ObjectServer) -> None:
-        self.server = gcs_endpoint
-
-    def make_store(self) -> Store:
-        return GcsStore(self.server.storage_options, asyncio.to_thread)
 
 
 class TestFsspecStore(ListingConformance):
