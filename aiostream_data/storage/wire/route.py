@@ -58,12 +58,16 @@ class Route:
         self.library_reads = 0
         self._endpoint = endpoint
         self._unusual: Counter[tuple[str, int]] = Counter()
+        self._proxied: dict[tuple[str, int, bool], bool] = {}
 
     def leads_to(self, target: Target) -> bool:
         """Return whether a request to this server goes the plain way."""
         if self.reader == "library" or self._unusual[target.host, target.port] >= UNUSUAL:
             return False
-        return self.reader == "plain" or not _has_proxy(target)
+        server = (target.host, target.port, target.is_tls)
+        if server not in self._proxied:  # to look takes longer than to sign a request
+            self._proxied[server] = _has_proxy(target)
+        return self.reader == "plain" or not self._proxied[server]
 
     async def read(
         self,
