@@ -16,6 +16,7 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
+from aiostream_data.storage.connecting import proxy_failure
 from aiostream_data.storage.translate import (
     describe_connection_failure,
     shorten,
@@ -30,6 +31,7 @@ _HOW_TO_SIGN_IN = (
 )
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
 _WRONG_KEY = frozenset({"InvalidAccessKeyId", "InvalidToken", "InvalidClientTokenId", "UnrecognizedClientException"})
+_ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"})
 _THROTTLED = frozenset({"SlowDown", "Throttling", "RequestLimitExceeded"})
 _BUSY = frozenset(
     {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "RequestLimitExceeded"}
@@ -43,6 +45,8 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
         return _translate_answer(url, answer)
     names = {kind.__name__ for kind in type(error).__mro__}
     where = safe_url(url)
+    if (by_proxy := proxy_failure(url, error)) is not None:
+        return by_proxy
     if names & {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}:
         return CredentialsError(where, f"no AWS credentials found: {_HOW_TO_SIGN_IN}")
     if names & {"CredentialRetrievalError", "TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:
@@ -109,6 +113,9 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str) -> St
         make, reason = AccessDeniedError, f"the secret key does not fit the access key ({told})"
     elif code == "RequestTimeTooSkewed":
         make, reason = AccessDeniedError, f"this machine's clock is wrong ({told})"
+    elif code in _ELSEWHERE:
+        make = StorageError
+        reason = f"the bucket is in another region ({told}); say in which by client_kwargs={{'region_name': ...}}"
     elif code == "PreconditionFailed":
         make, reason = ObjectChangedError, f"the object was replaced while it was being read ({told})"
     elif code == "InvalidRange":

@@ -23,11 +23,13 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
+from aiostream_data.storage.connecting import describe_connection_failure as describe_connection_failure
+from aiostream_data.storage.connecting import is_tls, proxy_failure, proxy_refusal
+from aiostream_data.storage.connecting import shorten as shorten  # whoever translates finds both here
 from aiostream_data.storage.urls import safe_url
 
 Translate: TypeAlias = Callable[[str, Exception], StorageError]
 
-_QUOTE_LIMIT = 200
 _BUSY_STATUSES = frozenset({408, 409, 425, 429})
 
 
@@ -46,6 +48,10 @@ def translate_error(url: str, error: Exception) -> StorageError:
     """Translate built-in and aiohttp exceptions; anything else becomes a plain StorageError."""
     where = safe_url(url)
     status = getattr(error, "status", None)
+    if (by_proxy := proxy_failure(url, error)) is not None:
+        return by_proxy
+    if is_tls(error):  # of Python's own, some are a ValueError
+        return StoreUnreachableError(where, describe_connection_failure(error))
     if _is_no_http(error):
         return StoreUnreachableError(where, "the server's answer is not HTTP as it should be")
     if isinstance(status, int) and status >= 400:  # aiohttp's ClientResponseError
@@ -65,18 +71,6 @@ def translate_error(url: str, error: Exception) -> StorageError:
     return StorageError(where, f"the store failed ({_cause(error)})")
 
 
-def describe_connection_failure(error: BaseException) -> str:
-    """Say which part of connecting failed, looking through the causes of ``error``."""
-    for cause in _causes(error):
-        if isinstance(cause, socket.gaierror) or "DNS" in type(cause).__name__:
-            return "the host name cannot be resolved; check the endpoint URL and the DNS"
-        if isinstance(cause, ConnectionRefusedError):
-            return "the connection was refused; check the endpoint URL, and that the server is running"
-        if "Certificate" in type(cause).__name__:
-            return "the server's TLS certificate was not accepted"
-    return f"the connection failed or broke off ({type(error).__name__})"
-
-
 def translate_status(url: str, status: int, *, detail: str = "", request_id: str = "") -> StorageError:
     """Translate an HTTP status that is not the one hoped for.
 
@@ -85,6 +79,8 @@ def translate_status(url: str, status: int, *, detail: str = "", request_id: str
         request_id: For the operator of the store; "" when unknown.
     """
     where = safe_url(url)
+    if status == 407:  # no store says that
+        return proxy_refusal(url, status)
     told = f"HTTP {status}"
     if detail:
         told += f", {shorten(detail)}"
@@ -94,7 +90,7 @@ def translate_status(url: str, status: int, *, detail: str = "", request_id: str
         return ObjectNotFoundError(where, f"no such object ({told})")
     if status == 401:
         return CredentialsError(where, f"credentials are missing, wrong or expired ({told})")
-    if status in (403, 407):
+    if status == 403:
         return AccessDeniedError(where, f"the store refused access ({told}); check credentials and permissions")
     if status == 412:
         return ObjectChangedError(where, f"the object was replaced while it was being read ({told})")
@@ -107,29 +103,11 @@ def translate_status(url: str, status: int, *, detail: str = "", request_id: str
     return StorageError(where, f"unexpected answer ({told})")
 
 
-def shorten(text: str) -> str:
-    """Return ``text`` on one line, printable, and no longer than a message can bear."""
-    line = "".join(character if character.isprintable() else " " for character in text[: 2 * _QUOTE_LIMIT])
-    line = " ".join(line.split())
-    return line if len(line) <= _QUOTE_LIMIT else line[: _QUOTE_LIMIT - 3] + "..."
-
-
 def _cause(error: BaseException) -> str:
     """Name the error, with the system's words where it is the system that spoke."""
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {shorten(str(error.strerror))}"
     return type(error).__name__
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        # aiohttp and botocore keep the first error in an attribute, and chain only some of the time.
-        inner = getattr(current, "os_error", None)
-        current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
 
 
 def _is_no_http(error: Exception) -> bool:

@@ -29,6 +29,7 @@ import contextlib
 import json
 import os
 import select
+import ssl
 import subprocess
 import sys
 import threading
@@ -36,14 +37,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from typing import Any, Literal, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from aiostream_data.errors import PlanError, StoreUnreachableError
 from aiostream_data.testing import fault_control
 from aiostream_data.testing.fault_serving import serving
 from aiostream_data.testing.fault_site import FaultSite
+from aiostream_data.testing.fault_tls import server_context
 from aiostream_data.testing.faults import Rule
 from aiostream_data.testing.object_api.accounts import Account
 from aiostream_data.testing.object_api.dialect import DialectName
@@ -63,7 +65,7 @@ class FaultServer:
 
     Attributes:
         dialect: ``s3``, ``gcs`` or ``http``.
-        endpoint_url: ``http://127.0.0.1:port``.
+        endpoint_url: ``http://127.0.0.1:port``, or ``https``.
     """
 
     dialect: DialectName
@@ -150,6 +152,7 @@ def fault_server(
     port: int = 0,
     seed: int = 0,
     wire: WireModel | None = None,
+    certificate: str | os.PathLike[str] | None = None,
 ) -> Iterator[FaultServer]:
     """Run a fault server on this machine for the block. Leaves no thread, process, socket or file.
 
@@ -158,6 +161,7 @@ def fault_server(
         port: 0 for a free one.
         seed: Of all that is drawn.
         wire: Latency and limits, from the start.
+        certificate: A PEM file with a private key and the certificates that go with it: the server speaks TLS.
 
     Raises:
         OSError: The port is taken.
@@ -170,16 +174,19 @@ def fault_server(
     """
     if where not in ("thread", "process"):
         raise PlanError(f"where must be 'thread' or 'process', got {where!r}")
-    with (_in_thread if where == "thread" else _in_process)(dialect, port, seed) as server:
+    with (_in_thread if where == "thread" else _in_process)(dialect, port, seed, certificate) as server:
         if wire is not None:
             server.set_wire(wire)
         yield server
 
 
 @contextmanager
-def _in_thread(dialect: DialectName, port: int, seed: int) -> Iterator[FaultServer]:
+def _in_thread(
+    dialect: DialectName, port: int, seed: int, certificate: str | os.PathLike[str] | None
+) -> Iterator[FaultServer]:
+    tls = None if certificate is None else server_context(certificate)
     site = FaultSite(dialect, seed=seed)
-    running = _Thread(site, port)
+    running = _Thread(site, port, tls)
     try:
         endpoint_url = running.start()
         yield FaultServer(dialect, endpoint_url, running.carry_out)
@@ -191,9 +198,10 @@ def _in_thread(dialect: DialectName, port: int, seed: int) -> Iterator[FaultServ
 class _Thread:
     """A thread with an event loop that serves one site. Whatever ends it early is raised by :meth:`stop`."""
 
-    def __init__(self, site: FaultSite, port: int) -> None:
+    def __init__(self, site: FaultSite, port: int, tls: ssl.SSLContext | None) -> None:
         self._site = site
         self._port = port
+        self._tls = tls
         self._started = threading.Event()
         self._url = ""
         self._failure: BaseException | None = None
@@ -244,17 +252,20 @@ class _Thread:
             self._started.set()
 
     async def _serve(self) -> None:
-        async with serving(self._site, port=self._port) as url:
+        async with serving(self._site, port=self._port, tls=self._tls) as url:
             self._url, self._loop = url, asyncio.get_running_loop()
             self._started.set()
             await self._ended.wait()
 
 
 @contextmanager
-def _in_process(dialect: DialectName, port: int, seed: int) -> Iterator[FaultServer]:
+def _in_process(
+    dialect: DialectName, port: int, seed: int, certificate: str | os.PathLike[str] | None
+) -> Iterator[FaultServer]:
     module = ["aiostream_data.testing.child", "aiostream_data.testing.fault_server"]
+    told = [] if certificate is None else [f"--certificate={os.fspath(certificate)}"]
     process = subprocess.Popen(
-        [sys.executable, "-m", *module, f"--dialect={dialect}", f"--port={port}", f"--seed={seed}"],
+        [sys.executable, "-m", *module, f"--dialect={dialect}", f"--port={port}", f"--seed={seed}", *told],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -265,13 +276,23 @@ def _in_process(dialect: DialectName, port: int, seed: int) -> Iterator[FaultSer
         endpoint_url = process.stdout.readline().decode().strip() if ready else ""
         if not endpoint_url:
             raise StoreUnreachableError("fault_server", f"it did not start on port {port}; is the port taken?")
-        with closing(HTTPConnection(endpoint_url.removeprefix("http://"), timeout=_CONTROL_TIMEOUT_S)) as connection:
+        with closing(_control_connection(endpoint_url)) as connection:
             yield FaultServer(dialect, endpoint_url, _over_http(connection))
     finally:
         process.kill()
         process.wait()
         process.stdin.close()
         process.stdout.close()
+
+
+def _control_connection(endpoint_url: str) -> HTTPConnection:
+    """Return a connection to a server that this process has started: whoever has the port is trusted."""
+    parts = urlsplit(endpoint_url)
+    if parts.scheme == "http":
+        return HTTPConnection(parts.netloc, timeout=_CONTROL_TIMEOUT_S)
+    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    return HTTPSConnection(parts.netloc, timeout=_CONTROL_TIMEOUT_S, context=anybody)
 
 
 def _over_http(connection: HTTPConnection) -> Control:
@@ -297,6 +318,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--folder", action="append", default=[], metavar="BUCKET=FOLDER", help="serve these files")
     parser.add_argument("--rules", metavar="FILE", help="faults from the start, as JSON")
     parser.add_argument("--first-byte-ms", type=float, default=0.0)
+    parser.add_argument("--certificate", metavar="FILE", help="speak TLS with the key and certificates of a PEM file")
     parser.add_argument("--mb-per-s", type=float, help="bandwidth of one connection")
     chosen = parser.parse_args(arguments)
     site = FaultSite(chosen.dialect, seed=chosen.seed)
@@ -309,7 +331,8 @@ def main(arguments: list[str] | None = None) -> None:
         with open(chosen.rules, "rb") as file:
             _command(site, "PUT", "rules", file.read())
     try:
-        asyncio.run(_serve_for_ever(site, chosen.host, chosen.port))
+        tls = server_context(chosen.certificate) if chosen.certificate else None
+        asyncio.run(_serve_for_ever(site, chosen.host, chosen.port, tls))
     except KeyboardInterrupt:
         pass
     finally:
@@ -322,8 +345,8 @@ def _command(site: FaultSite, method: str, path: str, body: bytes) -> None:
         sys.exit(text.decode())
 
 
-async def _serve_for_ever(site: FaultSite, host: str, port: int) -> None:
-    async with serving(site, host=host, port=port) as url:
+async def _serve_for_ever(site: FaultSite, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    async with serving(site, host=host, port=port, tls=tls) as url:
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from aiostream_data.testing import fault_control
 from aiostream_data.testing.fault_script import Drip, End, Send, SendSlice, Step, Wait
 from aiostream_data.testing.fault_site import FaultSite, nothing_to_drop
 from aiostream_data.testing.fault_socket import FaultSocket
+from aiostream_data.testing.fault_tls import TlsFaultSocket
 from aiostream_data.testing.object_api.messages import HEAD_LIMIT_NBYTES, Request, parse_request, write_head
 from aiostream_data.testing.object_api.objects import Slice
 from aiostream_data.testing.request_log import SeenRequest
@@ -23,11 +25,14 @@ _COPIED_NBYTES = 64 << 10
 
 
 @asynccontextmanager
-async def serving(site: FaultSite, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def serving(
+    site: FaultSite, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
     """Serve ``site`` for the block, and lend the server's URL. Leaves no task and no socket.
 
     Args:
         port: 0 for a free one.
+        tls: With what to speak TLS; None for plain text.
 
     Raises:
         OSError: The port is taken.
@@ -45,10 +50,10 @@ async def serving(site: FaultSite, *, host: str = "127.0.0.1", port: int = 0) ->
     raised: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
-            accepting = group.create_task(_accept(site, listener, group))
+            accepting = group.create_task(_accept(site, listener, group, tls))
             try:
                 bound = listener.getsockname()
-                yield f"http://{bound[0]}:{bound[1]}"
+                yield f"http{'s' if tls else ''}://{bound[0]}:{bound[1]}"
             except BaseException as error:
                 raised = error
                 raise
@@ -62,7 +67,9 @@ async def serving(site: FaultSite, *, host: str = "127.0.0.1", port: int = 0) ->
         listener.close()
 
 
-async def _accept(site: FaultSite, listener: socket.socket, group: asyncio.TaskGroup) -> None:
+async def _accept(
+    site: FaultSite, listener: socket.socket, group: asyncio.TaskGroup, tls: ssl.SSLContext | None
+) -> None:
     """Accept connections until cancelled, and end them with it."""
     loop = asyncio.get_running_loop()
     open_now: dict[FaultSocket, asyncio.Task[None]] = {}
@@ -85,7 +92,7 @@ async def _accept(site: FaultSite, listener: socket.socket, group: asyncio.TaskG
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 sock.close()
                 continue
-            connection = FaultSocket(sock, bytes_per_s=site.wire.bytes_per_s)
+            connection = _connection(site, sock, tls)
             task = group.create_task(_serve_connection(site, connection))
             open_now[connection] = task
             task.add_done_callback(partial(_forget, open_now, connection))
@@ -93,6 +100,12 @@ async def _accept(site: FaultSite, listener: socket.socket, group: asyncio.TaskG
         site.drop_connections = nothing_to_drop
         for task in open_now.values():
             task.cancel()
+
+
+def _connection(site: FaultSite, sock: socket.socket, tls: ssl.SSLContext | None) -> FaultSocket:
+    if tls is None:
+        return FaultSocket(sock, bytes_per_s=site.wire.bytes_per_s)
+    return TlsFaultSocket(sock, tls, site.log.shook_hands, bytes_per_s=site.wire.bytes_per_s)
 
 
 def _forget(open_now: dict[FaultSocket, asyncio.Task[None]], connection: FaultSocket, _: object) -> None:

@@ -17,7 +17,7 @@ from aiostream_data.testing.object_api.messages import Answer, Request
 from aiostream_data.testing.object_api.objects import Objects, Slice, StoredObject
 from aiostream_data.testing.object_api.plain import HttpDialect
 from aiostream_data.testing.object_api.reading import clipped_range, content_range
-from aiostream_data.testing.object_api.s3 import S3Dialect
+from aiostream_data.testing.object_api.s3 import S3Dialect, wrong_region
 from aiostream_data.testing.request_log import RequestLog, SeenRequest
 from aiostream_data.testing.wire_model import Capacity, WireModel
 
@@ -105,6 +105,8 @@ class FaultSite:
         return answer
 
     def _refusal(self, request: Request, target: Target, fault: Fault | None, number: int) -> Answer | None:
+        if fault is not None and fault.region:
+            return wrong_region(request, target, fault.region, fault.status or 400, number)
         if fault is not None and fault.status is not None:
             return self.dialect.error(request, target, fault.status, fault.code, number)
         if fault is not None and fault.redirect:

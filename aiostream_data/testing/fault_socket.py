@@ -95,7 +95,7 @@ class FaultSocket:
         while rest:
             most = await self._turn(len(rest))
             try:
-                rest = rest[self._sock.send(rest[:most]) :]
+                rest = rest[self._send_some(rest[:most]) :]
             except BlockingIOError:
                 await self._writable()
 
@@ -174,7 +174,7 @@ class FaultSocket:
 
     def _receive(self) -> None:
         try:
-            data = self._sock.recv(_RECEIVE_NBYTES)
+            data = self._receive_some(_RECEIVE_NBYTES)
         except BlockingIOError:
             return
         except ConnectionError:
@@ -197,7 +197,13 @@ class FaultSocket:
         del self._received[: nbytes + dropped]
         return taken
 
+    def _receive_some(self, nbytes: int) -> bytes:
+        return self._sock.recv(nbytes)
+
     # -- sending --------------------------------------------------------------------------------
+
+    def _send_some(self, data: memoryview) -> int:
+        return self._sock.send(data)
 
     async def _writable(self) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()

@@ -45,6 +45,8 @@ class Fault:
         retry_after: Value of a Retry-After header, in seconds or as a date.
         refuse: Refuse the credentials, in the words of the store.
         redirect: Answer 307 with this Location.
+        region: The bucket is in this region of S3: what is signed for another is refused, and told this one, by
+            a redirect if ``status`` is 301, and else with status 400.
         delay_s: Further time before the first byte.
         reset_at: Send so much, then reset the connection (RST).
         truncate_at: Send so much, then close the connection in good order (FIN).
@@ -77,6 +79,7 @@ class Fault:
     retry_after: str = ""
     refuse: Refusal | None = None
     redirect: str = ""
+    region: str = ""
     delay_s: float = 0.0
     reset_at: At | None = None
     truncate_at: At | None = None

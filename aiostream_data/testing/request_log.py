@@ -61,6 +61,7 @@ class ServerCounters:
         open_connections, max_open_connections: Open now, and the most at once.
         in_flight, max_in_flight: Requests being answered now, and the most at once.
         refused_connections: Reset because of ``max_connections``.
+        handshakes, resumed_handshakes: Of TLS, and those by which an earlier session was taken up.
     """
 
     requests: dict[str, int] = field(default_factory=dict)
@@ -73,6 +74,8 @@ class ServerCounters:
     in_flight: int = 0
     max_in_flight: int = 0
     refused_connections: int = 0
+    handshakes: int = 0
+    resumed_handshakes: int = 0
 
     @property
     def all_requests(self) -> int:
@@ -97,6 +100,11 @@ class RequestLog:
         counters.max_open_connections = max(counters.max_open_connections, counters.open_connections)
         self._connection += 1
         return self._connection
+
+    def shook_hands(self, resumed: bool) -> None:
+        """Count a handshake of TLS."""
+        self.counters.handshakes += 1
+        self.counters.resumed_handshakes += resumed
 
     def disconnected(self) -> None:
         """Count the end of a connection."""

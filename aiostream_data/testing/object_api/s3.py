@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -38,6 +39,9 @@ _REFUSALS = {
     "expired": (400, "ExpiredToken"),
     "skewed": (403, "RequestTimeTooSkewed"),
 }
+
+
+_SCOPE = re.compile(r"Credential=[^/\s]+/[0-9]{8}/([^/\s]+)/")
 
 
 class S3Dialect:
@@ -97,6 +101,17 @@ class S3Dialect:
         if target.kind == "bucket":
             return _describe_bucket(self, request, target, number)
         return self.error(request, target, 404, "NoSuchKey", number)
+
+
+def wrong_region(request: Request, target: Target, region: str, status: int, number: int) -> Answer | None:
+    """Refuse a request that is signed for another region than the bucket's; None where it is not."""
+    signed_for = _SCOPE.search(request.headers.get("authorization", ""))
+    if signed_for is None or signed_for[1] == region:
+        return None
+    code = "PermanentRedirect" if status == 301 else "AuthorizationHeaderMalformed"
+    text = f"<Error><Code>{code}</Code><Message>Not here.</Message><Region>{escape(region)}</Region></Error>"
+    told = (*_common(number), ("x-amz-bucket-region", region), ("Content-Type", "application/xml"))
+    return Answer(status, told, text.encode())
 
 
 def request_id(number: int) -> str:

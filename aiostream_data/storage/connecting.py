@@ -1,0 +1,107 @@
+"""Say which part of connecting failed, and whose it is: the name, the port, the certificate, or a proxy on the way."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
+
+from aiostream_data.errors import AccessDeniedError, StorageError, StoreUnreachableError
+from aiostream_data.storage.urls import safe_url
+
+_QUOTE_LIMIT = 200
+_REFUSED_BY_PROXY: Final = frozenset({401, 403, 407})
+_VARIABLES: Final = "HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+
+
+def describe_connection_failure(error: BaseException) -> str:
+    """Say which part of connecting failed, looking through the causes of ``error``."""
+    causes = list(_causes(error))
+    for cause in filter(is_certificate, causes):
+        told = str(getattr(cause, "verify_message", "")).rstrip(".")
+        if told or cause is causes[-1]:
+            return (
+                f"the server's TLS certificate was not accepted{f' ({shorten(told)})' if told else ''}; check the name "
+                "of the endpoint, and that this machine knows who signed it (SSL_CERT_FILE, or AWS_CA_BUNDLE for S3)"
+            )
+    for cause in causes:
+        if isinstance(cause, socket.gaierror) or "DNS" in type(cause).__name__:
+            return "the host name cannot be resolved; check the endpoint URL and the DNS"
+        if isinstance(cause, ConnectionRefusedError):
+            return "the connection was refused; check the endpoint URL, and that the server is running"
+        if "SSLError" in _names(cause):
+            return "there was no TLS handshake; check the endpoint's scheme and port, and that the server speaks TLS"
+    return f"the connection failed or broke off ({type(error).__name__})"
+
+
+def proxy_failure(url: str, error: BaseException) -> StorageError | None:
+    """Return the error for a proxy that cannot be reached, or refused; None where no proxy has failed.
+
+    A proxy is named by its host and port alone: its URL may hold a password.
+    """
+    for cause in _causes(error):
+        names = _names(cause)
+        if "ClientHttpProxyError" in names:
+            where = getattr(getattr(cause, "request_info", None), "real_url", None)
+            return proxy_refusal(url, int(getattr(cause, "status", 0)), _host_and_port(str(where)))
+        if "ClientProxyConnectionError" in names:
+            proxy = f"{getattr(cause, 'host', '')}:{getattr(cause, 'port', '')}"
+            reason = describe_connection_failure(getattr(cause, "os_error", None) or cause).partition(";")[0]
+            return StoreUnreachableError(
+                safe_url(url), f"the proxy {proxy} cannot be reached: {reason}; check {_VARIABLES}"
+            )
+    return None
+
+
+def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
+    """Return the error for an answer that a proxy gave in the place of the store.
+
+    Args:
+        proxy: Its host and port; the environment's if empty.
+    """
+    proxy = proxy or _host_and_port(getproxies_environment().get("http", ""))
+    if status in _REFUSED_BY_PROXY:
+        return AccessDeniedError(
+            safe_url(url), f"the proxy {proxy} refused (HTTP {status}); check its user and password in {_VARIABLES}"
+        )
+    return StoreUnreachableError(
+        safe_url(url), f"the proxy {proxy} did not reach the store (HTTP {status}); check {_VARIABLES}"
+    )
+
+
+def shorten(text: str) -> str:
+    """Return ``text`` on one line, printable, and no longer than a message can bear."""
+    line = "".join(character if character.isprintable() else " " for character in text[: 2 * _QUOTE_LIMIT])
+    line = " ".join(line.split())
+    return line if len(line) <= _QUOTE_LIMIT else line[: _QUOTE_LIMIT - 3] + "..."
+
+
+def is_certificate(error: BaseException) -> bool:
+    """Tell whether an error says that a certificate was not accepted. By name: TLS need not be loaded."""
+    return any(name.startswith("SSLCert") or name.endswith("CertificateError") for name in _names(error))
+
+
+def is_tls(error: BaseException) -> bool:
+    """Tell whether an error, or one of its causes, is about TLS."""
+    return any(is_certificate(cause) or "SSLError" in _names(cause) for cause in _causes(error))
+
+
+def _names(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def _host_and_port(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2] or url.rpartition("@")[2]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        # aiohttp and botocore keep the first error in an attribute, and chain only some of the time.
+        kept = getattr(current, "os_error", None) or getattr(current, "certificate_error", None)
+        current = kept if isinstance(kept, BaseException) else current.__cause__ or current.__context__
