@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from aiostream_data.storage.aimd import Aimd
+from aiostream_data.storage.part_size import PartSize
 
 MAX_LANES: Final = 4096
 """Lanes that are remembered; those that were used last."""
@@ -25,10 +26,17 @@ _Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 
 
 class Lane:
-    """One gate. Every method may be called from any thread."""
+    """One gate, and what is known of the line behind it. Every method may be called from any thread.
+
+    Attributes:
+        aimd: How many requests may be on their way.
+        parts: How large ranges should be.
+        in_flight: Requests on their way.
+    """
 
     def __init__(self) -> None:
         self.aimd = Aimd()
+        self.parts = PartSize()
         self.in_flight = 0
         self._lock = threading.Lock()
         self._line: deque[_Waiter] = deque()
@@ -42,10 +50,12 @@ class Lane:
         finally:
             self._leave()
 
-    def answered(self, first_byte_s: float) -> None:
-        """Take note of an answer, and of how long it took to begin."""
+    def answered(self, first_byte_s: float, body_s: float = 0.0, nbytes: int = 0) -> None:
+        """Take note of an answer: how long it took to begin, how long then to come, and its bytes of an object."""
         with self._lock:
             self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)
+            if nbytes:
+                self.parts.took(nbytes, first_byte_s, body_s, self.in_flight)
         self._wake()
 
     def refused(self, retry_after_s: float | None = None) -> None:
@@ -118,6 +128,14 @@ def lane_key(url: str, endpoint: str) -> str:
     """Return what a store limits requests by: the host, or the bucket and the first part of the key."""
     parts = urlsplit(url)
     if parts.scheme in ("http", "https"):
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        return host_key(url, endpoint)
     first, is_prefix, _ = parts.path.lstrip("/").partition("/")
-    return f"{parts.scheme}://{endpoint}/{parts.netloc}/{first if is_prefix else ''}"
+    return f"{host_key(url, endpoint)}/{first if is_prefix else ''}"
+
+
+def host_key(url: str, endpoint: str) -> str:
+    """Return whom the requests for a URL are sent to: the host, or the bucket."""
+    parts = urlsplit(url)
+    if parts.scheme in ("http", "https"):
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return f"{parts.scheme}://{endpoint}/{parts.netloc}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from aiostream_data.records import ByteRange
 
@@ -10,7 +10,8 @@ FIRST_NBYTES = 1 << 20
 """The first range of an object is small, so that its first record is soon there."""
 
 NEXT_NBYTES = 4 << 20
-"""Size of the following ranges: large enough that a request's latency is small beside its body."""
+"""Size of the following ranges where nothing is known of the store: large enough that a request's latency is small
+beside its body. Where it is known what answers take, :class:`~.part_size.PartSize` says how large."""
 
 AMONG_MANY_NBYTES = 256 << 10
 """Size of the first range where rows of many objects are mixed: the first row that goes on waits for all of them.
@@ -26,25 +27,44 @@ OPEN_SHARE = 4
 """... and one range of each that is open at most this (1/4) together: the order may wait for a second one of each."""
 
 
-def range_sizes(memory_limit: int, open_at_once: int, among_many: bool) -> tuple[int, int]:
+def range_sizes(
+    memory_limit: int, open_at_once: int, among_many: bool, part_nbytes: int | None = None
+) -> tuple[int, int]:
     """Return the sizes of the first range of an object and of all others, under a memory limit in bytes.
 
     Args:
         open_at_once: Objects that are read at the same time.
         among_many: Rows of many objects are mixed.
+        part_nbytes: How large ranges should be by what the store's last answers took; None where that is unknown.
     """
     first = AMONG_MANY_NBYTES if among_many else FIRST_NBYTES
-    others = FIRST_NBYTES if among_many else max(FIRST_NBYTES, min(NEXT_NBYTES, memory_limit // LIMIT_SHARE))
+    wanted = NEXT_NBYTES if part_nbytes is None else part_nbytes
+    others = FIRST_NBYTES if among_many else max(FIRST_NBYTES, min(wanted, memory_limit // LIMIT_SHARE))
     most = max(LEAST_NBYTES, memory_limit // (OPEN_SHARE * open_at_once))
     return min(first, most), min(others, most)
 
 
+def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
+    """Return a size for the next ranges of an object such that its rest is enough for all that are read at once.
+
+    Args:
+        size: As large as they should be; they are no larger.
+        left_nbytes: Of the object.
+        at_once: Ranges on their way together.
+    """
+    share = left_nbytes // at_once
+    return min(size, max(NEXT_NBYTES, 1 << max(0, share.bit_length() - 1)))
+
+
 def plan_ranges(
-    nbytes: int, first: int = FIRST_NBYTES, following: int = NEXT_NBYTES, start: int = 0
+    nbytes: int, first: int = FIRST_NBYTES, following: int | Callable[[int], int] = NEXT_NBYTES, start: int = 0
 ) -> Iterator[ByteRange]:
     """Yield ranges that cover bytes ``start`` to ``nbytes`` in order, the first of at most ``first`` bytes.
 
     A rest of less than half a range is joined to the range before it. An empty object has no range.
+
+    Args:
+        following: Size of the other ranges; where it is a function, it is asked with each, and given the bytes left.
     """
     size = first
     while start < nbytes:
@@ -52,4 +72,4 @@ def plan_ranges(
         if stop + size // 2 >= nbytes:
             stop = nbytes
         yield ByteRange(start, stop)
-        start, size = stop, following
+        start, size = stop, following(nbytes - stop) if callable(following) else following

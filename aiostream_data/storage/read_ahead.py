@@ -19,8 +19,9 @@ PATIENCE: Final = 32
 class ReadAhead:
     """Found by what happens: a range that was not there when it was wanted asks for another one beside it.
 
-    So a near store is asked for little ahead, one at the end of a long line for as much as fills the line, and
-    training that is slower than the line for no more than it takes.
+    Until the first range is there in time, each that was not doubles what is asked for: a long line is filled in a few
+    round trips. So a near store is asked for little ahead, one at the end of a long line for as much as fills the line,
+    and training that is slower than the line for no more than it takes.
 
     Attributes:
         open_at_once: Objects that are read at the same time.
@@ -30,13 +31,16 @@ class ReadAhead:
     open_at_once: int = 1
     ranges: int = LEAST
     _in_time: int = 0
+    _doubles: bool = True
 
     def took(self, *, was_there: bool) -> None:
         """Take note of a range that was wanted, and whether it was there."""
         if not was_there:
             self._in_time = 0
-            self.ranges = min(max(LEAST, MOST // self.open_at_once), self.ranges + 1)
+            more = self.ranges if self._doubles else 1
+            self.ranges = min(max(LEAST, MOST // self.open_at_once), self.ranges + more)
             return
+        self._doubles = False
         self._in_time += 1
         if self._in_time == PATIENCE:
             self._in_time = 0

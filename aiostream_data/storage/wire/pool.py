@@ -1,8 +1,9 @@
 """Keep-alive connections to one server: as many as are allowed, the one used last first, none that is too old.
 
 How this works. Whoever wants a connection gets an idle one, or opens one while there are fewer than ``limit``, or waits
-in line. Connections are opened a few at a time, so that a thousand requests at the start do not begin with a thousand
-handshakes: those that come free first serve the others. A connection that the server may be about to close is not used:
+in line. Connections are opened a few at a time at first, and later as many as there are already, so that a thousand
+requests at the start do not begin with a thousand handshakes: their number doubles with every round trip at most, and
+those that come free first serve the others. A connection that the server may be about to close is not used:
 servers close idle ones after some time, and a request sent meanwhile is lost.
 """
 
@@ -20,7 +21,7 @@ IDLE_S: Final = 15.0
 """A connection idle for longer is not used again: many servers close them after 20 to 75 s."""
 
 OPENING: Final = 8
-"""Connections that are opened at the same time."""
+"""Connections that are opened at the same time in the beginning."""
 
 
 _HAPPY: Final[dict[str, float]] = {"happy_eyeballs_delay": 0.25} if sys.version_info[:3] >= (3, 13, 1) else {}
@@ -39,6 +40,11 @@ class Server(NamedTuple):
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+
+
+def may_open(there_are: int) -> int:
+    """Return how many connections may be opened at the same time, beside those that there are."""
+    return max(OPENING, there_are)
 
 
 class Pool:
@@ -81,9 +87,9 @@ class Pool:
             if not fresh and (connection := self._best_idle()) is not None:
                 self._lent.add(connection)
                 return connection
-            if self.connections < self.limit and self._opening < OPENING:
+            if self.connections < self.limit and self._opening < may_open(self.connections - self._opening):
                 return await self._open()
-            if fresh and self._idle and self._opening < OPENING:
+            if fresh and self._idle and self._opening < may_open(self.connections - self._opening):
                 self._idle.popleft().abort()
                 continue
             await self._wait()

@@ -1,0 +1,38 @@
+"""A store whose requests wait for the caps of the user: for those that have no gate of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.base import Store
+from aiostream_data.storage.caps import Caps
+from aiostream_data.storage.meters import meter_of
+
+
+@dataclass(slots=True)
+class CappedStore:
+    """Wraps a store; owns it and closes it. A listing counts as one request, however many the library makes of it.
+
+    Attributes:
+        endpoint: Where the store is, if not where it always is.
+    """
+
+    inner: Store
+    caps: Caps
+    endpoint: str = ""
+
+    async def info(self, url: str) -> ShardRef:
+        async with meter_of(url, self.endpoint).passage(self.caps, 0):
+            return await self.inner.info(url)
+
+    async def glob(self, pattern: str) -> list[ShardRef]:
+        async with meter_of(pattern, self.endpoint).passage(self.caps, 0):
+            return await self.inner.glob(pattern)
+
+    async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        async with meter_of(shard.url, self.endpoint).passage(self.caps, len(buffer)):
+            await self.inner.read_into(shard, start, buffer)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()

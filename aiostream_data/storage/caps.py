@@ -1,0 +1,63 @@
+"""Caps that the user sets on what is asked of a store: requests and bytes per second, and connections."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from aiostream_data.errors import PlanError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caps:
+    """What one loader wants of all loaders of its process together, for each host or bucket. None is no cap.
+
+    Attributes:
+        requests_per_s, nbytes_per_s: Requests of any kind, and bytes asked for.
+        connections: Requests on their way at once.
+
+    Raises:
+        PlanError: One of them is no number above 0.
+    """
+
+    requests_per_s: float | None = None
+    nbytes_per_s: float | None = None
+    connections: int | None = None
+
+    def __bool__(self) -> bool:
+        return (self.requests_per_s, self.nbytes_per_s, self.connections) != (None, None, None)
+
+
+def take_cap_options(options: MutableMapping[str, Any]) -> Caps:
+    """Take the rates ``max_requests_per_second`` and ``max_bytes_per_second`` out of ``storage_options``.
+
+    ``max_connections`` is read, and stays.
+
+    Raises:
+        PlanError: One of them makes no sense.
+    """
+    return Caps(
+        requests_per_s=_rate("max_requests_per_second", options),
+        nbytes_per_s=_rate("max_bytes_per_second", options),
+        connections=_whole("max_connections", options),
+    )
+
+
+def _rate(name: str, options: MutableMapping[str, Any]) -> float | None:
+    value = options.pop(name, None)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (value > 0 and isfinite(value)):
+        raise PlanError(f"{name} must be a number above 0, got {value!r}; leave it out for no cap")
+    return float(value)
+
+
+def _whole(name: str, options: MutableMapping[str, Any]) -> int | None:
+    value = options.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise PlanError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return value

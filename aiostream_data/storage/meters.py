@@ -1,0 +1,153 @@
+"""Meters: where the caps on a host or bucket are kept to, by all loaders of this process together.
+
+How this works. A meter is a plain object under a lock, as a lane is: loaders have event loops in threads of their own.
+Every loader waits by the caps that it was given; what it asks for counts for all of them. Loaders without caps wait for
+nobody, and do not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Final, NamedTuple
+
+from aiostream_data.storage.caps import Caps
+from aiostream_data.storage.lanes import host_key
+from aiostream_data.storage.token_bucket import TokenBucket
+
+MAX_METERS: Final = 1024
+"""Meters that are remembered; those that were used last."""
+
+
+class _Waiter(NamedTuple):
+    loop: asyncio.AbstractEventLoop
+    turn: asyncio.Future[None]
+    most: int
+
+
+class Meter:
+    """One host or bucket. Every method may be called from any thread.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.in_flight = 0
+        self._requests = TokenBucket()
+        self._nbytes = TokenBucket()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._line: deque[_Waiter] = deque()
+
+    async def enter(self, caps: Caps, nbytes: int) -> None:
+        """Wait until a request for so many bytes may be sent; it counts until :meth:`leave`.
+
+        Cancelled, it counts for nothing.
+        """
+        with self._lock:
+            wait_s = self._reserve(caps, nbytes)
+        try:
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            if caps.connections is not None:
+                await self._take_a_place(caps.connections)
+        except BaseException:
+            with self._lock:
+                self._give_back(caps, nbytes)
+            raise
+
+    @asynccontextmanager
+    async def passage(self, caps: Caps, nbytes: int) -> AsyncIterator[None]:
+        """Send a request for so many bytes inside of the block, which begins when it may be sent."""
+        await self.enter(caps, nbytes)
+        try:
+            yield
+        finally:
+            self.leave(caps)
+
+    def leave(self, caps: Caps) -> None:
+        """Take note that the request is over."""
+        if caps.connections is not None:
+            with self._lock:
+                self.in_flight -= 1
+            self._wake()
+
+    def _reserve(self, caps: Caps, nbytes: int) -> float:
+        now, wait_s = self._clock(), 0.0
+        if caps.requests_per_s is not None:
+            wait_s = self._requests.reserve(now, 1, caps.requests_per_s)
+        if caps.nbytes_per_s is not None and nbytes:
+            wait_s = max(wait_s, self._nbytes.reserve(now, nbytes, caps.nbytes_per_s))
+        return wait_s
+
+    def _give_back(self, caps: Caps, nbytes: int) -> None:
+        if caps.requests_per_s is not None:
+            self._requests.give_back(1, caps.requests_per_s)
+        if caps.nbytes_per_s is not None and nbytes:
+            self._nbytes.give_back(nbytes, caps.nbytes_per_s)
+
+    async def _take_a_place(self, most: int) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self.in_flight < most and not self._line:
+                self.in_flight += 1
+                return
+            waiter = _Waiter(loop, loop.create_future(), most)
+            self._line.append(waiter)
+        self._wake()
+        try:
+            await waiter.turn  # whoever lets it go has counted it already
+        except BaseException:
+            self._step_out(waiter)
+            raise
+
+    def _step_out(self, waiter: _Waiter) -> None:
+        """Leave the line; or the place that it was given just before it stopped waiting."""
+        with self._lock:
+            if waiter in self._line:
+                self._line.remove(waiter)
+            else:
+                self.in_flight -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        """Give places to those in front, as long as there are some for them."""
+        gone: list[_Waiter] = []
+        with self._lock:
+            while self._line and self.in_flight < self._line[0].most:
+                self.in_flight += 1
+                gone.append(self._line.popleft())
+        for waiter in gone:
+            try:
+                waiter.loop.call_soon_threadsafe(_let_go, waiter.turn)
+            except RuntimeError:  # the loop was closed: nobody waits there
+                self._step_out(waiter)
+
+
+def _let_go(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+_meters: OrderedDict[str, Meter] = OrderedDict()
+_lock = threading.Lock()
+
+
+def meter_of(url: str, endpoint: str) -> Meter:
+    """Return the meter of a URL's host or bucket; the same for all loaders of this process.
+
+    Args:
+        endpoint: Where the store is, if not where it always is.
+    """
+    key = host_key(url, endpoint)
+    with _lock:
+        meter = _meters.pop(key, None) or Meter()
+        _meters[key] = meter
+        while len(_meters) > MAX_METERS:
+            _meters.popitem(last=False)
+    return meter
