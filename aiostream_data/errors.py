@@ -320,6 +320,25 @@ class WrongAnswerError(StorageError):
     """The store's answer contradicts itself, or what was asked for; it did so again and again."""
 
 
+class ChecksumError(WrongAnswerError):
+    """The bytes of an object are not those of which its store has the checksum; they were not on any attempt.
+
+    Attributes:
+        algorithm: Such as "crc32c".
+        expected, found: What the store says, and what the bytes sum up to, in hexadecimal digits.
+    """
+
+    def __init__(self, url: str, algorithm: str, expected: str, found: str) -> None:
+        super().__init__(
+            url,
+            f"the store says that the object's {algorithm} is {expected}, and the bytes that came have {found}: "
+            "they were changed on the way or where they are kept",
+        )
+        self.algorithm = algorithm
+        self.expected = expected
+        self.found = found
+
+
 class ShortReadError(StorageError):
     """The store delivered another number of bytes than was asked for."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
@@ -20,18 +21,23 @@ from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data.errors import ChecksumError
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.lineage import run_of_ids
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk
-from aiostream_data.storage.ranges import plan_ranges, range_sizes
+from aiostream_data.storage.parallel_read import parts_of, read_parts
+from aiostream_data.storage.ranges import plan_ranges, range_sizes, shared_out
 from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = 64 << 10
 """Scratch before each block, so that a record cut by a range's end is joined without copying the block."""
+
+WRONG_ATTEMPTS = 3
+"""So often an object in parts is read whose bytes do not agree with its checksum."""
 
 PIECES_PER_HOP = 4
 """Blocks of a compressed stream that are decompressed in one hop."""
@@ -39,6 +45,7 @@ PIECES_PER_HOP = 4
 
 @dataclass(frozen=True, slots=True)
 class _Block:
+    start: int
     data: NDArray[np.uint8]
     headroom: int
     charge: Charge
@@ -78,16 +85,23 @@ class ShardReader:
 
         Raises:
             CorruptRecordError, ExampleParseError, StorageError: The shard is damaged or unreachable.
+            ChecksumError: The bytes are not those that its store says it has; raised before the last rows are sent.
         """
         if self.shard.nbytes is None:
             self.shard = await self.stores.info(self.shard.url)
         stream, self._row = stream_before(self.node, self.shard, self.offsets.before(self.number, self.first))
         self._offset = stream.first_offset
         self._waiting = self.budget.charge(0, RECORDS)
+        with closing(self.stores.running_check(self.shard)) as self._check:
+            await self._read_ranges(stream, outlet)
+        await self._send_all(stream, stream.finish(), None, outlet)
+        self._waiting.end()
+
+    async def _read_ranges(self, stream: RecordStream, outlet: Outlet) -> None:
         async with asyncio.TaskGroup() as group:
             blocks: deque[asyncio.Task[_Block]] = deque()
-            ranges = self._ranges()
             ahead = ReadAhead(self.open_at_once)
+            ranges = self._ranges(ahead)
             for part in islice(ranges, ahead.ranges):
                 blocks.append(self._begin(part, blocks, group))
             while blocks:
@@ -95,19 +109,26 @@ class ShardReader:
                 block = await blocks[0]
                 blocks.popleft()
                 self.budget.poke()  # the next block is the head now, and may be urgent
-                await self._send_all(stream, stream.feed(block.data, block.headroom), block, outlet)
+                await self._send_all(stream, self._fed(stream, block), block, outlet)
                 del block
                 for part in islice(ranges, max(0, ahead.ranges - len(blocks))):
                     blocks.append(self._begin(part, blocks, group))
-        await self._send_all(stream, stream.finish(), None, outlet)
-        self._waiting.end()
 
-    def _ranges(self) -> Iterator[ByteRange]:
+    def _ranges(self, ahead: ReadAhead) -> Iterator[ByteRange]:
         nbytes = self.shard.nbytes or 0
         if self.node.format.whole and nbytes:
             return iter([ByteRange(0, nbytes)])
-        first, following = range_sizes(self.budget.limit, self.open_at_once, self.node.spread)
-        return plan_ranges(nbytes, first, following, self._offset)
+        first, _ = self._sizes()
+
+        def next_size(left_nbytes: int) -> int:
+            return shared_out(self._sizes()[1], left_nbytes, ahead.ranges)
+
+        return plan_ranges(nbytes, first, next_size, self._offset)
+
+    def _sizes(self) -> tuple[int, int]:
+        """Return the sizes of the shard's first range and of the next one, by what is known of the store by now."""
+        part_nbytes = self.stores.part_nbytes(self.shard.url)
+        return range_sizes(self.budget.limit, self.open_at_once, self.node.spread, part_nbytes)
 
     def _begin(
         self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup
@@ -121,9 +142,12 @@ class ShardReader:
             charge = await self.budget.admit(part.nbytes + headroom, urgent, RANGES)
             data = self.blocks.lend(headroom + part.nbytes)
             started = perf_counter()
-            await self.stores.read_into(self.shard, part.start, data.data[headroom:])
+            if self.node.format.whole:
+                await read_object(self.stores, self.shard, data.data)
+            else:
+                await self.stores.read_into(self.shard, part.start, data.data[headroom:])
             self.counters.extra["fetch_s"] = self.counters.extra.get("fetch_s", 0.0) + perf_counter() - started
-            return _Block(data, headroom, charge)
+            return _Block(part.start, data, headroom, charge)
 
         task = group.create_task(fetch())
         return task
@@ -142,6 +166,11 @@ class ShardReader:
                 await outlet.send(leased.popleft())
             if not more:
                 return
+
+    def _fed(self, stream: RecordStream, block: _Block) -> Iterator[VarColumn]:
+        """Yield the pieces of a block, the bytes of which are held against the store's checksum first."""
+        self._check.take(block.start, block.data.data[block.headroom :])
+        yield from stream.feed(block.data, block.headroom)
 
     def _leased(self, chunks: Sequence[Chunk], block: _Block | None) -> deque[Chunk]:
         return deque(chunk.with_lease(self._lease(chunk, block)) for chunk in chunks)
@@ -173,6 +202,23 @@ class ShardReader:
             column, first = column.slice(left_out, len(column)), first + left_out
         chunk: Chunk = records_chunk(column, run_of_ids(self.split, first, len(column)))
         return decode(chunk, self.node.decoders, lambda row: (self.shard.url, first + row))
+
+
+async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> None:
+    """Read all of an object, by several requests at once where it is large; the buffer is as long as it is.
+
+    Raises:
+        ChecksumError: The bytes are not those that the store says it has, nor when they were read anew.
+    """
+    parts = parts_of(shard, len(buffer), stores.part_nbytes(shard.url))
+    for attempt in range(1, WRONG_ATTEMPTS + 1):
+        await read_parts(stores, shard, parts, buffer)
+        try:
+            await stores.check_parts(shard, buffer, parts)
+            return
+        except ChecksumError:
+            if attempt == WRONG_ATTEMPTS:
+                raise
 
 
 def stream_before(node: ReadFiles, shard: ShardRef, hint: Hint) -> tuple[RecordStream, int]:

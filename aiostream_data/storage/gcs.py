@@ -20,6 +20,8 @@ from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
+from aiostream_data.storage.checksums import Checksums, take_verify, told_by_gcs
+from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.gcs_plain import GcsPlain
 from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
 from aiostream_data.storage.renewal import Renewal
@@ -50,12 +52,14 @@ class GcsStore:
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
         settings = dict(options)
+        self.checksums = Checksums() if take_verify(settings) else None
         reader, wire_options = take_route_options(settings)
         settings.pop("max_connections", None)
         self._options: StoreOptions = settings
         needs_library = reader == "auto" and bool(settings.get("session_kwargs"))
-        endpoint = str(settings.get("endpoint_url") or "")
+        endpoint = endpoint_of("gs", settings)
         self._route = Route("library" if needs_library else reader, wire_options, endpoint)
+        self.counters = self._route.counters
         self._plain: GcsPlain | None = None
         self._renewal = Renewal(self._renew)
         self._run_blocking = run_blocking
@@ -69,7 +73,9 @@ class GcsStore:
     async def _info(self, url: str) -> ShardRef:
         bucket, key = split_bucket(split_url(url).path)
         with translating(url, translate_error):
-            entry = await self._get_json(url, _object_path(bucket, key), {"fields": _FIELDS})
+            self.counters.sent("HEAD")
+            async with self._route.asking(url):
+                entry = await self._get_json(url, _object_path(bucket, key), {"fields": _FIELDS})
         return _shard(url, entry)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
@@ -99,10 +105,17 @@ class GcsStore:
             if await self._read_plain(shard, path, params, start, buffer):
                 return
             headers = {"Range": range_header(start, len(buffer))}
-            async with self._route.by_library(shard.url), self._get(shard.url, path, params, headers) as answer:
-                check_version(shard.url, shard.version, answer.headers.get("X-Goog-Generation", ""))
+            async with (
+                self._route.by_library(shard.url, len(buffer)) as reading,
+                self._get(shard.url, path, params, headers) as answer,
+            ):
+                reading.began()
+                version = answer.headers.get("X-Goog-Generation", "")
+                check_version(shard.url, shard.version, version)
                 skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer), shard.nbytes)
+                self._hear(shard.url, version, _lower(answer.headers))
                 await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
+                self.counters.received_nbytes += len(buffer)
 
     async def _read_plain(
         self, shard: ShardRef, path: str, params: Mapping[str, str], start: int, buffer: memoryview
@@ -123,7 +136,11 @@ class GcsStore:
             detail = _message_of(answer.detail)
             return _refusal(url, answer.status, detail, is_anonymous=is_anonymous, is_listing=False)
 
-        return Dialect(lambda headers: headers.get("x-goog-generation", ""), refusal)
+        return Dialect(lambda headers: headers.get("x-goog-generation", ""), refusal, heard=self._hear)
+
+    def _hear(self, url: str, version: str, headers: Mapping[str, str]) -> None:
+        if self.checksums is not None:
+            self.checksums.tell(url, version, told_by_gcs(headers))
 
     async def aclose(self) -> None:
         self._route.client.close()
@@ -141,6 +158,7 @@ class GcsStore:
         return self._file_system
 
     async def _renew(self) -> None:
+        self.counters.credentials_renewed += 1
         if self._plain is not None:
             self._plain.distrust()
 
@@ -158,7 +176,9 @@ class GcsStore:
             params["delimiter"] = "/"
         if asked.token:
             params["pageToken"] = asked.token
-        answer = await self._get_json(pattern, f"b/{quote(bucket, safe='')}/o", params)
+        self.counters.sent("LIST")
+        async with self._route.listing(f"gs://{bucket}/{asked.prefix}"):
+            answer = await self._get_json(pattern, f"b/{quote(bucket, safe='')}/o", params)
         entries = [
             Entry(str(entry["name"]), int(entry["size"]), str(entry.get("generation", "")))
             for entry in answer.get("items", ())
@@ -244,6 +264,15 @@ def _object_path(bucket: str, key: str) -> str:
 
 def _shard(url: str, entry: Mapping[str, Any]) -> ShardRef:
     return ShardRef(url, int(entry["size"]), str(entry.get("generation", "")))
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers by name in lower case; several of one name joined by ", "."""
+    joined: dict[str, str] = {}
+    for name, value in headers.items():
+        key = name.lower()
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return joined
 
 
 async def _read_at_most(answer: aiohttp.ClientResponse, limit_nbytes: int) -> bytes:

@@ -6,11 +6,21 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import TypeAlias
 
 from aiostream_data.errors import StorageError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import Store
+from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.hedging import Hedging
+
+Room: TypeAlias = Callable[[int], object | None]
+"""``room(nbytes)`` returns what keeps room for so many bytes while it is held; None where there is none."""
+
+
+def any_room(nbytes: int) -> object:
+    """Have room for everything."""
+    return nbytes
 
 
 @dataclass(slots=True)
@@ -21,11 +31,15 @@ class HedgingStore:
     than until either is there.
 
     Attributes:
+        room: Keeps room for a second answer; without any, nothing is asked for twice.
+        counters: Of the store: what was asked for twice is added.
         clock: Monotonic seconds.
     """
 
     inner: Store
     hedging: Hedging = field(default_factory=Hedging)
+    room: Room = any_room
+    counters: StorageCounters = field(default_factory=StorageCounters)
     clock: Callable[[], float] = monotonic
 
     async def info(self, url: str) -> ShardRef:
@@ -49,21 +63,27 @@ class HedgingStore:
     async def _read_with_a_second(self, shard: ShardRef, start: int, buffer: memoryview, wait_s: float) -> None:
         first = asyncio.ensure_future(self.inner.read_into(shard, start, buffer))
         second: asyncio.Future[None] | None = None
+        lease: object | None = None
         try:
             await asyncio.wait([first], timeout=wait_s)
-            if first.done() or not self.hedging.begin(len(buffer)):
+            lease = None if first.done() else self.room(len(buffer))
+            if lease is None or not self.hedging.begin(len(buffer)):
                 await first
                 return
+            self.counters.hedges += 1
+            self.counters.hedged_nbytes += len(buffer)
             spare = memoryview(bytearray(len(buffer)))
             second = asyncio.ensure_future(self.inner.read_into(shard, start, spare))
             if await _first_of(first, second) is second:
                 await _end(first)  # before the buffer is written here: it writes there until it has ended
                 buffer[:] = spare
                 self.hedging.won += 1
+                self.counters.hedges_won += 1
         finally:
             await _end(first)
             if second is not None:
                 await _end(second)
+            del lease  # nothing writes into the second buffer any more
 
 
 async def _first_of(first: asyncio.Future[None], second: asyncio.Future[None]) -> asyncio.Future[None]:

@@ -20,11 +20,12 @@ from aiostream_data.storage.body import (
     parse_content_range,
     range_header,
 )
+from aiostream_data.storage.checksums import take_verify
 from aiostream_data.storage.translate import translate_error, translate_status, translating
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.client import Refused, Target
 from aiostream_data.storage.wire.plain_read import Dialect, range_of
-from aiostream_data.storage.wire.route import Route, take_route_options
+from aiostream_data.storage.wire.route import LibraryRead, Route, take_route_options
 
 if TYPE_CHECKING:
     import aiohttp
@@ -48,10 +49,12 @@ class HttpStore:
 
     def __init__(self, options: StoreOptions) -> None:
         settings = dict(options)
+        take_verify(settings)  # there is nothing to hold bytes against
         reader, wire_options = take_route_options(settings)
         needs_library = bool(settings.get("client_kwargs")) or has_netrc()
         self._options: StoreOptions = settings
         self._route = Route("library" if reader == "auto" and needs_library else reader, wire_options)
+        self.counters = self._route.counters
         self._session: aiohttp.ClientSession | None = None
 
     async def info(self, url: str) -> ShardRef:
@@ -66,7 +69,8 @@ class HttpStore:
 
     async def _info_by_library(self, url: str) -> ShardRef:
         with translating(url, translate_error):
-            async with self._request("HEAD", url, {}) as answer:
+            self.counters.sent("HEAD")
+            async with self._route.asking(url), self._request("HEAD", url, {}) as answer:
                 length = answer.headers.get("Content-Length", "")
                 if answer.status == 200 and length.isdecimal():
                     return ShardRef(url, int(length), version_of(answer.headers))
@@ -85,8 +89,8 @@ class HttpStore:
             headers = self._plain_headers(shard, start, buffer)
             if await self._route.read(target, headers, _DIALECT, shard, start, buffer):
                 return
-        async with self._route.by_library(shard.url):
-            await self._read_by_library(shard, start, buffer)
+        async with self._route.by_library(shard.url, len(buffer)) as reading:
+            await self._read_by_library(shard, start, buffer, reading)
 
     def _plain_headers(self, shard: ShardRef, start: int, buffer: memoryview) -> dict[str, str]:
         return {
@@ -95,15 +99,17 @@ class HttpStore:
             **_condition(shard),
         }
 
-    async def _read_by_library(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+    async def _read_by_library(self, shard: ShardRef, start: int, buffer: memoryview, reading: LibraryRead) -> None:
         headers = {"Range": range_header(start, len(buffer)), **_condition(shard)}
         with translating(shard.url, translate_error):
             async with self._request("GET", shard.url, headers) as answer:
+                reading.began()
                 if answer.status >= 300:
                     raise _refusal(shard.url, answer)
                 check_version(shard.url, shard.version, version_of(answer.headers))
                 skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer), shard.nbytes)
                 await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
+                self.counters.received_nbytes += len(buffer)
 
     async def aclose(self) -> None:
         self._route.client.close()
@@ -113,7 +119,8 @@ class HttpStore:
 
     async def _info_by_range(self, url: str) -> ShardRef:
         """Learn the size from the answer to a request for the first byte."""
-        async with self._request("GET", url, {"Range": "bytes=0-0"}) as answer:
+        self.counters.sent("GET")
+        async with self._route.asking(url), self._request("GET", url, {"Range": "bytes=0-0"}) as answer:
             version = version_of(answer.headers)
             told = answer.headers.get("Content-Range", "")
             if answer.status == 416 and told.strip() == "bytes */0":

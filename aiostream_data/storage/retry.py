@@ -12,9 +12,10 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from aiostream_data.errors import (
+    ChecksumError,
     PlanError,
     StorageError,
     StoreBusyError,
@@ -24,6 +25,7 @@ from aiostream_data.errors import (
 )
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import Store, StoreOptions
+from aiostream_data.storage.counters import Kind, StorageCounters
 
 T = TypeVar("T")
 
@@ -103,21 +105,12 @@ def take_retry_options(options: StoreOptions) -> tuple[RetryPolicy, dict[str, ob
     return RetryPolicy(**chosen), rest
 
 
-@dataclass(slots=True)
-class StorageCounters:
-    """What a loader asked of its stores so far.
+Check: TypeAlias = Callable[[ShardRef, int, memoryview], Awaitable[None]]
+"""``await check(shard, start, buffer)`` raises a ChecksumError where the bytes are not those of the object."""
 
-    Attributes:
-        requests: Attempts of reads, listings and look-ups.
-        nbytes: Bytes delivered by reads.
-        retries: Attempts that followed a failed one.
-        failures: Errors that were passed on.
-    """
 
-    requests: int = 0
-    nbytes: int = 0
-    retries: int = 0
-    failures: int = 0
+async def no_check(shard: ShardRef, start: int, buffer: memoryview) -> None:
+    """Believe every byte."""
 
 
 @dataclass(slots=True)
@@ -125,6 +118,8 @@ class RetryingStore:
     """A store whose transient failures are retried. Owns ``inner`` and closes it.
 
     Attributes:
+        counts_kinds: Also count requests by kind, and bytes that came: they cost something, and ``inner`` does not.
+        check: Looks at what was read, the bytes of all attempts together; a range that it refuses is read anew.
         clock: Monotonic seconds.
         rng: Jitter only; it never touches the order of data.
         reached: Whether the store has answered any request.
@@ -133,15 +128,17 @@ class RetryingStore:
     inner: Store
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     counters: StorageCounters = field(default_factory=StorageCounters)
+    counts_kinds: bool = True
+    check: Check = no_check
     clock: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.Random)
     reached: bool = False
 
     async def info(self, url: str) -> ShardRef:
-        return await self._persist(lambda: self.inner.info(url))
+        return await self._persist("HEAD", lambda: self.inner.info(url))
 
     async def glob(self, pattern: str) -> list[ShardRef]:
-        return await self._persist(lambda: self.inner.glob(pattern))
+        return await self._persist("LIST", lambda: self.inner.glob(pattern))
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         """Fill ``buffer``; go on behind the last good byte where a body broke off and its version is known."""
@@ -152,28 +149,36 @@ class RetryingStore:
             nonlocal done, known
             try:
                 await self.inner.read_into(known, start + done, buffer[done:])
+                await self.check(known, start, buffer)
+            except ChecksumError:
+                done = 0  # nobody can tell which of its bytes are wrong
+                raise
             except StorageError as error:
                 if is_transient(error) and error.version and error.version == (known.version or error.version):
                     done += error.received
                     known = replace(known, version=error.version)
                 raise
 
-        await self._persist(attempt_once)
+        await self._persist("GET", attempt_once)
         self.counters.nbytes += len(buffer)
+        self.counters.received_nbytes += len(buffer) if self.counts_kinds else 0
 
     async def aclose(self) -> None:
         await self.inner.aclose()
 
-    async def _persist(self, attempt_once: Callable[[], Awaitable[T]]) -> T:
+    async def _persist(self, kind: Kind, attempt_once: Callable[[], Awaitable[T]]) -> T:
         started_s = self.clock()
         attempt = 0
         while True:
             attempt += 1
             self.counters.requests += 1
+            if self.counts_kinds:
+                self.counters.sent(kind)
             try:
                 result = await attempt_once()
             except StorageError as error:
                 self.reached = self.reached or shows_life(error)
+                self._count(error)
                 pause_s = self._pause_s(error, attempt, self.clock() - started_s)
                 if pause_s is None:
                     self.counters.failures += 1
@@ -185,6 +190,11 @@ class RetryingStore:
                 return result
             await asyncio.sleep(pause_s)
             self.counters.retries += 1
+
+    def _count(self, error: StorageError) -> None:
+        self.counters.throttled += isinstance(error, StoreBusyError) and error.is_throttled
+        self.counters.timeouts += isinstance(error, StoreTimeoutError)
+        self.counters.mismatches += isinstance(error, ChecksumError)
 
     def _pause_s(self, error: StorageError, attempt: int, elapsed_s: float) -> float | None:
         if not is_transient(error):

@@ -18,13 +18,16 @@ from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
+from aiostream_data.storage.checksums import Checksums, take_verify, told_by_s3
+from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
 from aiostream_data.storage.renewal import Renewal
 from aiostream_data.storage.s3_errors import response_status, translate_s3_error
-from aiostream_data.storage.s3_plain import DIALECT, S3Plain, endpoint_of, is_plain, target_of
+from aiostream_data.storage.s3_plain import DIALECT, S3Plain, is_plain, target_of
 from aiostream_data.storage.translate import translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
-from aiostream_data.storage.wire.route import Route, take_route_options
+from aiostream_data.storage.wire.plain_read import range_of
+from aiostream_data.storage.wire.route import LibraryRead, Route, take_route_options
 from aiostream_data.storage.wire.tls import client_context
 
 _CONFIG = {
@@ -61,13 +64,15 @@ class S3Store:
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
         settings = dict(options)
+        self.checksums = Checksums() if take_verify(settings) else None
         if (pool := settings.get("config_kwargs", {}).get("max_pool_connections")) is not None:
             settings.setdefault("max_connections", pool)  # botocore's name for it
         reader, wire_options = take_route_options(settings)
         if (limit := settings.pop("max_connections", None)) is not None:
             settings["config_kwargs"] = {"max_pool_connections": limit, **settings.get("config_kwargs", {})}
         self._options: StoreOptions = settings
-        self._route = Route(reader, wire_options, endpoint_of(settings), self._make_tls)
+        self._route = Route(reader, wire_options, endpoint_of("s3", settings), self._make_tls)
+        self.counters = self._route.counters
         self._plain: S3Plain | None = None
         self._renewal = Renewal(self._renew)
         self._retired: list[Any] = []
@@ -84,14 +89,20 @@ class S3Store:
         bucket, key = split_bucket(split_url(url).path)
         with translating(url, translate_s3_error):
             client = await self._open()
+            asks = {} if self.checksums is None else {"ChecksumMode": "ENABLED"}
+            self.counters.sent("HEAD")
             try:
-                answer = await client.head_object(Bucket=bucket, Key=key, **self._request_options)
+                async with self._route.asking(url):
+                    answer = await client.head_object(Bucket=bucket, Key=key, **asks, **self._request_options)
             except client.exceptions.ClientError as error:
                 # The answer to HEAD has no body that could say which of the two is missing.
                 if response_status(error) == 404 and await self._bucket_is_missing(client, bucket):
                     raise ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} (HTTP 404)") from error
                 raise
-        return ShardRef(url, int(answer["ContentLength"]), str(answer.get("ETag", "")))
+        version = str(answer.get("ETag", ""))
+        if self.checksums is not None:
+            self.checksums.tell(url, version, told_by_s3(answer["ResponseMetadata"]["HTTPHeaders"]))
+        return ShardRef(url, int(answer["ContentLength"]), version)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
         return await self._renewal.trying(lambda: self._glob(pattern))
@@ -112,8 +123,8 @@ class S3Store:
 
     async def _read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         if not await self._read_plain(shard, start, buffer):
-            async with self._route.by_library(shard.url):
-                await self._read_by_library(shard, start, buffer)
+            async with self._route.by_library(shard.url, len(buffer)) as reading:
+                await self._read_by_library(shard, start, buffer, reading)
 
     async def _read_plain(self, shard: ShardRef, start: int, buffer: memoryview) -> bool:
         """Read by a GET of our own; False where the library has to."""
@@ -127,10 +138,16 @@ class S3Store:
             target = target_of(bucket, key)
             if not self._route.leads_to(target):
                 return False
-            headers = await plain.headers(bucket, target, shard, start, buffer)
-            return await self._route.read(target, headers, DIALECT, shard, start, buffer)
+            is_whole = start == 0 and len(buffer) == shard.nbytes and self.checksums is not None
+            headers = await plain.headers(bucket, target, shard, None if is_whole else range_of(start, buffer))
+            dialect = DIALECT._replace(heard=self._hear) if is_whole else DIALECT
+            return await self._route.read(target, headers, dialect, shard, start, buffer)
 
-    async def _read_by_library(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+    def _hear(self, url: str, version: str, headers: Mapping[str, str]) -> None:
+        if self.checksums is not None:
+            self.checksums.tell(url, version, told_by_s3(headers))
+
+    async def _read_by_library(self, shard: ShardRef, start: int, buffer: memoryview, reading: LibraryRead) -> None:
         bucket, key = split_bucket(split_url(shard.url).path)
         condition = {"IfMatch": shard.version} if shard.version else {}
         with translating(shard.url, translate_s3_error):
@@ -138,6 +155,7 @@ class S3Store:
             answer = await client.get_object(
                 Bucket=bucket, Key=key, Range=range_header(start, len(buffer)), **condition, **self._request_options
             )
+            reading.began()
             body = answer["Body"]
             try:
                 metadata = answer["ResponseMetadata"]
@@ -146,6 +164,7 @@ class S3Store:
                 check_version(shard.url, shard.version, str(answer.get("ETag", "")))
                 skip = check_range_answer(shard.url, status, headers, start, len(buffer), shard.nbytes)
                 await fill_buffer(shard.url, _S3Body(body), buffer, skip=skip, exact=status == 206)
+                self.counters.received_nbytes += len(buffer)
             finally:
                 body.close()  # after a body that was read to its end, its connection is in the pool already
 
@@ -168,6 +187,7 @@ class S3Store:
 
     async def _renew(self) -> None:
         """Have the next request open another client, which looks for credentials again; others may use the old one."""
+        self.counters.credentials_renewed += 1
         async with self._opening:
             if self._client is not None:
                 self._retired.append(self._client)
@@ -178,6 +198,7 @@ class S3Store:
         return client_context(verify=verify if verify is not None else os.environ.get("AWS_CA_BUNDLE"))
 
     async def _bucket_is_missing(self, client: Any, bucket: str) -> bool:
+        self.counters.sent("HEAD")
         try:
             await client.head_bucket(Bucket=bucket)
         except client.exceptions.ClientError as error:
@@ -190,7 +211,10 @@ class S3Store:
             request["Delimiter"] = "/"
         if asked.token:
             request["ContinuationToken"] = asked.token
-        answer = await (await self._open()).list_objects_v2(**request)
+        client = await self._open()
+        self.counters.sent("LIST")
+        async with self._route.listing(f"s3://{bucket}/{asked.prefix}"):
+            answer = await client.list_objects_v2(**request)
         entries = [
             Entry(str(entry["Key"]), int(entry["Size"]), str(entry.get("ETag", "")))
             for entry in answer.get("Contents", ())

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 from aiostream_data.errors import StorageError, StoreBusyError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import StoreOptions
+from aiostream_data.storage.checksums import ASK_S3
 from aiostream_data.storage.s3_errors import translate_s3_answer
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.client import Refused, Target
-from aiostream_data.storage.wire.plain_read import Dialect, range_of
+from aiostream_data.storage.wire.plain_read import WHOLE, Dialect
 from aiostream_data.storage.wire.sigv4 import AwsKey, Signer, quoted_path
 
 _CODE: Final = re.compile(rb"<Code>([A-Za-z0-9._-]{1,80})</Code>")
@@ -71,16 +72,21 @@ class S3Plain:
         return found
 
     async def headers(
-        self, bucket: Bucket, target: Target, shard: ShardRef, start: int, buffer: memoryview
+        self, bucket: Bucket, target: Target, shard: ShardRef, range_headers: Mapping[str, str] | None
     ) -> dict[str, str]:
-        """Return the headers of a GET for a range, signed."""
-        headers = {**range_of(start, buffer), **self._sent}
+        """Return the headers of a GET, signed.
+
+        Args:
+            range_headers: See :func:`.plain_read.range_of`; None to ask for the whole object, and for its checksum.
+        """
+        sent = self._sent if range_headers is not None else {**self._sent, **ASK_S3}
+        headers = {**(range_headers or WHOLE), **sent}
         if shard.version:
             headers["if-match"] = shard.version
         if bucket.signer is None:
             return headers
         key = await self._key()
-        return {**headers, **bucket.signer.headers(key, target.host_header, target.path, extra=self._sent)}
+        return {**headers, **bucket.signer.headers(key, target.host_header, target.path, extra=sent)}
 
     async def _key(self) -> AwsKey:
         frozen = await self._client._request_signer._credentials.get_frozen_credentials()
@@ -117,11 +123,6 @@ def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
         and set(sent) <= set(_SENT)
         and not options.get("session")
     )
-
-
-def endpoint_of(options: StoreOptions) -> str:
-    """Return the endpoint that the options name, "" for Amazon's."""
-    return str(options.get("endpoint_url") or options.get("client_kwargs", {}).get("endpoint_url") or "")
 
 
 def code_of(answer: Refused) -> str:

@@ -6,19 +6,29 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aiostream_data.errors import LoaderClosedError
-from aiostream_data.records import ShardRef
+from aiostream_data.errors import ChecksumError, LoaderClosedError
+from aiostream_data.records import ByteRange, ShardRef
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
+from aiostream_data.storage.capped_store import CappedStore
+from aiostream_data.storage.caps import take_cap_options
+from aiostream_data.storage.checksums import RunningCheck
+from aiostream_data.storage.counters import StorageCounters
+from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.hedging import Hedging
-from aiostream_data.storage.hedging_store import HedgingStore
+from aiostream_data.storage.hedging_store import HedgingStore, Room, any_room
+from aiostream_data.storage.lanes import lane_of
 from aiostream_data.storage.registry import open_store
-from aiostream_data.storage.retry import RetryingStore, StorageCounters, take_retry_options
+from aiostream_data.storage.retry import RetryingStore, take_retry_options
 from aiostream_data.storage.urls import Url, split_url
+from aiostream_data.storage.verifying import Verifier, checksums_of, counters_of
 
 NEAR: Final = frozenset({"file", "memory"})
 """Stores that are no farther than this machine: asking twice would not be any sooner."""
+
+GATED: Final = frozenset({"s3", "gs", "http", "https"})
+"""Stores whose requests pass gates of their own (:mod:`.lanes`, :mod:`.meters`), which know how long answers take."""
 
 
 class StoreSet:
@@ -32,23 +42,56 @@ class StoreSet:
             one store alone stand under its scheme: ``{"s3://": {"anon": True}, "https://": {...}}``.
         run_blocking: Runs blocking calls on a worker thread.
         cache: Where pieces of shards are kept; None for nowhere.
-
-    Attributes:
-        counters: Requests, bytes and retries of all stores together.
-        hedging: What was asked for twice; never with ``hedge=False`` among the options.
+        room: Keeps room for what is asked for twice; never with ``hedge=False`` among the options.
 
     Raises:
         PlanError: A retry option makes no sense.
     """
 
-    def __init__(self, options: StoreOptions, run_blocking: RunBlocking, cache: ShardCache | None = None) -> None:
-        self.counters = StorageCounters()
-        self.hedging = Hedging()
+    def __init__(
+        self,
+        options: StoreOptions,
+        run_blocking: RunBlocking,
+        cache: ShardCache | None = None,
+        room: Room = any_room,
+    ) -> None:
         self._policy, self._options = take_retry_options(options)
         self._run_blocking = run_blocking
         self._cache = cache
+        self._room = room
+        self._verifiers: dict[str, Verifier] = {}
         self._stores: dict[str, Store] = {}
         self._closed = False
+
+    @property
+    def counters(self) -> StorageCounters:
+        """What was asked of all stores together, so far."""
+        return sum((verifier.counters for verifier in list(self._verifiers.values())), StorageCounters())
+
+    def counters_by_store(self) -> dict[str, dict[str, float]]:
+        """Return what was asked of each store, by its scheme. From any thread."""
+        return {scheme: verifier.counters.as_dict() for scheme, verifier in list(self._verifiers.items())}
+
+    async def check_parts(self, shard: ShardRef, buffer: memoryview, parts: Sequence[ByteRange]) -> None:
+        """Hold all bytes of an object that was read in parts against what its store said; in one, it was done.
+
+        Raises:
+            ChecksumError: They are others.
+        """
+        if len(parts) < 2:
+            return
+        self._store_of(shard.url)
+        verifier = self._verifiers[split_url(shard.url).scheme]
+        try:
+            await verifier.check(shard, 0, buffer)
+        except ChecksumError:
+            verifier.counters.mismatches += 1
+            raise
+
+    def running_check(self, shard: ShardRef) -> RunningCheck:
+        """Return a check for an object that is about to be read in several ranges, from its beginning on."""
+        self._store_of(shard.url)
+        return self._verifiers[split_url(shard.url).scheme].running(shard)
 
     async def glob(self, pattern: Url | Sequence[Url]) -> list[ShardRef]:
         """Return the objects matching a pattern, or several in the order given, each sorted by URL.
@@ -70,6 +113,16 @@ class StoreSet:
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         """Fill ``buffer`` (contiguous, bytes) from offset ``start``; see :class:`Store`."""
         await self._store_of(shard.url).read_into(shard, start, buffer)
+
+    def part_nbytes(self, url: str) -> int | None:
+        """Return how large ranges of an object should be by what its store's last answers took; None: unknown.
+
+        What one shard's ranges took counts for the next one, and for all loaders of this process.
+        """
+        scheme = split_url(url).scheme
+        if scheme not in GATED:
+            return None
+        return lane_of(url, endpoint_of(scheme, options_of(scheme, self._options))).parts.nbytes
 
     async def aclose(self) -> None:
         """Close every store, also when closing one of them fails. Idempotent.
@@ -95,12 +148,25 @@ class StoreSet:
         if scheme not in self._stores:
             options = options_of(scheme, self._options)
             hedges = bool(options.pop("hedge", True)) and scheme not in NEAR
-            inner = open_store(scheme, options, self._run_blocking)
+            inner = self._open(scheme, options)
+            counted = counters_of(inner)
+            counters = StorageCounters() if counted is None else counted
+            verifier = Verifier(checksums_of(inner), counters, self._run_blocking)
             if hedges:
-                inner = HedgingStore(inner, self.hedging)
-            retrying = RetryingStore(inner, self._policy, self.counters)
-            self._stores[scheme] = with_cache(retrying, self._cache, scheme, options, self._run_blocking)
+                inner = HedgingStore(inner, Hedging(), self._room, counters)
+            counts_kinds = counted is None and scheme not in NEAR
+            retrying = RetryingStore(inner, self._policy, counters, counts_kinds, verifier.check)
+            cached = with_cache(retrying, self._cache, scheme, options, self._run_blocking, counters)
+            self._stores[scheme], self._verifiers[scheme] = cached, verifier
         return self._stores[scheme]
+
+    def _open(self, scheme: str, options: dict[str, Any]) -> Store:
+        if scheme in GATED:
+            return open_store(scheme, options, self._run_blocking)
+        caps = take_cap_options(options)
+        options.pop("max_connections", None)
+        inner = open_store(scheme, options, self._run_blocking)
+        return CappedStore(inner, caps, endpoint_of(scheme, options)) if caps else inner
 
 
 def options_of(scheme: str, options: StoreOptions) -> dict[str, Any]:

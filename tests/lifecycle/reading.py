@@ -40,5 +40,6 @@ async def read(stores: StoreSet, shard: ShardRef, start: int = 0, stop: int | No
 
 
 def reads(server: FaultServer) -> list[tuple[int, int]]:
-    """Return the byte ranges that were asked for, in order."""
-    return [(seen.start or 0, seen.stop or 0) for seen in server.log() if seen.kind == "get"]
+    """Return the byte ranges that were asked for, in order; without a range, an object of ``CONTENT`` is."""
+    asked = [(seen.start, seen.stop) for seen in server.log() if seen.kind == "get"]
+    return [(0, NBYTES) if start is None or stop is None else (start, stop) for start, stop in asked]

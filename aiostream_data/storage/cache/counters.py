@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
@@ -51,12 +54,25 @@ class CacheCounters:
         self._lock = threading.Lock()
         self._stats = CacheStats()
         self._said: set[str] = set()
+        self._here = threading.local()
 
     def add(self, **amounts: int) -> None:
         """Add to the counters of these names."""
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self._stats, name, getattr(self._stats, name) + amount)
+        heard: Counter[str] | None = getattr(self._here, "heard", None)
+        if heard is not None:
+            heard.update(amounts)
+
+    @contextmanager
+    def overheard(self) -> Iterator[Counter[str]]:
+        """Lend what this thread counts inside of the block, whatever others count meanwhile."""
+        self._here.heard = heard = Counter[str]()
+        try:
+            yield heard
+        finally:
+            self._here.heard = None
 
     def is_first(self, kind: str) -> bool:
         """Return True to the first who asks with this word, however often the cache was closed and opened since."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from typing import Any, Final
 
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
@@ -13,29 +11,22 @@ from aiostream_data.storage.cache.base import PieceStore
 from aiostream_data.storage.cache.names import key_of
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.spans import Missing, Span
-
-_ENDPOINTS: Final = {
-    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-    "gs": ("STORAGE_EMULATOR_HOST",),
-}
+from aiostream_data.storage.counters import StorageCounters
+from aiostream_data.storage.endpoints import endpoint_of
 
 
 def with_cache(
-    store: Store, cache: ShardCache | None, scheme: str, options: StoreOptions, run_blocking: RunBlocking
+    store: Store,
+    cache: ShardCache | None,
+    scheme: str,
+    options: StoreOptions,
+    run_blocking: RunBlocking,
+    counters: StorageCounters | None = None,
 ) -> Store:
     """Return ``store``, behind the cache where there is one for objects of this scheme. Does no I/O."""
     if cache is None or (scheme == "file" and not cache.local):
         return store
-    return CachingStore(store, cache, endpoint_of(scheme, options), run_blocking)
-
-
-def endpoint_of(scheme: str, options: StoreOptions) -> str:
-    """Return where the objects of a scheme are, as far as the URL does not say; "" for the usual place."""
-    clients: Any = options.get("client_kwargs")
-    given = options.get("endpoint_url") or (clients.get("endpoint_url") if isinstance(clients, Mapping) else None)
-    for name in _ENDPOINTS.get(scheme, ()):
-        given = given or os.environ.get(name)
-    return str(given or "")
+    return CachingStore(store, cache, endpoint_of(scheme, options), run_blocking, counters)
 
 
 class CachingStore:
@@ -46,17 +37,26 @@ class CachingStore:
     Args:
         place: Where the objects are, beside their URL.
         run_blocking: Runs blocking calls on a worker thread.
+        counters: Of the store: what the cache did for it is added.
 
     Raises:
         ShardCacheError: By every method, when the cache's folder cannot be used.
     """
 
-    def __init__(self, inner: Store, cache: ShardCache, place: str, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self,
+        inner: Store,
+        cache: ShardCache,
+        place: str,
+        run_blocking: RunBlocking,
+        counters: StorageCounters | None = None,
+    ) -> None:
         self._inner = inner
         self._place = place
         self._run_blocking = run_blocking
         self._trust = cache.trust
         self._counters = cache.counters()
+        self._of_store = StorageCounters() if counters is None else counters
         self._lease = cache.lease()
         self._pieces: PieceStore | None = None
 
@@ -88,10 +88,24 @@ class CachingStore:
         missing: Missing = await run_to_end(self._run_blocking, pieces.read, key, wanted, buffer)
         fetched = sum(span.nbytes for span in missing.fetches)
         self._counters.add(nbytes=wanted.nbytes - fetched, **{"misses" if fetched else "hits": 1})
+        self._of_store.cache_nbytes += wanted.nbytes - fetched
+        self._of_store.cache_hits += not fetched
+        self._of_store.cache_misses += bool(fetched)
         for span in missing.fetches:
             await self._inner.read_into(shard, span.start, _part(buffer, wanted, span))
         if missing.gaps:
-            await run_to_end(self._run_blocking, _keep, pieces, key, wanted, missing, buffer)
+            made = await run_to_end(self._run_blocking, self._keep, pieces, key, wanted, missing, buffer)
+            self._of_store.cache_kept_nbytes += made["kept_nbytes"]
+            self._of_store.cache_evictions += made["evictions"]
+
+    def _keep(
+        self, pieces: PieceStore, key: str, wanted: Span, missing: Missing, buffer: memoryview
+    ) -> Mapping[str, int]:
+        """Keep what was fetched, and return what was counted meanwhile; on a worker thread."""
+        with self._counters.overheard() as counted:
+            for gap in missing.gaps:
+                pieces.write(key, gap, _part(buffer, wanted, gap))
+        return counted
 
     def _is_known(self, shard: ShardRef, start: int, nbytes: int) -> bool:
         """Tell whether a read is of bytes that can be kept: within the object, and of which it is known what it is."""
@@ -106,11 +120,6 @@ class CachingStore:
         if self._pieces is None:
             self._pieces = await run_to_end(self._run_blocking, self._lease.open)
         return self._pieces
-
-
-def _keep(pieces: PieceStore, key: str, wanted: Span, missing: Missing, buffer: memoryview) -> None:
-    for gap in missing.gaps:
-        pieces.write(key, gap, _part(buffer, wanted, gap))
 
 
 def _part(buffer: memoryview, whole: Span, part: Span) -> memoryview:

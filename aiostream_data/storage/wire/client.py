@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from aiostream_data.storage.caps import Caps
+from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.wire.answer_head import AnswerHead
-from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Patience
+from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, Patience
 from aiostream_data.storage.wire.pool import Pool, Server
 from aiostream_data.storage.wire.request import request_head
 
@@ -40,6 +42,13 @@ class Target(NamedTuple):
         """The host as the server knows itself."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.is_tls else 80) else f"{host}:{self.port}"
+
+
+class Took(NamedTuple):
+    """Seconds that an answer took: from the request until it began, and from then until it was complete."""
+
+    first_byte_s: float
+    body_s: float
 
 
 class Unusual(Exception):
@@ -73,6 +82,7 @@ class WireOptions:
         idle_s: Between two arrivals.
         total_s: Until an answer is complete.
         connections: Most connections to one server.
+        caps: What all loaders of the process may ask for together.
     """
 
     connect_s: float = 10.0
@@ -80,22 +90,28 @@ class WireOptions:
     idle_s: float = 30.0
     total_s: float = 600.0
     connections: int = 64
+    caps: Caps = field(default_factory=Caps)
 
 
 @dataclass
 class WireClient:
-    """Pools of connections, one for each server. Used on one event loop; closed by its owner."""
+    """Pools of connections, one for each server. Used on one event loop; closed by its owner.
+
+    Attributes:
+        counters: Of the store: requests, connections and bytes are added.
+    """
 
     options: WireOptions
     make_tls: Callable[[], ssl.SSLContext]
+    counters: StorageCounters = field(default_factory=StorageCounters)
     _pools: dict[tuple[str, int, bool], Pool] = field(default_factory=dict)
     _tls: ssl.SSLContext | None = None
 
-    async def get(self, target: Target, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]) -> float:
+    async def get(self, target: Target, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]) -> Took:
         """Send a GET; return when the body is where ``accept`` said for an answer with status 200 or 206.
 
         Returns:
-            Seconds until the answer began.
+            What it took.
 
         Raises:
             Refused: Another status, but for redirects.
@@ -123,7 +139,7 @@ class WireClient:
 
     async def _ask(
         self, target: Target, method: str, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]
-    ) -> float:
+    ) -> Took:
         request = request_head(method, target.host_header, target.path, headers)
         pool = self._pool_of(target)
         bodiless = method == "HEAD"
@@ -145,9 +161,10 @@ class WireClient:
 
     async def _ask_over(
         self, pool: Pool, request: bytes, accept: Callable[[AnswerHead], BodyPlan], *, fresh: bool, bodiless: bool
-    ) -> float:
+    ) -> Took:
         connection = await pool.take(fresh=fresh)
         was_used = connection.requests > 0
+        is_stale = False
         detail: list[bytearray] = []
 
         def decide(head: AnswerHead) -> BodyPlan:
@@ -173,13 +190,24 @@ class WireClient:
             )
         except BrokenAnswer as error:
             if error.fresh and was_used and not fresh:
+                is_stale = True  # the server has not seen it
                 raise _StaleConnection from error
             raise
         finally:
+            if not is_stale:
+                self._count(connection, bodiless=bodiless, was_used=was_used, is_object=not detail)
             pool.give_back(connection)
         if detail:
             raise Refused(head.status, head.headers, bytes(detail[0]))
-        return connection.first_byte_s
+        return Took(connection.first_byte_s, connection.body_s)
+
+    def _count(self, connection: Connection, *, bodiless: bool, was_used: bool, is_object: bool) -> None:
+        counters = self.counters
+        counters.sent("HEAD" if bodiless else "GET")
+        counters.connections_reused += was_used
+        counters.connections_opened += not was_used
+        if is_object:
+            counters.received_nbytes += connection.received
 
     def _pool_of(self, target: Target) -> Pool:
         key = (target.host, target.port, target.is_tls)

@@ -147,6 +147,16 @@ class Connection(asyncio.BufferedProtocol):
             self._waiter = self._decide = self._plan = None
             self.idle_since = self._loop.time()
 
+    @property
+    def body_s(self) -> float:
+        """How long the last answer took from its first byte to its last."""
+        return self._heard_at - self._began_at - self.first_byte_s
+
+    @property
+    def received(self) -> int:
+        """Bytes of the last answer's body that came, those that nobody wanted too."""
+        return self._skip + self._filled + self._beyond
+
     def abort(self) -> None:
         """End the connection at once. Idempotent."""
         self._usable = False

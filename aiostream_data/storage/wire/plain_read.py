@@ -12,11 +12,14 @@ from aiostream_data.storage.body import check_range_answer, check_version, range
 from aiostream_data.storage.translate import translate_error
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
-from aiostream_data.storage.wire.client import Refused, Target, Unusual, WireClient
+from aiostream_data.storage.wire.client import Refused, Target, Took, Unusual, WireClient
 from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, SilentAnswer
 
 THROTTLED: Final = frozenset({429, 503})
 """With these a store says that it is asked too much."""
+
+WHOLE: Final = {"accept-encoding": "identity"}
+"""Headers of every plain GET: the bytes are wanted as they are stored."""
 
 MAX_RETRY_AFTER_S: Final = 120.0
 """A store that asks for a longer rest is asked again by then."""
@@ -29,11 +32,13 @@ class Dialect(NamedTuple):
         version_of: Returns the version of the object from the headers of an answer.
         refusal: Returns the error for an answer that is none of success.
         hides_error: Tells by its headers whether an answer of success is none.
+        heard: Is told the URL, the version and the headers of an answer of success.
     """
 
     version_of: Callable[[Mapping[str, str]], str]
     refusal: Callable[[str, Refused], StorageError]
     hides_error: Callable[[Mapping[str, str]], bool] = lambda headers: False
+    heard: Callable[[str, str, Mapping[str, str]], None] = lambda url, version, headers: None
 
 
 async def read_plain(
@@ -44,14 +49,14 @@ async def read_plain(
     shard: ShardRef,
     start: int,
     buffer: memoryview,
-) -> float:
+) -> Took:
     """Fill ``buffer`` with bytes of an object from ``start`` on.
 
     Args:
         headers: Of the request, the range included; see :func:`range_of`.
 
     Returns:
-        Seconds until the answer began.
+        What the answer took.
 
     Raises:
         Unusual: A full client has to do it; nothing is known to be wrong.
@@ -66,6 +71,7 @@ async def read_plain(
         version = dialect.version_of(head.headers)
         check_version(shard.url, shard.version, version)
         skip = check_range_answer(shard.url, head.status, head.headers, start, len(buffer), shard.nbytes)
+        dialect.heard(shard.url, version, head.headers)
         return BodyPlan(buffer, skip, whole=head.status == 206 or head.length == skip + len(buffer))
 
     try:
@@ -94,8 +100,8 @@ def translating_wire(url: str, nbytes: int = 0) -> Iterator[None]:
 
 
 def range_of(start: int, buffer: memoryview) -> dict[str, str]:
-    """Return the headers of every plain GET: the range, and that the bytes are wanted as they are stored."""
-    return {"range": range_header(start, len(buffer)), "accept-encoding": "identity"}
+    """Return the headers of a plain GET of a range."""
+    return {"range": range_header(start, len(buffer)), **WHOLE}
 
 
 def _broken(url: str, broken: BrokenAnswer, nbytes: int) -> StorageError:

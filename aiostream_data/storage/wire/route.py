@@ -6,17 +6,24 @@ import os
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from time import monotonic
 from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 from aiostream_data.errors import PlanError, StoreBusyError
 from aiostream_data.records import ShardRef
+from aiostream_data.storage.caps import take_cap_options
+from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.lanes import Lane, lane_of
+from aiostream_data.storage.meters import meter_of
 from aiostream_data.storage.wire.answer_head import AnswerHead
 from aiostream_data.storage.wire.client import Refused, Target, Unusual, WireClient, WireOptions
 from aiostream_data.storage.wire.plain_read import Dialect, read_plain, translating_wire
 from aiostream_data.storage.wire.tls import client_context
+
+WAITED_S: Final = 0.001
+"""Requests that are let pass later than that have waited; sooner is what asking costs."""
 
 UNUSUAL: Final = 3
 """So many answers in a row that only a library understands, and a server is asked through that."""
@@ -31,6 +38,8 @@ _SECONDS: Final = {
     "total_timeout": "total_s",
 }
 
+_UNMETERED: Final = nullcontext()
+
 
 class Route:
     """The plain path of one store, whether it may be taken, and the gates that all requests pass. For one event loop.
@@ -43,6 +52,7 @@ class Route:
 
     Attributes:
         plain_reads, library_reads: How many ranges were read on either path.
+        counters: What was asked of the store.
     """
 
     def __init__(
@@ -53,10 +63,12 @@ class Route:
         make_tls: Callable[[], ssl.SSLContext] = client_context,
     ) -> None:
         self.reader = reader
-        self.client = WireClient(options, make_tls)
+        self.counters = StorageCounters()
+        self.client = WireClient(options, make_tls, self.counters)
         self.plain_reads = 0
         self.library_reads = 0
         self._endpoint = endpoint
+        self._caps = options.caps
         self._unusual: Counter[tuple[str, int]] = Counter()
         self._proxied: dict[tuple[str, int, bool], bool] = {}
 
@@ -83,9 +95,10 @@ class Route:
         Returns:
             False where the library has to; always, once the server has answered in an unusual way a few times in a row.
         """
-        async with self._passing(shard.url) as lane:
+        async with self._passing(shard.url, len(buffer)) as lane:
             try:
-                lane.answered(await read_plain(self.client, target, headers, dialect, shard, start, buffer))
+                took = await read_plain(self.client, target, headers, dialect, shard, start, buffer)
+                lane.answered(took.first_byte_s, took.body_s, len(buffer))
             except Unusual:
                 self._unusual[target.host, target.port] += 1
                 return False
@@ -99,7 +112,7 @@ class Route:
         Raises:
             StorageError: The server cannot be reached, or does not answer as it should.
         """
-        async with self._passing(url):
+        async with self.asking(url):
             with translating_wire(url):
                 try:
                     return await self.client.head(target, headers)
@@ -107,16 +120,37 @@ class Route:
                     return None
 
     @asynccontextmanager
-    async def by_library(self, url: str) -> AsyncIterator[None]:
-        """Read by the library inside of the block."""
-        async with self._passing(url):
-            yield
+    async def by_library(self, url: str, nbytes: int) -> AsyncIterator[LibraryRead]:
+        """Read so many bytes by the library inside of the block, and say there when the answer began."""
+        async with self._passing(url, nbytes) as lane:
+            self.counters.sent("GET")
+            reading = LibraryRead()
+            yield reading
+            first_byte_s, now = reading.first_byte_s, monotonic()
+            if first_byte_s is not None:
+                lane.answered(first_byte_s, now - reading.sent_at - first_byte_s, nbytes)
         self.library_reads += 1
 
     @asynccontextmanager
-    async def _passing(self, url: str) -> AsyncIterator[Lane]:
+    async def asking(self, url: str) -> AsyncIterator[None]:
+        """Ask inside of the block what an object is, by one request."""
+        async with self._passing(url) as lane:
+            began = monotonic()
+            yield
+            lane.answered(monotonic() - began)
+
+    @asynccontextmanager
+    async def listing(self, url: str) -> AsyncIterator[None]:
+        """List inside of the block, by one request. It says nothing about how long answers take that hold an object."""
+        async with self._passing(url):
+            yield
+
+    @asynccontextmanager
+    async def _passing(self, url: str, nbytes: int = 0) -> AsyncIterator[Lane]:
         lane = lane_of(url, self._endpoint)
-        async with lane.passage():
+        asked = monotonic()
+        async with self._metered(url, nbytes), lane.passage():
+            self._waited(monotonic() - asked)
             try:
                 yield lane
             except StoreBusyError as error:
@@ -124,9 +158,34 @@ class Route:
                     lane.refused(error.retry_after_s)
                 raise
 
+    def _waited(self, seconds: float) -> None:
+        if seconds >= WAITED_S:
+            self.counters.waits += 1
+            self.counters.wait_s += seconds
+
+    def _metered(self, url: str, nbytes: int) -> AbstractAsyncContextManager[None]:
+        return meter_of(url, self._endpoint).passage(self._caps, nbytes) if self._caps else _UNMETERED
+
+
+class LibraryRead:
+    """One read by a library.
+
+    Attributes:
+        sent_at: Monotonic time at which the request was sent.
+        first_byte_s: Until its answer began; None as long as nobody has said so.
+    """
+
+    def __init__(self) -> None:
+        self.sent_at = monotonic()
+        self.first_byte_s: float | None = None
+
+    def began(self) -> None:
+        """Take note that the head of the answer is there."""
+        self.first_byte_s = monotonic() - self.sent_at
+
 
 def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireOptions]:
-    """Take the options of the plain path out of ``storage_options``: ``reader``, and those that only it knows.
+    """Take the options of the plain path out of ``storage_options``: ``reader``, caps, and those that only it knows.
 
     ``connect_timeout``, ``read_timeout`` and ``max_connections`` stay, since libraries know them as well. Without a
     ``first_byte_timeout`` the ``read_timeout`` holds for the first byte, too.
@@ -137,15 +196,15 @@ def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireO
     reader = options.pop("reader", "auto")
     if reader not in get_args(Reader):
         raise PlanError(f"reader must be one of {', '.join(map(repr, get_args(Reader)))}, got {reader!r}")
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = {"caps": take_cap_options(options)}
     for name, field in _SECONDS.items():
         if name in options:
             seconds = options.pop(name) if name in ("first_byte_timeout", "total_timeout") else options[name]
             chosen[field] = _positive(name, seconds)
     if "first_byte_s" not in chosen and "idle_s" in chosen:
         chosen["first_byte_s"] = chosen["idle_s"]
-    if "max_connections" in options:
-        chosen["connections"] = int(_positive("max_connections", options["max_connections"]))
+    if chosen["caps"].connections is not None:
+        chosen["connections"] = chosen["caps"].connections
     return reader, WireOptions(**chosen)
 
 
