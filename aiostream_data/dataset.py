@@ -279,25 +279,41 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     def __bool__(self) -> bool:
         return True
 
-    def explain(self, *, memory_limit: int | str | None = None) -> str:
-        """Return the plan as it will run, what it reads, and its worst-case memory; does no I/O."""
+    def explain(
+        self,
+        *,
+        memory_limit: int | str | None = None,
+        shard_cache: ShardCache | str | os.PathLike[str] | None = None,
+    ) -> str:
+        """Return the plan as it will run, what it reads, and its worst-case memory; does no I/O.
+
+        Args:
+            memory_limit, shard_cache: As for :meth:`open`.
+        """
         from aiostream_data.plan.explain import explain
 
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        return explain(self.plan, limit, str(self.memory_bound(memory_limit=limit)))
+        return explain(self.plan, limit, str(self.memory_bound(memory_limit=limit, shard_cache=shard_cache)))
 
-    def memory_bound(self, *, memory_limit: int | str | None = None) -> MemoryBound:
+    def memory_bound(
+        self,
+        *,
+        memory_limit: int | str | None = None,
+        shard_cache: ShardCache | str | os.PathLike[str] | None = None,
+    ) -> MemoryBound:
         """Return the most memory that a loader of this data set takes, on the host and on the device; reads nothing.
 
         :meth:`open` logs it (logger "aiostream_data", level INFO), and ``print(dataset.memory_bound())`` shows what it
         is made of. What functions keep for themselves is not in it.
 
         Args:
-            memory_limit: As for :meth:`open`.
+            memory_limit, shard_cache: As for :meth:`open`. A shard cache in memory has a limit of its own.
         """
         from aiostream_data.loading.memory_bound import memory_bound
+        from aiostream_data.storage.cache.options import ShardCache
 
-        return memory_bound(self.plan, default_limit() if memory_limit is None else parse_nbytes(memory_limit))
+        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
+        return memory_bound(self.plan, limit, ShardCache.of(shard_cache))
 
     def shuffle_quality(self, *, max_rows: int | None = 100_000, **open_options: Any) -> ShuffleQuality:
         """Read the data set and return how well its rows are shuffled; print it with ``str``.
@@ -335,6 +351,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         on_error: OnError = None,
         dead_letters: str | os.PathLike[str] | None = None,
         shard_cache: ShardCache | str | os.PathLike[str] | None = None,
+        prices: Mapping[str, Any] | None = None,
         force: bool = False,
         allow: Collection[str] = (),
         debug: bool = False,
@@ -372,6 +389,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
                 :meth:`replay` runs them again.
             shard_cache: A :class:`ShardCache`, or the path of a folder for one: what is read of remote shards is kept
                 there for later passes, other loaders and other processes.
+            prices: What stores charge, for ``stats().cost``: per 1,000 requests ("GET", "HEAD", "LIST") and per 10**9
+                bytes ("egress"), of all stores, or a table for each scheme ("s3").
             force: Open a state although the plan, seed or shard list is another.
             allow: Differences to the state that do not matter, such as "shards" or "shuffle.buffer_size".
             debug: Make one element at a time in the thread that asks for it; see :meth:`debug`.
@@ -393,6 +412,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         from aiostream_data.loading.opening import Opening, ranks_of
         from aiostream_data.loading.saved import Saved
         from aiostream_data.loading.steering import Steering
+        from aiostream_data.metrics.prices import Prices
         from aiostream_data.ranks import Sharing
         from aiostream_data.storage.cache.options import ShardCache
 
@@ -411,6 +431,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             on_error=None if policy_of(on_error) == Raise() else on_error,
             dead_letters=None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters)),
             shard_cache=ShardCache.of(shard_cache),
+            prices=Prices.of(prices),
             force=force,
             allow=allow,
             stall_after_s=seconds_or_none("stall_after", stall_after),
@@ -420,7 +441,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             saved=saved,
             steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
         )
-        log_memory_bound(opening.plan, opening.memory_limit)
+        log_memory_bound(opening.plan, opening.memory_limit, opening.shard_cache)
         loader: Loader[T] = Loader(opening)
         if not _in_running_loop():
             loader.wait_ready()

@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -24,6 +24,7 @@ from aiostream_data.metrics.counters import ConsumerCounters
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot, with_holders_elsewhere
 from aiostream_data.plan.base import at_least
 from aiostream_data.provenance import Origin
+from aiostream_data.storage.counters import joined
 
 if TYPE_CHECKING:
     from aiostream_data._engine.engine import Engine
@@ -289,15 +290,16 @@ class Loader(Generic[T]):
         elsewhere = self._engine.stats_elsewhere()
         counted = [(budget.used, budget.peak, budget.wait_s), *(process["memory"] for process in elsewhere)]
         used, peak, wait_s = map(sum, zip(*counted, strict=True))
-        holders = with_holders_elsewhere(budget.holders, [process["holders"] for process in elsewhere])
+        holders = with_holders_elsewhere(resources.holders(), [process["holders"] for process in elsewhere])
         memory = MemoryStats(self._opening.memory_limit, used, peak, wait_s, holders)
-        storage = [asdict(stores.counters) for stores in resources.stores.values()]
-        storage += [counters for process in elsewhere for counters in process["storage"]]
+        stores = joined([resources.storage_counters(), *(process["storage"] for process in elsewhere)])
+        prices = self._opening.prices
+        cost = 0.0 if prices is None else prices.cost(stores)
         given = self._received.given(self._left)
         consumer = replace(self._consumer, elements=self._consumer.elements + given)
         found = self._received.hash(self._left)
         waiting = self._engine.bridge.waiting
-        return snapshot(resources.board, consumer, storage, memory, waiting, found.hex, found.rows)
+        return snapshot(resources.board, consumer, stores, memory, waiting, found.hex, found.rows, cost)
 
     def report(self) -> Report:
         """Return a table of the stages and one sentence naming the one that limits; print it with ``str``."""

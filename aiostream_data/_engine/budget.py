@@ -177,6 +177,10 @@ class Budget:
         await self.until(lambda: self._fits(nbytes, self.admitted_nbytes) or is_urgent())
         return self.charge(nbytes, holder)
 
+    def room_for(self, nbytes: int, holder: str = RANGES) -> Charge | None:
+        """Note bytes that sources may fill now; None where there is no room for them."""
+        return self.charge(nbytes, holder) if self._fits(nbytes, self.admitted_nbytes) else None
+
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
         """Wait until stages may fill ``nbytes`` more, or it is urgent; return whether they may."""
         await self.until(lambda: self._may_begin(nbytes) or is_urgent())

@@ -23,7 +23,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from aiostream_data._engine.adopted import spaces_since
@@ -208,9 +208,9 @@ class HostedEngine:
         budget = self._resources.budget
         return {
             "stages": self._resources.board.items(),
-            "storage": [asdict(stores.counters) for stores in self._resources.stores.values()],
+            "storage": self._resources.storage_counters(),
             "memory": (budget.used, budget.peak, budget.wait_s),
-            "holders": dict(budget.holders),
+            "holders": self._resources.holders(),
         }
 
     def stop(self) -> None:

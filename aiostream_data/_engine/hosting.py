@@ -210,7 +210,7 @@ class HostingProcess:
         self._over: str | None = None
         self._closing = False
         self.patience_s = ASK_S
-        self.last_stats: Mapping[str, Any] = {"stages": [], "storage": [], "memory": (0, 0, 0.0), "holders": {}}
+        self.last_stats: Mapping[str, Any] = {"stages": [], "storage": {}, "memory": (0, 0, 0.0), "holders": {}}
         self.child = Child("aiostream_data._engine.hosted:serve", name, 2 * errand.window_nbytes)
         self._send_errand(errand)
         self._thread = threading.Thread(target=self._receive, name=f"{name}-link", daemon=True)

@@ -24,8 +24,10 @@ from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.inline import InlineExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.allocator import trim
+from aiostream_data.metrics.report import SHARD_CACHE
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.operators import Cache, CacheToken
+from aiostream_data.storage.counters import joined
 from aiostream_data.storage.stores import StoreSet
 
 READER_THREADS = 4
@@ -120,8 +122,17 @@ class Resources:
             async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
                 return value_of(await self._readers.submit(function, *args))
 
-            self.stores[key] = StoreSet(options, run_blocking, self._shard_cache)
+            self.stores[key] = StoreSet(options, run_blocking, self._shard_cache, self.budget.room_for)
         return self.stores[key]
+
+    def storage_counters(self) -> dict[str, dict[str, float]]:
+        """Return what was asked of each store, by its scheme. From any thread."""
+        return joined(stores.counters_by_store() for stores in list(self.stores.values()))
+
+    def holders(self) -> dict[str, tuple[int, int]]:
+        """Return who holds how many bytes, and held at most: those of the budget, and the shard cache beside it."""
+        held = None if self._shard_cache is None else self._shard_cache.held_nbytes()
+        return dict(self.budget.holders) | ({} if held is None else {SHARD_CACHE: held})
 
     async def aclose(self) -> None:
         """Close devices and stores, while the loop runs.

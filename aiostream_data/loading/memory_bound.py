@@ -30,6 +30,7 @@ from aiostream_data.plan.sources import ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
 from aiostream_data.plan.validate import reaches_processes
 from aiostream_data.plan.windows import Bucket, Pack
+from aiostream_data.storage.cache.options import ShardCache
 
 ENGINE_NBYTES: Final = 24 << 20
 """Of an engine without rows: its modules, event loop, threads and connections."""
@@ -113,7 +114,7 @@ class MemoryBound:
         return "\n".join([self.sentence, *lines, *(f"  not counted: {each}" for each in self.not_counted)])
 
 
-def memory_bound(plan: Node, memory_limit: int) -> MemoryBound:
+def memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> MemoryBound:
     """Return the most memory that a plan takes when it is opened with a memory limit in bytes. Reads nothing."""
     running = rewrite(plan)
     rows = _rows_nbytes(running, memory_limit)
@@ -121,7 +122,7 @@ def memory_bound(plan: Node, memory_limit: int) -> MemoryBound:
     return MemoryBound(
         limit=memory_limit,
         rows=rows,
-        parts=tuple(part for part in _parts(running, memory_limit, rows) if part.nbytes),
+        parts=tuple(part for part in _parts(running, memory_limit, rows, shard_cache) if part.nbytes),
         device=None if slots is None else slots.device,
         device_slots=0 if slots is None else slots.depth,
         slot_nbytes=0 if slots is None else most_nbytes(slots),
@@ -157,7 +158,7 @@ def _large_nbytes(plan: Node, memory_limit: int) -> int:
     return slots + (waiting + PLACES) * element if is_large else 0
 
 
-def _parts(plan: Node, memory_limit: int, rows: int) -> Iterator[Part]:
+def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | None) -> Iterator[Part]:
     hosts = sum(place.workers for place in places_of(plan))
     workers = [worker for node in _runs_elsewhere(plan) for worker in [_workers_of(node, plan)]]
     processes = hosts + sum(number for kind, number in workers if kind == "process")
@@ -168,6 +169,7 @@ def _parts(plan: Node, memory_limit: int, rows: int) -> Iterator[Part]:
     yield Part(nbytes=PROCESS_NBYTES * processes, what=f"{processes} worker processes with Python and NumPy")
     yield Part(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} more interpreters")
     yield Part(nbytes=_idle_nbytes(plan, memory_limit), what="blocks of memory that wait to be used again")
+    yield _cached(plan, shard_cache)
     yield Part(nbytes=_copied_nbytes(plan), what="arrays of from_tensor_slices, once in every process")
 
 
@@ -216,6 +218,16 @@ def _idle_nbytes(plan: Node, memory_limit: int) -> int:
     return idle
 
 
+def _cached(plan: Node, shard_cache: ShardCache | None) -> Part:
+    """Return what a shard cache in memory takes: each process of in_subprocess() that reads files has its own."""
+    each = 0 if shard_cache is None else shard_cache.worst_nbytes()
+    reading = [place for place in places_of(plan) if any(isinstance(node, ReadFiles) for node in walk(place))]
+    elsewhere = {node for place in reading for node in walk(place)}
+    is_here = any(isinstance(node, ReadFiles) and node not in elsewhere for node in walk(plan))
+    caches = sum(place.workers for place in reading) + is_here
+    return Part(nbytes=each * caches, what="the shard cache in memory" + (", one per process" if reading else ""))
+
+
 def _copied_nbytes(plan: Node) -> int:
     """Return what arrays of the program take that every process of in_subprocess() has a copy of."""
     return sum(place.workers * _sources_nbytes(place) for place in places_of(plan))
@@ -243,8 +255,8 @@ def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
     yield "elements that you keep"
 
 
-def log_memory_bound(plan: Node, memory_limit: int) -> None:
+def log_memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> None:
     """Log the bound of a plan that is about to be opened, at level INFO; free where nobody listens."""
     logger = logging.getLogger(LOGGER)
     if logger.isEnabledFor(logging.INFO):
-        logger.info("%s", memory_bound(plan, memory_limit))
+        logger.info("%s", memory_bound(plan, memory_limit, shard_cache))

@@ -11,6 +11,7 @@ from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data.loading.same_rank import check_same_rank
 from aiostream_data.loading.saved import Saved
 from aiostream_data.loading.steering import Steering
+from aiostream_data.metrics.prices import Prices
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.blocking import with_blocked
@@ -50,6 +51,7 @@ class Opening:
         dead_letters: Path of the log of those that are skipped or replaced; None for none.
         broadcast: How rank 0 tells the others which files it found; None where each rank looks itself.
         shard_cache: Where pieces of shards are kept; None for nowhere.
+        prices: What requests and bytes cost; None where nobody asks.
     """
 
     plan: Node
@@ -73,6 +75,7 @@ class Opening:
     dead_letters: str | None = None
     broadcast: Broadcast | None = None
     shard_cache: ShardCache | None = None
+    prices: Prices | None = None
 
     def engine(self) -> Engine:
         """Return a running engine.

@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from aiostream_data.metrics.allocator import allocator_state
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK, ConsumerCounters, StageCounters
 from aiostream_data.metrics.limits import Limit, find_limit
+
+SHARD_CACHE: Final = "shard cache"
+"""Holder of what a shard cache keeps in memory, beside the budget: it has a limit of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class MemoryStats:
         used, peak: Bytes held now, and the most at any time.
         wait_s: Seconds spent waiting for room.
         holders: The same two numbers by what holds the memory: ``queues``, ``ranges``, ``shuffle``, ...; and
-            ``in_subprocess/queues``, ... for what such processes hold together.
+            ``in_subprocess/queues``, ... for what such processes hold together. ``shard cache`` is beside the other
+            three numbers.
     """
 
     limit: int
@@ -30,6 +34,18 @@ class MemoryStats:
     peak: int
     wait_s: float
     holders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+_TOLD: Final = {
+    "GET": "gets",
+    "HEAD": "heads",
+    "LIST": "lists",
+    "throttled": "throttled",
+    "time-outs": "timeouts",
+    "hedges": "hedges",
+    "read from the shard cache": "cache_hits",
+}
+"""What else a report says of stores where it happened, and its counter."""
 
 
 def with_holders_elsewhere(
@@ -52,22 +68,26 @@ class LoaderStats:
     Attributes:
         stages: Sources first.
         consumer: What the training loop saw.
-        storage: Requests, bytes, retries and failures of all stores together.
+        storage: Requests, bytes, retries and whatever else :class:`.StorageCounters` counts, of all stores together.
         memory: The byte budget.
         waiting: Elements ready for the consumer.
         wall_s: Seconds from open to the last delivery, or to now before the first.
         stream_hash: Over the rows received, as 32 hexadecimal digits; see ``Loader.stream_hash``.
         stream_rows: How many rows that is over.
+        stores: As ``storage``, of each store by its scheme.
+        cost: Of requests and bytes, by ``open(prices=...)``; 0 without.
     """
 
     stages: tuple[StageCounters, ...]
     consumer: ConsumerCounters
-    storage: Mapping[str, int]
+    storage: Mapping[str, float]
     memory: MemoryStats
     waiting: int
     wall_s: float
     stream_hash: str = ""
     stream_rows: int = 0
+    stores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    cost: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same as JSON-safe data."""
@@ -80,25 +100,30 @@ class LoaderStats:
             "wall_s": self.wall_s,
             "stream_hash": self.stream_hash,
             "stream_rows": self.stream_rows,
+            "stores": {scheme: dict(counters) for scheme, counters in self.stores.items()},
+            "cost": self.cost,
         }
 
 
 def snapshot(
     stages: Iterable[StageCounters],
     consumer: ConsumerCounters,
-    storage: Iterable[Mapping[str, int]],
+    stores: Mapping[str, Mapping[str, float]],
     memory: MemoryStats,
     waiting: int,
     stream_hash: str = "",
     stream_rows: int = 0,
+    cost: float = 0.0,
 ) -> LoaderStats:
     """Return a copy of counters that the engine goes on writing."""
-    stores = list(storage)
-    totals = {key: sum(store[key] for store in stores) for key in (stores[0] if stores else ())}
+    first = next(iter(stores.values()), {})
+    totals = {name: sum(counters[name] for counters in stores.values()) for name in first}
     ended = consumer.last_at or perf_counter()
     copies = tuple(replace(stage, extra=dict(stage.extra)) for stage in list(stages))
     wall_s = max(1e-9, ended - consumer.started_at)
-    return LoaderStats(copies, replace(consumer), totals, memory, waiting, wall_s, stream_hash, stream_rows)
+    return LoaderStats(
+        copies, replace(consumer), totals, memory, waiting, wall_s, stream_hash, stream_rows, stores, cost
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +153,32 @@ class Report:
 
 def _holders(memory: MemoryStats) -> str:
     """Return who held how much at most, the largest first; those that do not matter are left out."""
-    peaks = {holder: peak for holder, (_, peak) in memory.holders.items() if peak > memory.peak / 50}
+    inside = {holder: peak for holder, (_, peak) in memory.holders.items() if not holder.endswith(SHARD_CACHE)}
+    peaks = {holder: peak for holder, peak in inside.items() if peak > memory.peak / 50}
     ordered = sorted(peaks.items(), key=lambda entry: -entry[1])
     said = ", ".join(f"{holder} {peak / (1 << 20):.1f}" for holder, peak in ordered)
     return f" ({said}; each at its own peak)" if said else ""
+
+
+def _beside(memory: MemoryStats) -> list[str]:
+    """Return the line of what is held in memory beside the limit."""
+    caches = [held for holder, held in memory.holders.items() if holder.endswith(SHARD_CACHE)]
+    if not caches:
+        return []
+    now, peak = (sum(numbers) / (1 << 20) for numbers in zip(*caches, strict=True))
+    return [f"shard cache in memory: {now:.1f} MiB, at most {peak:.1f} MiB; beside the memory limit"]
+
+
+def _storage(stats: LoaderStats) -> list[str]:
+    """Return the line of what was asked of stores, and what that cost."""
+    storage = stats.storage
+    if not storage:
+        return []
+    told = f"storage: {storage['requests']:,} requests, {storage['nbytes'] / (1 << 20):.1f} MiB"
+    told += f", {storage['retries']:,} retries"
+    counted = {name: storage.get(counter, 0) for name, counter in _TOLD.items()}
+    told += "".join(f", {number:,} {name}" for name, number in counted.items() if number)
+    return [told + (f"; cost {stats.cost:.4g}" if stats.cost else "")]
 
 
 def _on_disk(stage: StageCounters) -> str:
@@ -161,12 +208,7 @@ def _closing(stats: LoaderStats) -> list[str]:
         f"memory: peak {memory.peak / (1 << 20):.1f} MiB of {memory.limit / (1 << 20):.0f} MiB{_holders(memory)}",
     ]
     lines += [_on_disk(stage) for stage in stats.stages if PEAK_ON_DISK in stage.extra]
-    if stats.storage:
-        storage = stats.storage
-        lines.append(
-            f"storage: {storage['requests']:,} requests, {storage['nbytes'] / (1 << 20):.1f} MiB, "
-            f"{storage['retries']:,} retries"
-        )
+    lines += _beside(memory) + _storage(stats)
     allocator = allocator_state()
     if allocator is not None and allocator.advice is not None:
         lines.append(allocator.advice)

@@ -25,6 +25,9 @@ class PieceMemory:
     Args:
         limit: Bytes.
         draw: Uniform in [0, 1): which objects are evicted.
+
+    Attributes:
+        peak_nbytes: The most that was held.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class PieceMemory:
         self._objects: dict[str, dict[Span, bytes]] = {}
         self._index: dict[str, Pieces] = {}
         self._nbytes = 0
+        self.peak_nbytes = 0
 
     @property
     def nbytes(self) -> int:
@@ -86,6 +90,7 @@ class PieceMemory:
         self._index[key] = self._index.get(key, Pieces()).with_one(span)
         self._used[key] = next(self._uses)
         self._nbytes += disk_nbytes(span)
+        self.peak_nbytes = max(self.peak_nbytes, self._nbytes)
         self._counters.add(kept_nbytes=span.nbytes)
 
     def _make_room(self, nbytes: int) -> bool:

@@ -73,6 +73,14 @@ class ShardCache:
         """Return what it did in this process so far. From any thread."""
         return self._shared.counters.stats()
 
+    def held_nbytes(self) -> tuple[int, int] | None:
+        """Return the bytes that it holds in memory now, and held at most; None for one on disk. From any thread."""
+        return None if self.path is not None else self._shared.held_nbytes()
+
+    def worst_nbytes(self) -> int:
+        """Return the most bytes of memory that it holds in each process that uses it."""
+        return 0 if self.path is not None else self._shared.limit or LEAST_LIMIT
+
     def lease(self) -> Lease:
         """Return the use of it by one store, which opens and closes it."""
         return Lease(self._shared)
@@ -95,7 +103,7 @@ class Shared:
     def __init__(self, path: str | None, limit: int | None) -> None:
         self.counters = CacheCounters()
         self._path = path
-        self._limit = limit
+        self.limit = limit
         self._lock = threading.Lock()
         self._pieces: PieceStore | None = None
         self._users = 0
@@ -123,14 +131,19 @@ class Shared:
                 self._pieces.close()
                 self._pieces = None
 
+    def held_nbytes(self) -> tuple[int, int]:
+        """Return the bytes that are held now, and were at most, in memory."""
+        pieces: Any = self._pieces
+        return (0, 0) if pieces is None else (pieces.nbytes, pieces.peak_nbytes)
+
     def _opened(self) -> PieceStore:
         if self._path is None:
             from aiostream_data.storage.cache.memory import PieceMemory
 
-            return PieceMemory(self._limit or LEAST_LIMIT, self.counters)
+            return PieceMemory(self.limit or LEAST_LIMIT, self.counters)
         from aiostream_data.storage.cache.folder import PieceFolder
 
-        return PieceFolder(self._path, self._limit, self.counters)
+        return PieceFolder(self._path, self.limit, self.counters)
 
 
 class Lease:
