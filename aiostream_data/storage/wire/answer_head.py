@@ -70,11 +70,11 @@ def parse_head(head: bytes | bytearray) -> AnswerHead | None:
         raise MalformedAnswer(f"the head of the answer is malformed: {_excerpt(head)}")
     status = int(whole[2])
     headers = _headers(whole[3])
+    framing, length = _framing(status, headers)
     if status < 200:
         if status == 101:
             raise MalformedAnswer("the server switched to another protocol, which nobody had asked for")
         return None
-    framing, length = _framing(status, headers)
     return AnswerHead(status, headers, framing, length, _keeps_alive(whole[1] == b"1", headers))
 
 
@@ -96,19 +96,17 @@ def _headers(block: bytes) -> dict[str, str]:
 def _framing(status: int, headers: dict[str, str]) -> tuple[Framing, int | None]:
     told = headers.get("content-length")
     coding = headers.get("transfer-encoding")
-    if status in (204, 304):
+    if told is not None and _LENGTH.fullmatch(told) is None:
+        raise MalformedAnswer(f"the length of the answer is no number: {told[:40]!r}")
+    if coding is not None and told is not None:
+        raise MalformedAnswer("the answer has both a length and a transfer coding")
+    if coding is not None and coding.lower() != "chunked":
+        raise MalformedAnswer(f"the answer has a transfer coding that is not known: {coding[:40]!r}")
+    if status in (204, 304):  # which have no body, whatever else they say
         return "length", 0
     if coding is not None:
-        if told is not None:
-            raise MalformedAnswer("the answer has both a length and a transfer coding")
-        if coding.lower() != "chunked":
-            raise MalformedAnswer(f"the answer has a transfer coding that is not known: {coding[:40]!r}")
         return "chunked", None
-    if told is None:
-        return "close", None
-    if _LENGTH.fullmatch(told) is None:
-        raise MalformedAnswer(f"the length of the answer is no number: {told[:40]!r}")
-    return "length", int(told)
+    return ("close", None) if told is None else ("length", int(told))
 
 
 def _keeps_alive(is_1_1: bool, headers: dict[str, str]) -> bool:
