@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -96,6 +97,43 @@ def test_the_second_answer_is_used_where_the_first_is_late_and_the_first_writes_
         assert buffer == bytes([1]) * NBYTES
         assert answers.cancelled == [0]
         assert (store.hedging.begun, store.hedging.won) == (1, 1)
+
+    asyncio.run(main())
+
+
+def test_nothing_is_asked_twice_without_room_for_it_and_room_is_kept_until_it_ends() -> None:
+    class Lease:
+        pass
+
+    leases: list[weakref.ref[Lease]] = []
+    has_room = False
+
+    def room(nbytes: int) -> Lease | None:
+        assert nbytes == NBYTES
+        lease = Lease() if has_room else None
+        if lease is not None:
+            leases.append(weakref.ref(lease))
+        return lease
+
+    async def main() -> None:
+        nonlocal has_room
+        answers = Answers()
+        store = HedgingStore(answers, ready(), room)
+        reading = asyncio.ensure_future(store.read_into(SHARD, 0, memoryview(bytearray(NBYTES))))
+        await asyncio.sleep(0.05)  # ten times as long as an answer may take before it is late
+        assert len(answers.gates) == 1
+        answers.gates[0].set()
+        await reading
+        has_room = True
+        answers.gates.clear()
+        reading = asyncio.ensure_future(store.read_into(SHARD, 0, memoryview(bytearray(NBYTES))))
+        await both_begun(answers)
+        assert leases[0]() is not None
+        answers.gates[1].set()
+        await reading
+        assert leases[0]() is None
+        counters = store.counters
+        assert (counters.hedges, counters.hedges_won, counters.hedged_nbytes) == (1, 1, NBYTES)
 
     asyncio.run(main())
 
