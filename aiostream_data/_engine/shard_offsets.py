@@ -46,6 +46,13 @@ class ShardOffsets:
             place = bisect_right(ordinals, ordinal) - 1
             return Hint(split, ordinals[place], offsets[place]) if place >= 0 else Hint(split, 0, 0)
 
+    def behind(self, split: int, ordinal: int) -> Hint | None:
+        """Return the first known record behind one; None when none is known."""
+        with self._lock:
+            ordinals, offsets = self._known.get(split, ((), ()))
+            place = bisect_right(ordinals, ordinal)
+            return Hint(split, ordinals[place], offsets[place]) if place < len(ordinals) else None
+
     def locate(self, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Sequence[Hint]:
         """Return what is needed to find these records: every hint once."""
         found: list[Hint] = []

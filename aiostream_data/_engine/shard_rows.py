@@ -1,22 +1,37 @@
-"""Read single records of a shard: from the nearest known record before each, and no further than needed."""
+"""Read single records of a shard: from the nearest known record before each, and no further than needed.
+
+How this works. Records are found from the nearest one before them whose place is known, so what is wanted of a shard is
+a number of short ranges: each from a known record to about where the last one is that is looked for from there. Those
+that lie near each other are read by one request (:mod:`aiostream_data.storage.merging`). Where a range proves to end
+too early, reading goes on behind it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.shard_offsets import ShardOffsets
-from aiostream_data._engine.shard_reader import HEADROOM, decode, stream_before
+from aiostream_data._engine.shard_reader import HEADROOM, decode, read_object, stream_before
 from aiostream_data.errors import StateMismatchError
+from aiostream_data.formats.stream import RecordStream
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, ShardRef, VarColumn, concat, records_chunk
-from aiostream_data.storage.ranges import FIRST_NBYTES, plan_ranges
+from aiostream_data.storage.merging import MergedRange, merged_ranges
+from aiostream_data.storage.ranges import FIRST_NBYTES, LEAST_NBYTES, NEXT_NBYTES, OPEN_SHARE, plan_ranges
 from aiostream_data.storage.stores import StoreSet
+
+REQUESTS_AT_ONCE: Final = 4
+"""Ranges of one shard that are on their way together."""
+
+MARGIN: Final = 1.25
+"""Records are looked for in so many times the bytes that they would take if all were of one size."""
 
 
 @dataclass
@@ -27,6 +42,7 @@ class ShardRows:
         number: The shard's number in its source.
         split: Split number of the rows' ids.
         hop: Runs a function on a worker thread.
+        most_nbytes: Most bytes that are asked for by one request where several would do.
     """
 
     node: ReadFiles
@@ -36,6 +52,7 @@ class ShardRows:
     stores: StoreSet
     offsets: ShardOffsets
     hop: Callable[..., Any]
+    most_nbytes: int = NEXT_NBYTES
 
     async def read(self, ordinals: NDArray[np.int64]) -> Chunk:
         """Return the records of these numbers, ascending and each once, in that order.
@@ -46,33 +63,73 @@ class ShardRows:
         """
         if self.shard.nbytes is None:
             self.shard = await self.stores.info(self.shard.url)
-        parts: list[Chunk] = []
+        if self.node.format.whole:
+            return await self._read_whole(ordinals)
+        groups = list(self._groups(ordinals))
+        wanted = [self._range_of(hint, near) for hint, near in groups]
+        chunks: dict[int, Chunk] = {}
+        at_once = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+        async def read(merged: MergedRange) -> None:
+            async with at_once:
+                answer = np.empty(merged.nbytes, np.uint8)
+                if merged.nbytes:
+                    await self.stores.read_into(self.shard, merged.start, answer.data)
+                for number, part in merged.cut(answer.data, wanted):
+                    chunks[number] = await self._read_from(*groups[number], np.frombuffer(part, np.uint8))
+
+        async with asyncio.TaskGroup() as group:
+            for merged in merged_ranges(wanted, max_nbytes=self.most_nbytes):
+                group.create_task(read(merged))
+        return concat([chunks[number] for number in range(len(groups))])
+
+    def _groups(self, ordinals: NDArray[np.int64]) -> Iterator[tuple[Hint, NDArray[np.int64]]]:
+        """Yield known records, and those that are looked for from there."""
         while len(ordinals):
             hint = self.offsets.before(self.number, int(ordinals[0]))
             near = _those_after(hint, ordinals, self.offsets)
-            parts.append(await self._read_from(hint, near))
+            yield hint, near
             ordinals = ordinals[len(near) :]
-        return concat(parts)
 
-    async def _read_from(self, hint: Hint, ordinals: NDArray[np.int64]) -> Chunk:
+    def _range_of(self, hint: Hint, ordinals: NDArray[np.int64]) -> ByteRange:
+        """Return where records probably are that are looked for from a known one."""
+        behind = self.offsets.behind(self.number, int(ordinals[-1]))
+        return probable_range(hint, int(ordinals[-1]), behind, self.shard.nbytes or 0, self._step_nbytes)
+
+    @property
+    def _step_nbytes(self) -> int:
+        """Bytes that are read at a time where it is not known how far to read."""
+        return min(FIRST_NBYTES, self.most_nbytes)
+
+    async def _read_from(self, hint: Hint, ordinals: NDArray[np.int64], first: NDArray[np.uint8]) -> Chunk:
+        """Return records that are looked for from a known one, whose place is where ``first`` begins."""
         stream, row = stream_before(self.node, self.shard, hint)
         found: list[Chunk] = []
-        for part in self._ranges(stream.first_offset):
+        row = await self.hop(self._pick, stream.feed(first, 0), row, ordinals, found)
+        step = self._step_nbytes
+        for part in plan_ranges(self.shard.nbytes or 0, step, step, hint.offset + len(first)):
+            if row > int(ordinals[-1]):
+                return concat(found)
             block = np.empty(HEADROOM + part.nbytes, np.uint8)
             await self.stores.read_into(self.shard, part.start, block.data[HEADROOM:])
             row = await self.hop(self._pick, stream.feed(block, HEADROOM), row, ordinals, found)
-            if row > int(ordinals[-1]):
-                return concat(found)
-        row = await self.hop(self._pick, stream.finish(), row, ordinals, found)
+        return await self._finish(stream, row, ordinals, found)
+
+    async def _read_whole(self, ordinals: NDArray[np.int64]) -> Chunk:
+        stream, row = stream_before(self.node, self.shard, Hint(self.number, 0, 0))
+        found: list[Chunk] = []
+        if self.shard.nbytes:
+            block = np.empty(self.shard.nbytes, np.uint8)
+            await read_object(self.stores, self.shard, block.data)
+            row = await self.hop(self._pick, stream.feed(block, 0), row, ordinals, found)
+        return await self._finish(stream, row, ordinals, found)
+
+    async def _finish(self, stream: RecordStream, row: int, ordinals: NDArray[np.int64], found: list[Chunk]) -> Chunk:
+        if row <= int(ordinals[-1]):
+            row = await self.hop(self._pick, stream.finish(), row, ordinals, found)
         if row <= int(ordinals[-1]):
             raise StateMismatchError([f"{self.shard.url} has {row} records, and record {ordinals[-1]} was asked for"])
         return concat(found)
-
-    def _ranges(self, start: int) -> Iterator[ByteRange]:
-        nbytes = self.shard.nbytes or 0
-        if self.node.format.whole:
-            return iter([ByteRange(0, nbytes)] if nbytes else [])
-        return plan_ranges(nbytes, following=FIRST_NBYTES, start=start)
 
     def _pick(self, pieces: Iterator[VarColumn], row: int, ordinals: NDArray[np.int64], found: list[Chunk]) -> int:
         """Add the wanted records of a few pieces to ``found``; return the number of the record that follows."""
@@ -87,6 +144,26 @@ class ShardRows:
         ids = np.stack([np.full(len(ordinals), self.split), ordinals], axis=1)
         chunk: Chunk = records_chunk(column, ids)
         return decode(chunk, self.node.decoders, lambda row: (self.shard.url, int(ordinals[row])))
+
+
+def recalled_nbytes(memory_limit: int, shards_at_once: int) -> int:
+    """Return the most bytes to ask for by one request, so that all that are on their way are a quarter of a limit."""
+    return max(LEAST_NBYTES, min(NEXT_NBYTES, memory_limit // (OPEN_SHARE * REQUESTS_AT_ONCE * shards_at_once)))
+
+
+def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step_nbytes: int) -> ByteRange:
+    """Return bytes that probably hold the records from a known one to number ``last``, and begin there.
+
+    Args:
+        behind: The next known record behind ``last``: between the two, records are taken to be of one size, nearly.
+        nbytes: Of the object.
+        step_nbytes: How much to read where no record behind is known.
+    """
+    if behind is None:
+        return ByteRange(hint.offset, max(hint.offset, min(nbytes, hint.offset + step_nbytes)))
+    share = (last + 1 - hint.ordinal) / (behind.ordinal - hint.ordinal)
+    expected = hint.offset + int(MARGIN * share * (behind.offset - hint.offset)) + LEAST_NBYTES
+    return ByteRange(hint.offset, max(hint.offset, min(nbytes, behind.offset, expected)))
 
 
 def _those_after(hint: Hint, ordinals: NDArray[np.int64], offsets: ShardOffsets) -> NDArray[np.int64]:

@@ -72,4 +72,6 @@ def plan_ranges(
         if stop + size // 2 >= nbytes:
             stop = nbytes
         yield ByteRange(start, stop)
-        start, size = stop, following(nbytes - stop) if callable(following) else following
+        start = stop
+        if start < nbytes:
+            size = following(nbytes - start) if callable(following) else following

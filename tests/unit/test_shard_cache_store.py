@@ -24,7 +24,8 @@ from aiostream_data.storage.cache.memory import PieceMemory
 from aiostream_data.storage.cache.options import LEAST_LIMIT
 from aiostream_data.storage.cache.piece_file import disk_nbytes
 from aiostream_data.storage.cache.spans import Missing, Span
-from aiostream_data.storage.cache.store import CachingStore, endpoint_of, with_cache
+from aiostream_data.storage.cache.store import CachingStore, with_cache
+from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store
 from aiostream_data.testing.conformance import ListingConformance, read_range

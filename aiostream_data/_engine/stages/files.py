@@ -19,7 +19,7 @@ from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.recall import outermost
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import ShardReader
-from aiostream_data._engine.shard_rows import ShardRows
+from aiostream_data._engine.shard_rows import ShardRows, recalled_nbytes
 from aiostream_data._engine.shard_search import search_shards
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
@@ -142,11 +142,13 @@ class ReadFilesSource(Stage):
         self._learn(lineage)
         splits, ordinals = local(lineage.ids)
         stores = self.context.services.stores(node.storage_options)
+        most_nbytes = recalled_nbytes(self.context.services.budget.limit, SHARDS_AT_ONCE)
         at_once = asyncio.Semaphore(SHARDS_AT_ONCE)
         parts: dict[int, asyncio.Task[Chunk]] = {}
 
         async def read(number: int, wanted: NDArray[np.int64]) -> Chunk:
-            rows = ShardRows(node, shards[number], number, namespace.base + number, stores, self._offsets, self.hop)
+            split = namespace.base + number
+            rows = ShardRows(node, shards[number], number, split, stores, self._offsets, self.hop, most_nbytes)
             async with at_once:
                 return await rows.read(wanted)
 

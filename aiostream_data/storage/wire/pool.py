@@ -13,6 +13,7 @@ import asyncio
 import ssl
 import sys
 from collections import deque
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from aiostream_data.storage.wire.connection import Connection
@@ -87,9 +88,9 @@ class Pool:
             if not fresh and (connection := self._best_idle()) is not None:
                 self._lent.add(connection)
                 return connection
-            if self.connections < self.limit and self._opening < may_open(self.connections - self._opening):
+            if self._may_open and self.connections < self.limit:
                 return await self._open()
-            if fresh and self._idle and self._opening < may_open(self.connections - self._opening):
+            if fresh and self._idle and self._may_open:
                 self._idle.popleft().abort()
                 continue
             await self._wait()
@@ -113,6 +114,10 @@ class Pool:
         while self._line:
             self._wake()
 
+    @property
+    def _may_open(self) -> bool:
+        return self._opening < may_open(self.connections - self._opening)
+
     def _best_idle(self) -> Connection | None:
         now = asyncio.get_running_loop().time()
         while self._idle and now - self._idle[0].idle_since > IDLE_S:
@@ -127,6 +132,8 @@ class Pool:
         loop = asyncio.get_running_loop()
         host, port, tls = self.server
         self._opening += 1
+        if self._may_open and self.connections < self.limit:
+            self._wake()
         try:
             async with asyncio.timeout(self._connect_s):
                 # uvloop tries the addresses of a host one by one, and knows no such argument.
@@ -152,7 +159,7 @@ class Pool:
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
                 self._wake()  # it was this one's turn: the next one's now
-            else:
+            with suppress(ValueError):  # it has been passed over already
                 self._line.remove(waiter)
             raise
 
