@@ -222,10 +222,15 @@ def _cached(plan: Node, shard_cache: ShardCache | None) -> Part:
     """Return what a shard cache in memory takes: each process of in_subprocess() that reads files has its own."""
     each = 0 if shard_cache is None else shard_cache.worst_nbytes()
     reading = [place for place in places_of(plan) if any(isinstance(node, ReadFiles) for node in walk(place))]
-    elsewhere = {node for place in reading for node in walk(place)}
-    is_here = any(isinstance(node, ReadFiles) and node not in elsewhere for node in walk(plan))
-    caches = sum(place.workers for place in reading) + is_here
+    caches = sum(place.workers for place in reading) + _reads_here(plan)
     return Part(nbytes=each * caches, what="the shard cache in memory" + (", one per process" if reading else ""))
+
+
+def _reads_here(node: Node) -> bool:
+    """Tell whether files are read by this process, and not only by those of in_subprocess()."""
+    if isinstance(node, InSubprocess):
+        return False
+    return isinstance(node, ReadFiles) or any(map(_reads_here, node.inputs))
 
 
 def _copied_nbytes(plan: Node) -> int:

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data import Dataset, FixedLen, TFRecordWriter, encode_example
+from aiostream_data import Dataset, FixedLen, ShardCache, TFRecordWriter, encode_example
 
 MIB = 1 << 20
 
 TOO_LARGE, HOARDING = "a record larger than the limit", "a function that hoards"
+CACHED = "a shard cache in memory"
 LARGEST = 100 * MIB
 """Bytes of the largest record of the former."""
 
@@ -113,6 +114,10 @@ def one_too_large(folder: Path) -> Dataset[Any]:
     return Dataset.from_tfrecord([path, path], cycle_length=2)
 
 
+def cached(folder: Path) -> Dataset[Any]:
+    return Dataset.from_tfrecord(_files(folder, 1_500, 20_000, 4), cycle_length=4).batch(128).prefetch(2)
+
+
 hoard: list[Any] = []
 
 
@@ -135,6 +140,7 @@ PLANS: dict[str, Callable[[Path], Dataset[Any]]] = {
     "in subprocesses": elsewhere,
     "buckets": padded,
     "slots": on_device,
+    CACHED: cached,
     TOO_LARGE: one_too_large,
     HOARDING: hoarding,
 }
@@ -163,14 +169,14 @@ def slowly(elements: Iterator[Any]) -> int:
     return count
 
 
-def run(dataset: Dataset[Any], limit: int) -> None:
-    bound = dataset.memory_bound(memory_limit=limit)
+def run(dataset: Dataset[Any], limit: int, cache: ShardCache | None = None) -> None:
+    bound = dataset.memory_bound(memory_limit=limit, shard_cache=cache)
     with open("/proc/self/clear_refs", "w") as reset:
         reset.write("5")  # begin anew with the highest value
     before = status("VmRSS")
     say(host=bound.host_nbytes, rows=bound.rows, text=str(bound))
     sys.stdin.readline()
-    with dataset.open(memory_limit=limit) as loader:
+    with dataset.open(memory_limit=limit, shard_cache=cache) as loader:
         count = slowly(iter(loader))
         memory = loader.stats().memory
     say(elements=count, peak=memory.peak, growth=status("VmHWM") - before, holders=dict(memory.holders))
@@ -181,4 +187,5 @@ if __name__ == "__main__":
     if sys.argv[1] == TOO_LARGE:
         warnings.filterwarnings("ignore", ".*more than the memory limit")
     with TemporaryDirectory() as folder:
-        run(PLANS[sys.argv[1]](Path(folder)), int(sys.argv[2]) * MIB)
+        cache = ShardCache(limit="96MB", local=True) if sys.argv[1] == CACHED else None
+        run(PLANS[sys.argv[1]](Path(folder)), int(sys.argv[2]) * MIB, cache)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from aiostream_data.executors.process import MAX_NBYTES, idle_nbytes
 from aiostream_data.loading.memory_bound import ENGINE_NBYTES, PROCESS_NBYTES, MemoryBound
 from aiostream_data.metrics.allocator import MIB, AllocatorState
 from aiostream_data.metrics.sizes import as_size
+from aiostream_data.storage import memory
 from aiostream_data.storage.ranges import AMONG_MANY_NBYTES, LEAST_NBYTES, range_sizes
 from aiostream_data.storage.ranges import FIRST_NBYTES as FIRST_RANGE
 
@@ -72,6 +74,36 @@ def test_every_process_of_in_subprocess_has_an_engine_and_the_arrays_of_the_prog
     assert part(bound, "engine") == 4 * ENGINE_NBYTES
     assert part(bound, "from_tensor_slices") == 15 * MIB
     assert part(bound_of(Dataset.from_tensor_slices(arrays).map(int)), "from_tensor_slices") == 0
+
+
+def test_a_shard_cache_in_memory_is_counted_once_in_every_process_that_reads() -> None:
+    cache = asd.ShardCache(limit="100MB")
+    elsewhere = FILES.batch(2).in_subprocess(3)
+    for dataset, times in ((FILES, 1), (elsewhere, 3), (FILES.map(len).concatenate(elsewhere), 4)):
+        bound = dataset.memory_bound(memory_limit=LIMIT, shard_cache=cache)
+        assert part(bound, "shard cache") == times * 100 * MIB
+        assert bound.host_nbytes == bound_of(dataset).host_nbytes + times * 100 * MIB
+    assert "100 MiB  the shard cache in memory" in FILES.explain(memory_limit=LIMIT, shard_cache=cache)
+
+
+def test_a_shard_cache_on_disk_takes_no_memory_and_neither_does_one_of_which_nothing_is_read(tmp_path: Path) -> None:
+    assert FILES.memory_bound(memory_limit=LIMIT, shard_cache=tmp_path) == bound_of(FILES)
+    numbers = Dataset.range(10)
+    assert numbers.memory_bound(memory_limit=LIMIT, shard_cache=asd.ShardCache(limit="1GB")) == bound_of(numbers)
+
+
+def test_what_a_shard_cache_holds_in_memory_is_told_beside_the_limit(memory_objects: None) -> None:
+    nbytes = 3 * MIB
+    memory.put("memory://held/lines.txt", b"1234567\n" * (nbytes // 8))
+    cache = asd.ShardCache(limit="16MB")
+    with Dataset.from_text("memory://held/lines.txt", encoding=None).batch(999).open(shard_cache=cache) as loader:
+        for _ in loader:
+            pass
+    held = loader.stats().memory.holders["shard cache"]
+    assert held == cache.held_nbytes()
+    assert nbytes <= held[0] == held[1] < 1.01 * nbytes  # each piece takes whole pages
+    assert "shard cache in memory: 3.0 MiB, at most 3.0 MiB; beside the memory limit" in str(loader.report())
+    assert asd.ShardCache("/nowhere").held_nbytes() is None
 
 
 def test_slots_are_told_per_device_and_unknown_ones_in_words() -> None:
