@@ -22,8 +22,8 @@ from aiostream_data.storage.checksums import Checksums, take_verify, told_by_s3
 from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
 from aiostream_data.storage.renewal import Renewal
-from aiostream_data.storage.s3_errors import response_status, translate_s3_error
-from aiostream_data.storage.s3_plain import DIALECT, S3Plain, is_plain, target_of
+from aiostream_data.storage.s3_errors import WrongRegion, response_status, translate_s3_error
+from aiostream_data.storage.s3_plain import DIALECT, Bucket, S3Plain, is_plain, target_of
 from aiostream_data.storage.translate import translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
 from aiostream_data.storage.wire.plain_read import range_of
@@ -74,6 +74,7 @@ class S3Store:
         self._route = Route(reader, wire_options, endpoint_of("s3", settings), self._make_tls)
         self.counters = self._route.counters
         self._plain: S3Plain | None = None
+        self._regions: dict[str, str] = {}
         self._renewal = Renewal(self._renew)
         self._retired: list[Any] = []
         self._run_blocking = run_blocking
@@ -128,20 +129,30 @@ class S3Store:
 
     async def _read_plain(self, shard: ShardRef, start: int, buffer: memoryview) -> bool:
         """Read by a GET of our own; False where the library has to."""
-        name, key = split_bucket(split_url(shard.url).path)
+        name, _ = split_bucket(split_url(shard.url).path)
         with translating(shard.url, translate_s3_error):
             await self._open()
             plain = self._plain
             if plain is None:
                 return False
             bucket = await plain.bucket(name)
-            target = target_of(bucket, key)
-            if not self._route.leads_to(target):
-                return False
-            is_whole = start == 0 and len(buffer) == shard.nbytes and self.checksums is not None
-            headers = await plain.headers(bucket, target, shard, None if is_whole else range_of(start, buffer))
-            dialect = DIALECT._replace(heard=self._hear) if is_whole else DIALECT
-            return await self._route.read(target, headers, dialect, shard, start, buffer)
+            try:
+                return await self._read_from(plain, bucket, shard, start, buffer)
+            except WrongRegion as error:
+                if error.region in ("", bucket.region):
+                    raise
+                bucket = await plain.bucket_in(name, error.region)
+            return await self._read_from(plain, bucket, shard, start, buffer)
+
+    async def _read_from(self, plain: S3Plain, bucket: Bucket, shard: ShardRef, start: int, buffer: memoryview) -> bool:
+        _, key = split_bucket(split_url(shard.url).path)
+        target = target_of(bucket, key)
+        if not self._route.leads_to(target):
+            return False
+        is_whole = start == 0 and len(buffer) == shard.nbytes and self.checksums is not None
+        headers = await plain.headers(bucket, target, shard, None if is_whole else range_of(start, buffer))
+        dialect = DIALECT._replace(heard=self._hear) if is_whole else DIALECT
+        return await self._route.read(target, headers, dialect, shard, start, buffer)
 
     def _hear(self, url: str, version: str, headers: Mapping[str, str]) -> None:
         if self.checksums is not None:
@@ -182,7 +193,7 @@ class S3Store:
                 self._request_options = dict(file_system.req_kw)
                 self._client = await file_system.set_session()
                 if self._route.reader == "plain" or is_plain(self._options, self._request_options):
-                    self._plain = S3Plain(self._client, self._request_options)
+                    self._plain = S3Plain(self._client, self._request_options, self._regions)
         return self._client
 
     async def _renew(self) -> None:

@@ -38,6 +38,16 @@ _BUSY = frozenset(
 )
 
 
+class WrongRegion(StorageError):
+    """The bucket is in another region than was asked.
+
+    Attributes:
+        region: In this one; "" where the store does not say.
+    """
+
+    region = ""
+
+
 def translate_s3_error(url: str, error: Exception) -> StorageError:
     """Translate an exception of aiobotocore, botocore or aiohttp. Loads none of them."""
     answer = getattr(error, "response", None)
@@ -89,12 +99,13 @@ def _translate_answer(url: str, answer: Mapping[str, Any]) -> StorageError:
     return translate_s3_answer(url, _status(answer), code, str(_metadata(answer).get("RequestId", "")))
 
 
-def translate_s3_answer(url: str, status: int, code: str, request_id: str) -> StorageError:
+def translate_s3_answer(url: str, status: int, code: str, request_id: str, region: str = "") -> StorageError:
     """Return the error for an answer of S3.
 
     Args:
         code: The error code in its body, "" for none.
         request_id: Of the store, "" for none.
+        region: That the store says the bucket is in, "" for none.
     """
     where, bucket = safe_url(url), split_bucket(split_url(url).path)[0]
     told = f"{shorten(code)}, HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
@@ -113,9 +124,12 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str) -> St
         make, reason = AccessDeniedError, f"the secret key does not fit the access key ({told})"
     elif code == "RequestTimeTooSkewed":
         make, reason = AccessDeniedError, f"this machine's clock is wrong ({told})"
-    elif code in _ELSEWHERE:
-        make = StorageError
-        reason = f"the bucket is in another region ({told}); say in which by client_kwargs={{'region_name': ...}}"
+    elif code in _ELSEWHERE or status == 301:
+        named = f"region {region!r}" if region else "another region, or behind another endpoint"
+        how = "pass it as client_kwargs={'region_name': ...}, or the endpoint as endpoint_url"
+        wrong = WrongRegion(where, f"the bucket is in {named} ({told}); {how}")
+        wrong.region = region
+        return wrong
     elif code == "PreconditionFailed":
         make, reason = ObjectChangedError, f"the object was replaced while it was being read ({told})"
     elif code == "InvalidRange":

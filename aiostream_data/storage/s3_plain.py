@@ -23,6 +23,9 @@ from aiostream_data.storage.wire.client import Refused, Target
 from aiostream_data.storage.wire.plain_read import WHOLE, Dialect
 from aiostream_data.storage.wire.sigv4 import AwsKey, Signer, quoted_path
 
+_REGION: Final = re.compile(r"[a-z]{2}[a-z0-9-]{2,30}")
+_TOLD_REGION: Final = re.compile(rb"<Region>([a-z0-9-]{1,40})</Region>")
+_AMAZON: Final = re.compile(r"((?:.+\.)?)s3(?:[.-]([a-z0-9-]+))?\.amazonaws\.com((?:\.cn)?)")
 _CODE: Final = re.compile(rb"<Code>([A-Za-z0-9._-]{1,80})</Code>")
 _SENT: Final = {"RequestPayer": "x-amz-request-payer"}
 """Further arguments of a request that a plain GET knows as well, and their headers."""
@@ -44,10 +47,12 @@ class Bucket:
 
     Attributes:
         target: Of the object with an empty key.
+        region: What it is signed for.
         signer: Signs for the bucket's region; None where nobody signs.
     """
 
     target: Target
+    region: str
     signer: Signer | None
 
 
@@ -57,10 +62,12 @@ class S3Plain:
     Args:
         client: Of aiobotocore.
         sent: Arguments that go with each request; see :func:`is_plain`.
+        regions: Of buckets that are in another than the client's. Added to.
     """
 
-    def __init__(self, client: Any, sent: Mapping[str, Any]) -> None:
+    def __init__(self, client: Any, sent: Mapping[str, Any], regions: dict[str, str]) -> None:
         self._client = client
+        self._regions = regions
         self._sent = {_SENT[name]: str(value) for name, value in sent.items()}
         self._buckets: dict[str, Bucket] = {}
 
@@ -68,6 +75,14 @@ class S3Plain:
         """Return where a bucket is. Asks no server."""
         found = self._buckets.get(name)
         if found is None:
+            found = self._buckets[name] = await self._find(name)
+        return found
+
+    async def bucket_in(self, name: str, region: str) -> Bucket:
+        """Return where a bucket is, which a store has said to be in this region; it is known from then on."""
+        found = self._buckets.get(name)
+        if found is None or found.region != region:
+            self._regions[name] = region
             found = self._buckets[name] = await self._find(name)
         return found
 
@@ -95,16 +110,20 @@ class S3Plain:
     async def _find(self, name: str) -> Bucket:
         url = await self._client.generate_presigned_url("get_object", Params={"Bucket": name, "Key": "k"}, ExpiresIn=60)
         parts = urlsplit(url)
-        region, host = self._client.meta.region_name or "us-east-1", parts.hostname or ""
-        if host.endswith(_GLOBAL) and region not in ("us-east-1", "aws-global"):
-            host = f"{host[: -len(_GLOBAL)]}s3.{region}.amazonaws.com"
+        region = self._regions.get(name) or self._client.meta.region_name or "us-east-1"
+        host = host_in(parts.hostname or "", region)
         port = parts.port or _PORTS[parts.scheme]
         is_signed = self._client._request_signer._credentials is not None and bool(parts.query)
         target = Target(host, port, parts.scheme == "https", parts.path[:-1])
-        return Bucket(target, Signer(region) if is_signed else None)
+        return Bucket(target, region, Signer(region) if is_signed else None)
 
 
-_GLOBAL: Final = "s3.amazonaws.com"
+def host_in(host: str, region: str) -> str:
+    """Return Amazon's host of a region for one of Amazon's; any other host as it is."""
+    found = _AMAZON.fullmatch(host)
+    if found is None or (region in ("us-east-1", "aws-global") and found[2] is None):
+        return host
+    return f"{found[1]}s3.{region}.amazonaws.com{found[3]}"
 
 
 def target_of(bucket: Bucket, key: str) -> Target:
@@ -131,11 +150,19 @@ def code_of(answer: Refused) -> str:
     return "" if found is None else found[1].decode("ascii")
 
 
+def region_of(answer: Refused) -> str:
+    """Return the region that an answer says the bucket is in, "" where it says none that could be one."""
+    told = answer.headers.get("x-amz-bucket-region", "")
+    if not told and (found := _TOLD_REGION.search(answer.detail)) is not None:
+        told = found[1].decode("ascii")
+    return told if _REGION.fullmatch(told) else ""  # it becomes part of a host's name
+
+
 def _refusal(url: str, answer: Refused) -> StorageError:
     if 200 <= answer.status < 300:
         return StoreBusyError(safe_url(url), "the store answered with an error in the place of the object")
     request_id = answer.headers.get("x-amz-request-id", "")
-    return translate_s3_answer(url, answer.status, code_of(answer), request_id)
+    return translate_s3_answer(url, answer.status, code_of(answer), request_id, region_of(answer))
 
 
 def _version_of(headers: Mapping[str, str]) -> str:
@@ -147,4 +174,4 @@ def _hides_error(headers: Mapping[str, str]) -> bool:
     return "etag" not in headers and headers.get("content-type", "").partition(";")[0].endswith("/xml")
 
 
-DIALECT: Final = Dialect(_version_of, _refusal, _hides_error)
+DIALECT: Final = Dialect(_version_of, _refusal, _hides_error, redirects=frozenset({301}))

@@ -9,7 +9,7 @@ closed is sent once more on a fresh one: nothing had happened to it.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -107,20 +107,29 @@ class WireClient:
     _pools: dict[tuple[str, int, bool], Pool] = field(default_factory=dict)
     _tls: ssl.SSLContext | None = None
 
-    async def get(self, target: Target, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]) -> Took:
+    async def get(
+        self,
+        target: Target,
+        headers: Mapping[str, str],
+        accept: Callable[[AnswerHead], BodyPlan],
+        known: Container[int] = (),
+    ) -> Took:
         """Send a GET; return when the body is where ``accept`` said for an answer with status 200 or 206.
+
+        Args:
+            known: Statuses of redirects that the caller wants to see as :class:`Refused`.
 
         Returns:
             What it took.
 
         Raises:
-            Refused: Another status, but for redirects.
+            Refused: Another status, but for redirects that are not known.
             Unusual: The answer is one for a full client.
             BrokenAnswer, MalformedAnswer: It did not arrive as it should.
             OSError, TimeoutError: There is no connection.
             Exception: What ``accept`` raised.
         """
-        return await self._ask(target, "GET", headers, accept)
+        return await self._ask(target, "GET", headers, accept, known)
 
     async def head(self, target: Target, headers: Mapping[str, str]) -> AnswerHead:
         """Send a HEAD, and return what the answer tells of the object; its status is 200.
@@ -138,15 +147,20 @@ class WireClient:
         return told[0]
 
     async def _ask(
-        self, target: Target, method: str, headers: Mapping[str, str], accept: Callable[[AnswerHead], BodyPlan]
+        self,
+        target: Target,
+        method: str,
+        headers: Mapping[str, str],
+        accept: Callable[[AnswerHead], BodyPlan],
+        known: Container[int] = (),
     ) -> Took:
         request = request_head(method, target.host_header, target.path, headers)
         pool = self._pool_of(target)
         bodiless = method == "HEAD"
         try:
-            return await self._ask_over(pool, request, accept, fresh=False, bodiless=bodiless)
+            return await self._ask_over(pool, request, accept, known, fresh=False, bodiless=bodiless)
         except _StaleConnection:
-            return await self._ask_over(pool, request, accept, fresh=True, bodiless=bodiless)
+            return await self._ask_over(pool, request, accept, known, fresh=True, bodiless=bodiless)
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -160,7 +174,14 @@ class WireClient:
         return sum(pool.connections for pool in self._pools.values())
 
     async def _ask_over(
-        self, pool: Pool, request: bytes, accept: Callable[[AnswerHead], BodyPlan], *, fresh: bool, bodiless: bool
+        self,
+        pool: Pool,
+        request: bytes,
+        accept: Callable[[AnswerHead], BodyPlan],
+        known: Container[int],
+        *,
+        fresh: bool,
+        bodiless: bool,
     ) -> Took:
         connection = await pool.take(fresh=fresh)
         was_used = connection.requests > 0
@@ -174,7 +195,7 @@ class WireClient:
                 raise Unusual
             if head.status in (200, 206):
                 return accept(head)
-            if 300 <= head.status < 400 or (head.length is None and not bodiless):
+            if (300 <= head.status < 400 and head.status not in known) or (head.length is None and not bodiless):
                 raise Unusual
             nbytes = 0 if bodiless else head.length or 0
             detail.append(bytearray(min(nbytes, DETAIL_NBYTES)))

@@ -33,12 +33,14 @@ class Dialect(NamedTuple):
         refusal: Returns the error for an answer that is none of success.
         hides_error: Tells by its headers whether an answer of success is none.
         heard: Is told the URL, the version and the headers of an answer of success.
+        redirects: Statuses of redirects that ``refusal`` has an error for; others are for a full client.
     """
 
     version_of: Callable[[Mapping[str, str]], str]
     refusal: Callable[[str, Refused], StorageError]
     hides_error: Callable[[Mapping[str, str]], bool] = lambda headers: False
     heard: Callable[[str, str, Mapping[str, str]], None] = lambda url, version, headers: None
+    redirects: frozenset[int] = frozenset()
 
 
 async def read_plain(
@@ -76,7 +78,7 @@ async def read_plain(
 
     try:
         with translating_wire(shard.url, len(buffer)):
-            return await client.get(target, headers, accept)
+            return await client.get(target, headers, accept, dialect.redirects)
     except Refused as answer:
         raise _with_retry_after(dialect.refusal(shard.url, answer), answer) from None
     except StorageError as error:
