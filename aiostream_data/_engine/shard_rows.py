@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.budget import RANGES, Budget
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import HEADROOM, decode, read_object, stream_before
@@ -43,6 +45,7 @@ class ShardRows:
         split: Split number of the rows' ids.
         hop: Runs a function on a worker thread.
         most_nbytes: Most bytes that are asked for by one request where several would do.
+        budget: Notes what is on its way. Nobody waits for room: what waits for these rows may be what fills it.
     """
 
     node: ReadFiles
@@ -53,6 +56,7 @@ class ShardRows:
     offsets: ShardOffsets
     hop: Callable[..., Any]
     most_nbytes: int = NEXT_NBYTES
+    budget: Budget | None = None
 
     async def read(self, ordinals: NDArray[np.int64]) -> Chunk:
         """Return the records of these numbers, ascending and each once, in that order.
@@ -72,16 +76,26 @@ class ShardRows:
 
         async def read(merged: MergedRange) -> None:
             async with at_once:
-                answer = np.empty(merged.nbytes, np.uint8)
-                if merged.nbytes:
-                    await self.stores.read_into(self.shard, merged.start, answer.data)
-                for number, part in merged.cut(answer.data, wanted):
-                    chunks[number] = await self._read_from(*groups[number], np.frombuffer(part, np.uint8))
+                with self._noted(merged.nbytes):
+                    answer = np.empty(merged.nbytes, np.uint8)
+                    if merged.nbytes:
+                        await self.stores.read_into(self.shard, merged.start, answer.data)
+                    for number, part in merged.cut(answer.data, wanted):
+                        chunks[number] = await self._read_from(*groups[number], np.frombuffer(part, np.uint8))
 
         async with asyncio.TaskGroup() as group:
             for merged in merged_ranges(wanted, max_nbytes=self.most_nbytes):
                 group.create_task(read(merged))
         return concat([chunks[number] for number in range(len(groups))])
+
+    @contextmanager
+    def _noted(self, nbytes: int) -> Iterator[None]:
+        charge = None if self.budget is None else self.budget.charge(nbytes, RANGES)
+        try:
+            yield
+        finally:
+            if charge is not None:
+                charge.end()
 
     def _groups(self, ordinals: NDArray[np.int64]) -> Iterator[tuple[Hint, NDArray[np.int64]]]:
         """Yield known records, and those that are looked for from there."""
@@ -110,18 +124,20 @@ class ShardRows:
         for part in plan_ranges(self.shard.nbytes or 0, step, step, hint.offset + len(first)):
             if row > int(ordinals[-1]):
                 return concat(found)
-            block = np.empty(HEADROOM + part.nbytes, np.uint8)
-            await self.stores.read_into(self.shard, part.start, block.data[HEADROOM:])
-            row = await self.hop(self._pick, stream.feed(block, HEADROOM), row, ordinals, found)
+            with self._noted(HEADROOM + part.nbytes):
+                block = np.empty(HEADROOM + part.nbytes, np.uint8)
+                await self.stores.read_into(self.shard, part.start, block.data[HEADROOM:])
+                row = await self.hop(self._pick, stream.feed(block, HEADROOM), row, ordinals, found)
         return await self._finish(stream, row, ordinals, found)
 
     async def _read_whole(self, ordinals: NDArray[np.int64]) -> Chunk:
         stream, row = stream_before(self.node, self.shard, Hint(self.number, 0, 0))
         found: list[Chunk] = []
         if self.shard.nbytes:
-            block = np.empty(self.shard.nbytes, np.uint8)
-            await read_object(self.stores, self.shard, block.data)
-            row = await self.hop(self._pick, stream.feed(block, 0), row, ordinals, found)
+            with self._noted(self.shard.nbytes):
+                block = np.empty(self.shard.nbytes, np.uint8)
+                await read_object(self.stores, self.shard, block.data)
+                row = await self.hop(self._pick, stream.feed(block, 0), row, ordinals, found)
         return await self._finish(stream, row, ordinals, found)
 
     async def _finish(self, stream: RecordStream, row: int, ordinals: NDArray[np.int64], found: list[Chunk]) -> Chunk:

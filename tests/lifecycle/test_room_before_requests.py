@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.selector_events import _SelectorSocketTransport  # type: ignore[attr-defined]
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,15 +37,9 @@ class Ledger(Budget):
         self.granted = 0
         Ledger.last = self
 
-    async def admit(self, nbytes: int, is_urgent: Callable[[], bool] = lambda: False, holder: str = QUEUES) -> Charge:
-        charge = await super().admit(nbytes, is_urgent, holder)
-        self.granted += nbytes
-        return charge
-
-    def room_for(self, nbytes: int, holder: str = RANGES) -> Charge | None:
-        charge = super().room_for(nbytes, holder)
-        self.granted += nbytes if charge is not None else 0
-        return charge
+    def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
+        self.granted += nbytes if holder == RANGES else 0
+        return super().charge(nbytes, holder)
 
 
 class Gauge:
@@ -90,6 +83,7 @@ class Gauge:
 def gauges(monkeypatch: pytest.MonkeyPatch) -> list[Gauge]:
     """The gauges of all stores that are opened."""
     made: list[Gauge] = []
+
     def open_gauged(scheme: str, options: StoreOptions, run_blocking: RunBlocking) -> Store:
         made.append(Gauge(open_store(scheme, options, run_blocking)))
         return made[-1]
@@ -200,6 +194,21 @@ def test_while_the_budget_has_no_room_nothing_is_asked_for_but_what_the_order_wa
         register_store("held", None)
     assert held.beside_the_first == 0
     assert held.requests > 8
+
+
+def test_rows_that_were_held_are_read_again_with_their_bytes_noted(gauges: list[Gauge]) -> None:
+    with leaves_nothing(), fault_server("http") as server:
+        lines = Dataset.from_text(puts(server, 4, LINES), encoding=None, storage_options=server.storage_options)
+        shuffled = lines.shuffle(5_000, seed=3).batch(1_000)
+        with shuffled.open(memory_limit=LIMIT) as loader:
+            for _, _ in zip(range(700), loader, strict=False):
+                pass
+            state = loader.state_dict()
+        with shuffled.open(state, memory_limit=LIMIT) as loader:
+            assert sum(len(batch) for batch in loader) == 4 * 300_000 - 700_000
+    again = gauges[-1]
+    assert again.asked > len(LINES)
+    assert again.without_room == 0
 
 
 def test_the_first_range_of_each_shard_is_taken_with_its_headroom(gauges: list[Gauge]) -> None:

@@ -142,13 +142,14 @@ class ReadFilesSource(Stage):
         self._learn(lineage)
         splits, ordinals = local(lineage.ids)
         stores = self.context.services.stores(node.storage_options)
-        most_nbytes = recalled_nbytes(self.context.services.budget.limit, SHARDS_AT_ONCE)
+        budget = self.context.services.budget
+        most_nbytes = recalled_nbytes(budget.limit, SHARDS_AT_ONCE)
         at_once = asyncio.Semaphore(SHARDS_AT_ONCE)
         parts: dict[int, asyncio.Task[Chunk]] = {}
 
         async def read(number: int, wanted: NDArray[np.int64]) -> Chunk:
             split = namespace.base + number
-            rows = ShardRows(node, shards[number], number, split, stores, self._offsets, self.hop, most_nbytes)
+            rows = ShardRows(node, shards[number], number, split, stores, self._offsets, self.hop, most_nbytes, budget)
             async with at_once:
                 return await rows.read(wanted)
 
