@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from aiostream_data.errors import StorageError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.hedging import Hedging
+from aiostream_data.storage.racing import first_of_two
 
 Room: TypeAlias = Callable[[int], object | None]
 """``room(nbytes)`` returns what keeps room for so many bytes while it is held; None where there is none."""
@@ -61,53 +60,23 @@ class HedgingStore:
         await self.inner.aclose()
 
     async def _read_with_a_second(self, shard: ShardRef, start: int, buffer: memoryview, wait_s: float) -> None:
-        first = asyncio.ensure_future(self.inner.read_into(shard, start, buffer))
-        second: asyncio.Future[None] | None = None
+        spare = memoryview(b"")
         lease: object | None = None
-        try:
-            await asyncio.wait([first], timeout=wait_s)
-            lease = None if first.done() else self.room(len(buffer))
+
+        def second() -> Coroutine[Any, Any, None] | None:
+            nonlocal spare, lease
+            lease = self.room(len(buffer))
             if lease is None or not self.hedging.begin(len(buffer)):
-                await first
-                return
+                return None
             self.counters.hedges += 1
             self.counters.hedged_nbytes += len(buffer)
             spare = memoryview(bytearray(len(buffer)))
-            second = asyncio.ensure_future(self.inner.read_into(shard, start, spare))
-            if await _first_of(first, second) is second:
-                await _end(first)  # before the buffer is written here: it writes there until it has ended
-                buffer[:] = spare
+            return self.inner.read_into(shard, start, spare)
+
+        try:
+            if await first_of_two(self.inner.read_into(shard, start, buffer), wait_s, second):
+                buffer[:] = spare  # the first one has ended, and writes there no more
                 self.hedging.won += 1
                 self.counters.hedges_won += 1
         finally:
-            await _end(first)
-            if second is not None:
-                await _end(second)
             del lease  # nothing writes into the second buffer any more
-
-
-async def _first_of(first: asyncio.Future[None], second: asyncio.Future[None]) -> asyncio.Future[None]:
-    """Return the one that succeeds first.
-
-    Raises:
-        StorageError: Both failed; the first one's error.
-    """
-    await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
-    done, other = (first, second) if first.done() else (second, first)
-    if done.exception() is None:
-        return done
-    try:
-        await other
-    except StorageError:
-        await first
-        raise
-    return other
-
-
-async def _end(reading: asyncio.Future[None]) -> None:
-    """Cancel what is not done, and wait until it writes nowhere any more."""
-    if not reading.done():
-        reading.cancel()
-    await asyncio.wait([reading])
-    if not reading.cancelled():
-        reading.exception()  # somebody has heard of it, or need not
