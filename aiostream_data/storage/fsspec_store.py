@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from aiostream_data.errors import MissingExtraError, NoMatchError, PlanError, ShortReadError
 from aiostream_data.records import ShardRef
@@ -13,6 +14,9 @@ from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
+
+_PLAIN_OPTIONS: Final = ("connect_timeout", "first_byte_timeout", "read_timeout", "total_timeout", "verify")
+"""What s3://, gs:// and http:// know, and a file system of fsspec may not: most take any name for an option."""
 
 
 class FsspecStore:
@@ -94,7 +98,7 @@ def open_file_system(scheme: str, options: StoreOptions) -> Any:
 
     Raises:
         MissingExtraError: fsspec, or the package it needs for this scheme, is not installed.
-        PlanError: No such scheme.
+        PlanError: No such scheme, or an option that nobody here would look at.
     """
     try:
         import fsspec
@@ -106,10 +110,31 @@ def open_file_system(scheme: str, options: StoreOptions) -> Any:
         raise MissingExtraError(f"{scheme}:// needs a package that is not installed: {error}") from error
     except ValueError as error:
         raise PlanError(f"no store is known for URLs that start with {scheme}://") from error
-    settings = {"skip_instance_cache": True, "use_listings_cache": False, **options}
+    settings = {"skip_instance_cache": True, "use_listings_cache": False, **_understood(scheme, kind, options)}
     if kind.async_impl:
         settings["asynchronous"] = True
     return kind(**settings)
+
+
+def _understood(scheme: str, kind: type, options: StoreOptions) -> dict[str, Any]:
+    """Return the options for a file system.
+
+    Raises:
+        PlanError: One of them is for other stores, and would be dropped without a word.
+    """
+    settings = dict(options)
+    reader = settings.pop("reader", "auto")
+    if reader not in ("auto", "library"):
+        raise PlanError(f"reader={reader!r} is for s3://, gs://, http:// and https:// alone; fsspec reads {scheme}://")
+    makers = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base) and base is not object]
+    known = {name for make in makers for name in inspect.signature(make).parameters}
+    for name in _PLAIN_OPTIONS:
+        if name in settings and name not in known:
+            raise PlanError(
+                f"{name} is no option of {scheme}://, which {kind.__name__} of fsspec reads; if it is meant for "
+                f"another store, put it under that one's scheme: storage_options={{'s3://': {{{name!r}: ...}}}}"
+            )
+    return settings
 
 
 def _shard(url: str, entry: Mapping[str, Any]) -> ShardRef:
