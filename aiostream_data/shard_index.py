@@ -21,7 +21,7 @@ from aiostream_data.storage.urls import split_url
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
 
-_FOR_READING = frozenset({"hedge", "max_connections", "connect_timeout", "read_timeout", "direct"})
+_FOR_READING = frozenset({"hedge", "verify", "max_connections", "connect_timeout", "read_timeout", "direct"})
 
 
 def write_index(
