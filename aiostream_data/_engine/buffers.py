@@ -66,6 +66,22 @@ class BlockPool:
         with self._lock:
             _, block = self._lent.pop(number)
             size = len(block)
+            self._make_room(size)
             if not self._closed and self.idle_nbytes + size <= self._max_idle_nbytes:
                 self._idle.setdefault(size, []).append(block)
                 self.idle_nbytes += size
+
+    def _make_room(self, size: int) -> None:
+        """Give idle blocks of other sizes back to the system, as far as one of this size needs their room.
+
+        Ranges become larger or smaller while a store is read, and blocks of the old size would not be used again.
+        """
+        if size > self._max_idle_nbytes:
+            return
+        for other in list(self._idle):
+            waiting = self._idle.get(other, [])
+            while other != size and waiting and self.idle_nbytes + size > self._max_idle_nbytes:
+                waiting.pop()
+                self.idle_nbytes -= other
+            if not waiting:
+                self._idle.pop(other, None)

@@ -8,6 +8,7 @@ its own loop, and is woken from whichever thread made room.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import OrderedDict, deque
@@ -121,6 +122,17 @@ def lane_of(url: str, endpoint: str) -> Lane:
         while len(_lanes) > MAX_LANES:
             _lanes.popitem(last=False)
     return lane
+
+
+def _forget_lanes() -> None:
+    """Begin anew in a forked child: what is on its way is the parent's, and so may be whoever holds the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _lanes.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lanes)
 
 
 def lane_key(url: str, endpoint: str) -> str:

@@ -8,6 +8,7 @@ nobody, and do not count.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
@@ -151,3 +152,14 @@ def meter_of(url: str, endpoint: str) -> Meter:
         while len(_meters) > MAX_METERS:
             _meters.popitem(last=False)
     return meter
+
+
+def _forget_meters() -> None:
+    """Begin anew in a forked child: what is on its way is the parent's, and so may be whoever holds the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _meters.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_meters)

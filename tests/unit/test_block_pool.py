@@ -43,6 +43,21 @@ def test_blocks_beyond_the_limit_are_not_kept() -> None:
     assert pool.idle_nbytes == GRAIN_NBYTES
 
 
+def test_blocks_of_a_size_that_is_not_used_any_more_make_room_for_those_that_are() -> None:
+    pool = BlockPool(8 * GRAIN_NBYTES)
+    small = [pool.lend(1) for _ in range(8)]
+    del small
+    assert pool.idle_nbytes == 8 * GRAIN_NBYTES
+    large = pool.lend(3 * GRAIN_NBYTES)
+    first = address(large)
+    del large
+    assert pool.idle_nbytes == 8 * GRAIN_NBYTES
+    assert address(pool.lend(3 * GRAIN_NBYTES)) == first
+    too_large = pool.lend(9 * GRAIN_NBYTES)
+    del too_large
+    assert pool.idle_nbytes == 8 * GRAIN_NBYTES
+
+
 def test_a_closed_pool_keeps_nothing_and_leaves_what_is_lent_alone() -> None:
     pool = BlockPool(1 << 20)
     block = pool.lend(1)

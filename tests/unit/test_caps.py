@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from math import inf, nan
 from time import monotonic
@@ -198,3 +201,28 @@ def test_a_meter_is_the_same_for_all_keys_of_a_bucket_and_for_all_paths_of_a_hos
     assert meter_of("s3://b/x/y", "e") is meter_of("s3://b/z", "e")
     assert meter_of("s3://b/x/y", "e") is not meter_of("s3://b/x/y", "other")
     assert meter_of("https://u:p@h/a", "") is meter_of("https://h/b?c", "")
+
+
+FORKS = """
+import os, asyncio
+from aiostream_data.storage import lanes, meters
+from aiostream_data.storage.caps import Caps
+
+async def main():
+    lane, meter = lanes.lane_of("s3://b/x/y", ""), meters.meter_of("s3://b/x/y", "")
+    async with lane.passage(), meter.passage(Caps(connections=1), 0):
+        with lanes._lock, meters._lock:
+            child = os.fork()
+            if child == 0:
+                fresh = lanes.lane_of("s3://b/x/y", ""), meters.meter_of("s3://b/x/y", "")
+                os._exit([each.in_flight for each in fresh] != [0, 0])
+        return os.waitpid(child, 0)[1]
+
+raise SystemExit(asyncio.run(main()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_waits_for_no_request_of_its_parent() -> None:
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS]
+    assert subprocess.run(command, timeout=30, check=False).returncode == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from aiostream_data.records import ByteRange
@@ -10,6 +13,10 @@ from aiostream_data.storage.ranges import FIRST_NBYTES, NEXT_NBYTES, plan_ranges
 from aiostream_data.storage.read_ahead import LEAST as LEAST_RANGES
 from aiostream_data.storage.read_ahead import MOST as MOST_RANGES
 from aiostream_data.storage.read_ahead import ReadAhead
+from aiostream_data.storage.stores import StoreSet
+from aiostream_data.testing.fault_server import fault_server
+from aiostream_data.testing.leaks import leaves_nothing
+from aiostream_data.testing.wire_model import WireModel
 
 MIB = 1 << 20
 
@@ -118,3 +125,27 @@ def test_ranges_on_their_way_of_all_objects_together_are_bounded() -> None:
         for _ in range(200):
             ahead.took(was_there=False)
         assert ahead.ranges == max(LEAST_RANGES, MOST_RANGES // open_at_once)
+
+
+# -- what a store's answers took counts for all shards beside each other
+
+
+def test_the_second_shard_begins_with_what_the_first_has_learned_and_another_prefix_with_nothing() -> None:
+    async def main(options: dict[str, Any], url: str) -> list[int | None]:
+        stores = StoreSet(options, asyncio.to_thread)
+        try:
+            shard = await stores.info(url)
+            for number in range(3):
+                await stores.read_into(shard, number * START, memoryview(bytearray(START)))
+            others = ("s3://bucket/train/2", "s3://bucket/test/1", "file:///train/2", "memory://train/2")
+            return [stores.part_nbytes(other) for other in others]
+        finally:
+            await stores.aclose()
+
+    wire = WireModel(first_byte_s=0.1, bytes_per_s=50e6)
+    with leaves_nothing(), fault_server("s3", where="process", wire=wire) as server:
+        url = server.put("bucket/train/1", bytes(3 * START))
+        learned, *others = asyncio.run(main(server.storage_options, url))
+    assert learned is not None
+    assert learned > START
+    assert others == [START, None, None]
