@@ -15,6 +15,7 @@ from typing import Any
 
 from aiostream_data.errors import MissingExtraError, NoMatchError, ObjectNotFoundError
 from aiostream_data.records import ShardRef
+from aiostream_data.storage.aws_data import session_of
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
@@ -247,4 +248,7 @@ def make_file_system(options: StoreOptions) -> Any:
     settings = dict(options)
     timeouts = {name: settings.pop(name) for name in ("connect_timeout", "read_timeout") if name in settings}
     settings["config_kwargs"] = {**_CONFIG, **timeouts, **settings.get("config_kwargs", {})}
-    return s3fs.S3FileSystem(**settings, asynchronous=True, skip_instance_cache=True)
+    file_system = s3fs.S3FileSystem(**settings, asynchronous=True, skip_instance_cache=True)
+    if file_system.session is None:
+        file_system.session = session_of(file_system.kwargs)
+    return file_system
