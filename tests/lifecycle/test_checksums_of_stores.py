@@ -8,6 +8,7 @@ import pytest
 from reading import CONTENT, read, with_stores
 
 from aiostream_data import Dataset
+from aiostream_data._engine.shard_reader import WRONG_ATTEMPTS
 from aiostream_data.errors import ChecksumError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.checksums import check_whole
@@ -165,6 +166,23 @@ def test_a_wrong_byte_in_any_of_several_ranges_ends_the_run(dialect: DialectName
             for _ in loader:
                 pass
         assert loader.stats().storage["mismatches"] == 1
+
+
+@pytest.mark.parametrize("times", [1, None])
+def test_an_object_in_parallel_parts_is_read_anew_where_it_is_wrong(times: int | None) -> None:
+    content = CONTENT * 10
+    with leaves_nothing(), fault_server("gcs") as server:
+        url = server.put("bucket/large", content)
+        server.set_rules(Rule(WRONG_BYTE, kind="get", times=times))
+        with Dataset.from_files(url, storage_options=server.storage_options).open() as loader:
+            if times is None:
+                with pytest.raises(ChecksumError, match="large"):
+                    next(iter(loader))
+            else:
+                assert next(iter(loader))["data"] == content
+        storage = loader.stats().storage
+        assert storage["gets"] > storage["mismatches"] > 0
+        assert (storage["mismatches"], storage["verified"]) == ((1, 1) if times else (WRONG_ATTEMPTS, 0))
 
 
 def test_plain_http_tells_nothing_and_nothing_is_checked() -> None:
