@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
@@ -50,6 +50,7 @@ class Loader(Generic[T]):
         self._received: Received
         self._start(opening)
         self._consumer = ConsumerCounters(started_at=perf_counter())
+        self._asked_before: list[Mapping[str, Mapping[str, float]]] = []
         self._left: Iterator[Any] = iter(())
         self._ending: Ending | None = None
         self._closed = False
@@ -261,8 +262,10 @@ class Loader(Generic[T]):
         saved = self._received.saved(self._left)
         steering = self._opening.steering | more
         old = self._engine
+        self._asked_before += [process["storage"] for process in old.stats_elsewhere()]
         self._start(self._opening.again(replace(saved, steering=steering.as_dict()), steering=steering))
         old.stop_soon()
+        self._asked_before.append(old.resources.storage_counters())
         self._give_up_left()
 
     def set_weights(self, weights: Weights, *, from_row: int | None = None) -> int:
@@ -292,7 +295,8 @@ class Loader(Generic[T]):
         used, peak, wait_s = map(sum, zip(*counted, strict=True))
         holders = with_holders_elsewhere(resources.holders(), [process["holders"] for process in elsewhere])
         memory = MemoryStats(self._opening.memory_limit, used, peak, wait_s, holders)
-        stores = joined([resources.storage_counters(), *(process["storage"] for process in elsewhere)])
+        asked = [resources.storage_counters(), *(process["storage"] for process in elsewhere)]
+        stores = joined([*self._asked_before, *asked])
         prices = self._opening.prices
         cost = 0.0 if prices is None else prices.cost(stores)
         given = self._received.given(self._left)

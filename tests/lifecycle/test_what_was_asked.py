@@ -161,6 +161,20 @@ def test_a_loader_tells_requests_by_store_and_what_they_cost(tmp_path: Path) -> 
     assert (told["cost"], told["stores"]["s3"]["gets"]) == (stats.cost, 3)
 
 
+def test_what_was_asked_before_rows_were_blocked_stays_counted() -> None:
+    with leaves_nothing(), fault_server("s3") as server:
+        with files(server).open(prices=PRICES) as loader:
+            rows = iter(loader)
+            next(rows)
+            before = loader.stats()
+            loader.block([("s3://bucket/lines-0.txt", 5)])
+            assert sum(1 for _ in loader) == 2_998
+        after = loader.stats()
+    assert after.storage["lists"] == 2
+    assert after.storage["gets"] > before.storage["gets"] > 0
+    assert after.cost > before.cost > 0
+
+
 def test_without_a_table_nothing_costs_anything() -> None:
     with leaves_nothing(), fault_server("s3") as server:
         _, loader = run(files(server))
