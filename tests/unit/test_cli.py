@@ -31,7 +31,7 @@ def test_doctor_knows_every_extra_that_brings_packages_for_users() -> None:
     extras = declared["project"]["optional-dependencies"]
     told = {extra: {re.match(r"[\w-]+", package)[0] for package in extras[extra]} for extra in doctor.EXTRAS}  # type: ignore[index]
     assert told == {extra: set(packages) for extra, packages in doctor.EXTRAS.items()}
-    others = {"cupy12", "cupy13", "demo", "bench", "dev", "all"}  # of the device, and of those who work on the package
+    others = {"cupy12", "cupy13", "demo", "bench", "dev", "servers", "all"}  # of the device, and of those who test
     assert set(extras) == {*doctor.EXTRAS, *others}
 
 
