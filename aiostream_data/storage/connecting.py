@@ -88,6 +88,11 @@ def is_tls(error: BaseException) -> bool:
     return any(is_certificate(cause) or "SSLError" in _names(cause) for cause in _causes(error))
 
 
+def tells_urls(error: BaseException) -> bool:
+    """Tell whether an error, or one of its causes, prints a URL with its signature, or a proxy's with its password."""
+    return any(hasattr(cause, "request_info") for cause in _causes(error))
+
+
 def _names(error: BaseException) -> set[str]:
     return {kind.__name__ for kind in type(error).__mro__}
 

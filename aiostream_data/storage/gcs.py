@@ -25,7 +25,7 @@ from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.gcs_plain import GcsPlain
 from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
 from aiostream_data.storage.renewal import Renewal
-from aiostream_data.storage.translate import translate_error, translate_status, translating
+from aiostream_data.storage.translate import shorten, translate_error, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.plain_read import Dialect, range_of
@@ -134,7 +134,8 @@ class GcsStore:
 
         def refusal(url: str, answer: Refused) -> StorageError:
             detail = _message_of(answer.detail)
-            return _refusal(url, answer.status, detail, is_anonymous=is_anonymous, is_listing=False)
+            request_id = answer.headers.get("x-guploader-uploadid", "")
+            return _refusal(url, answer.status, detail, request_id, is_anonymous=is_anonymous, is_listing=False)
 
         return Dialect(lambda headers: headers.get("x-goog-generation", ""), refusal, heard=self._hear)
 
@@ -216,8 +217,10 @@ class GcsStore:
                 if answer.status >= 300:
                     detail = _message_of(await _read_at_most(answer, _DETAIL_NBYTES))
                     is_anonymous = file_system.credentials.credentials is None
+                    request_id = answer.headers.get("X-GUploader-UploadID", "")
+                    is_listing = path.endswith("/o")
                     raise _refusal(
-                        url, answer.status, detail, is_anonymous=is_anonymous, is_listing=path.endswith("/o")
+                        url, answer.status, detail, request_id, is_anonymous=is_anonymous, is_listing=is_listing
                     )
                 yield answer
             finally:
@@ -288,15 +291,20 @@ async def _read_at_most(answer: aiohttp.ClientResponse, limit_nbytes: int) -> by
     return b"".join(parts)
 
 
-def _refusal(url: str, status: int, detail: str, *, is_anonymous: bool, is_listing: bool) -> StorageError:
+def _refusal(
+    url: str, status: int, detail: str, request_id: str, *, is_anonymous: bool, is_listing: bool
+) -> StorageError:
     """Return the error for an answer of Google's JSON API."""
     bucket = split_bucket(split_url(url).path)[0]
+    told = f"HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
     if status == 404 and (is_listing or "bucket does not exist" in detail):
-        return ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} (HTTP 404)")
+        return ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} ({told})")
     if status in (401, 403) and is_anonymous:
         how = "set GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default login', or pass a token"
-        return CredentialsError(safe_url(url), f"the bucket is not public, and no Google credentials were found: {how}")
-    error = translate_status(url, status, detail=detail)
+        return CredentialsError(
+            safe_url(url), f"the bucket is not public, and no Google credentials were found ({told}): {how}"
+        )
+    error = translate_status(url, status, detail=detail, request_id=request_id)
     if isinstance(error, CredentialsError):
         error.is_expired = True  # there are some, and Google does not know them any more
     return error

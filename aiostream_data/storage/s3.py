@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from aiostream_data.errors import MissingExtraError, NoMatchError, ObjectNotFoundError
+from aiostream_data.errors import MissingExtraError, NoMatchError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.aws_data import session_of
+from aiostream_data.storage.aws_logs import redact_logs
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
@@ -23,7 +24,13 @@ from aiostream_data.storage.checksums import Checksums, take_verify, told_by_s3
 from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
 from aiostream_data.storage.renewal import Renewal
-from aiostream_data.storage.s3_errors import WrongRegion, response_status, translate_s3_error
+from aiostream_data.storage.s3_errors import (
+    WrongRegion,
+    request_id_of,
+    response_status,
+    translate_s3_answer,
+    translate_s3_error,
+)
 from aiostream_data.storage.s3_plain import DIALECT, Bucket, S3Plain, is_plain, target_of
 from aiostream_data.storage.translate import translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
@@ -99,7 +106,7 @@ class S3Store:
             except client.exceptions.ClientError as error:
                 # The answer to HEAD has no body that could say which of the two is missing.
                 if response_status(error) == 404 and await self._bucket_is_missing(client, bucket):
-                    raise ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} (HTTP 404)") from error
+                    raise translate_s3_answer(url, 404, "NoSuchBucket", request_id_of(error)) from error
                 raise
         version = str(answer.get("ETag", ""))
         if self.checksums is not None:
@@ -245,6 +252,7 @@ def make_file_system(options: StoreOptions) -> Any:
         import s3fs
     except ImportError as error:
         raise MissingExtraError("s3:// needs s3fs: pip install 'aiostream-data[s3]'") from error
+    redact_logs()
     settings = dict(options)
     timeouts = {name: settings.pop(name) for name in ("connect_timeout", "read_timeout") if name in settings}
     settings["config_kwargs"] = {**_CONFIG, **timeouts, **settings.get("config_kwargs", {})}

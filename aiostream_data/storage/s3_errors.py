@@ -84,6 +84,12 @@ def response_status(error: Exception) -> int:
     return _status(answer) if isinstance(answer, Mapping) else 0
 
 
+def request_id_of(error: Exception) -> str:
+    """Return the name that the store gave to the request of a botocore ClientError, or ""."""
+    answer = getattr(error, "response", None)
+    return str(_metadata(answer).get("RequestId", "")) if isinstance(answer, Mapping) else ""
+
+
 def _status(answer: Mapping[str, Any]) -> int:
     status = _metadata(answer).get("HTTPStatusCode", 0)
     return status if isinstance(status, int) else 0
@@ -96,6 +102,7 @@ def _metadata(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _translate_answer(url: str, answer: Mapping[str, Any]) -> StorageError:
     code = str(answer["Error"].get("Code", ""))
+    code = "" if code.isdecimal() else code  # which is the status: the answer to HEAD has no body
     return translate_s3_answer(url, _status(answer), code, str(_metadata(answer).get("RequestId", "")))
 
 
@@ -108,7 +115,8 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str, regio
         region: That the store says the bucket is in, "" for none.
     """
     where, bucket = safe_url(url), split_bucket(split_url(url).path)[0]
-    told = f"{shorten(code)}, HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
+    parts = (shorten(code), f"HTTP {status}", f"request id {shorten(request_id)}" if request_id else "")
+    told = ", ".join(filter(None, parts))
     make: Callable[[str, str], StorageError]
     if code == "NoSuchBucket":
         make, reason = ObjectNotFoundError, f"there is no bucket {bucket!r} ({told})"

@@ -24,7 +24,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
 )
 from aiostream_data.storage.connecting import describe_connection_failure as describe_connection_failure
-from aiostream_data.storage.connecting import is_tls, proxy_failure, proxy_refusal
+from aiostream_data.storage.connecting import is_tls, proxy_failure, proxy_refusal, tells_urls
 from aiostream_data.storage.connecting import shorten as shorten  # whoever translates finds both here
 from aiostream_data.storage.urls import safe_url
 
@@ -41,7 +41,10 @@ def translating(url: str, translate: Translate) -> Iterator[None]:
     except AiostreamError:
         raise
     except Exception as error:
-        raise translate(url, error) from error
+        translated = translate(url, error)
+        if tells_urls(error):
+            raise translated from None
+        raise translated from error
 
 
 def translate_error(url: str, error: Exception) -> StorageError:
