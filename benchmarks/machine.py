@@ -42,14 +42,21 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 def cpu_s() -> float:
     """Return CPU seconds of this process, its threads, and all its children: those it waited for, and those alive."""
     usage = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    return sum(part.ru_utime + part.ru_stime for part in usage) + sum(map(_cpu_s_of, _living_children(os.getpid())))
+    return sum(part.ru_utime + part.ru_stime for part in usage) + sum(map(_cpu_s_of, living_children(os.getpid())))
 
 
-def _living_children(parent: int) -> Iterator[int]:
+def living_children(parent: int) -> Iterator[int]:
+    """Yield the processes that a process has started, and theirs."""
     for listed in Path(f"/proc/{parent}/task").glob("*/children"):
         for child in map(int, _read(listed).split()):
             yield child
-            yield from _living_children(child)
+            yield from living_children(child)
+
+
+def busy_s(process: int) -> float:
+    """Return CPU seconds of a process and its threads to the nanosecond; 0 when it is gone."""
+    told = (_read(task / "schedstat").split() for task in Path(f"/proc/{process}/task").glob("*"))
+    return sum(int(fields[0]) for fields in told if fields) / 1e9
 
 
 def _cpu_s_of(process: int) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.pipeline.cloud_table import cloud_tables
 from benchmarks.scenario import OURS
 
 RESULTS = Path(__file__).parent / "results"
@@ -73,7 +74,8 @@ def main() -> None:
     """Print the tables of the files named, or of all results."""
     paths = [Path(name) for name in sys.argv[1:]] or sorted(RESULTS.glob("*.json"))
     for path in paths:
-        print(table(json.loads(path.read_text())))
+        result = json.loads(path.read_text())
+        print(cloud_tables(result) if "cells" in result else table(result))
 
 
 if __name__ == "__main__":
