@@ -260,9 +260,11 @@ class StorageError(AiostreamError, OSError):
         url: The object or pattern asked for.
         received: Bytes from the beginning of the range that did arrive.
         version: Of the object that they are of; "" where it was not told.
+        waited_s: Seconds before the request was sent, since the user's caps allowed for no more.
     """
 
     received = 0
+    waited_s = 0.0
     version = ""
 
     def __init__(self, url: str, reason: str) -> None:
@@ -297,7 +299,13 @@ class CredentialsError(StorageError, PermissionError):
 
 
 class StoreUnreachableError(StorageError, ConnectionError):
-    """No connection to the endpoint could be made or kept."""
+    """No connection to the endpoint could be made or kept.
+
+    Attributes:
+        is_final: Trying again cannot help: who the server is could not be verified.
+    """
+
+    is_final = False
 
 
 class StoreTimeoutError(StorageError, TimeoutError):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from aiostream_data.errors import PlanError
+
+_REQUESTS: Final = "max_requests_per_second"
+_NBYTES: Final = "max_bytes_per_second"
+_CONNECTIONS: Final = "max_connections"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,10 +43,15 @@ def take_cap_options(options: MutableMapping[str, Any]) -> Caps:
         PlanError: One of them makes no sense.
     """
     return Caps(
-        requests_per_s=_rate("max_requests_per_second", options),
-        nbytes_per_s=_rate("max_bytes_per_second", options),
-        connections=_whole("max_connections", options),
+        requests_per_s=_rate(_REQUESTS, options),
+        nbytes_per_s=_rate(_NBYTES, options),
+        connections=_whole(_CONNECTIONS, options),
     )
+
+
+def has_rates(options: Mapping[str, Any]) -> bool:
+    """Return whether ``storage_options`` cap requests or bytes per second."""
+    return any(options.get(name) is not None for name in (_REQUESTS, _NBYTES))
 
 
 def _rate(name: str, options: MutableMapping[str, Any]) -> float | None:

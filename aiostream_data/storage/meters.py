@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Final, NamedTuple
 
+from aiostream_data.errors import StorageError
 from aiostream_data.storage.caps import Caps
 from aiostream_data.storage.lanes import host_key
 from aiostream_data.storage.token_bucket import TokenBucket
@@ -64,10 +65,18 @@ class Meter:
 
     @asynccontextmanager
     async def passage(self, caps: Caps, nbytes: int) -> AsyncIterator[None]:
-        """Send a request for so many bytes inside of the block, which begins when it may be sent."""
+        """Send a request for so many bytes inside of the block, which begins when it may be sent.
+
+        How long that was is noted in the error with which the block ends: the store is not to blame for it.
+        """
+        asked = self._clock()
         await self.enter(caps, nbytes)
+        waited_s = self._clock() - asked
         try:
             yield
+        except StorageError as error:
+            error.waited_s = waited_s
+            raise
         finally:
             self.leave(caps)
 

@@ -35,7 +35,7 @@ _SILENT = (StoreUnreachableError, StoreTimeoutError)
 
 def is_transient(error: BaseException) -> bool:
     """True when the same request may succeed later."""
-    return isinstance(error, _TRANSIENT)
+    return isinstance(error, _TRANSIENT) and not getattr(error, "is_final", False)
 
 
 def shows_life(error: BaseException) -> bool:
@@ -179,6 +179,7 @@ class RetryingStore:
             except StorageError as error:
                 self.reached = self.reached or shows_life(error)
                 self._count(error)
+                started_s += error.waited_s
                 pause_s = self._pause_s(error, attempt, self.clock() - started_s)
                 if pause_s is None:
                     self.counters.failures += 1

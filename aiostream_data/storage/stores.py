@@ -12,7 +12,7 @@ from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
 from aiostream_data.storage.capped_store import CappedStore
-from aiostream_data.storage.caps import take_cap_options
+from aiostream_data.storage.caps import has_rates, take_cap_options
 from aiostream_data.storage.checksums import RunningCheck
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.endpoints import endpoint_of
@@ -147,7 +147,8 @@ class StoreSet:
         scheme = split_url(url).scheme
         if scheme not in self._stores:
             options = options_of(scheme, self._options)
-            hedges = bool(options.pop("hedge", True)) and scheme not in NEAR
+            # What the caps keep waiting is not late: asking twice would only make the line longer.
+            hedges = bool(options.pop("hedge", True)) and scheme not in NEAR and not has_rates(options)
             inner = self._open(scheme, options)
             counted = counters_of(inner)
             counters = StorageCounters() if counted is None else counted

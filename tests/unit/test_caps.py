@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 
 from aiostream_data import Dataset
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import PlanError, StoreUnreachableError
+from aiostream_data.records import ShardRef
 from aiostream_data.storage import memory
-from aiostream_data.storage.caps import Caps, take_cap_options
+from aiostream_data.storage.capped_store import CappedStore
+from aiostream_data.storage.caps import Caps, has_rates, take_cap_options
+from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.meters import Meter, meter_of
+from aiostream_data.storage.retry import RetryingStore, RetryPolicy
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.token_bucket import BURST_S, TokenBucket
 from aiostream_data.testing.fault_server import FaultServer, fault_server
@@ -136,6 +140,33 @@ def test_places_are_given_in_the_order_they_were_asked_for_and_none_is_lost_to_w
     assert asyncio.run(case()) == [0, 1, 2, 4, 5, 6, 7]
 
 
+def test_what_a_cap_made_wait_is_no_time_in_which_the_store_failed() -> None:
+    class FailsOnce(MemoryStore):
+        failed = False
+
+        async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
+            if not self.failed:
+                self.failed = True
+                raise StoreUnreachableError(shard.url, "for once")
+
+    async def case() -> int:
+        caps = Caps(requests_per_s=2.0)
+        store = RetryingStore(CappedStore(FailsOnce(), caps, "waits"), RetryPolicy(base_s=0.0, total_s=0.2))
+        meter = meter_of("memory://x", "waits")
+        for _ in range(2):
+            await meter.enter(caps, 0)
+        await store.read_into(ShardRef("memory://x", 1), 0, memoryview(bytearray(1)))
+        return store.counters.retries
+
+    assert asyncio.run(case()) == 1
+
+
+def test_with_a_cap_on_requests_or_bytes_nothing_is_asked_for_twice() -> None:
+    assert has_rates({"max_requests_per_second": 1})
+    assert has_rates({"max_bytes_per_second": 1})
+    assert not has_rates({"max_connections": 1, "max_bytes_per_second": None})
+
+
 def in_two_threads(server: FaultServer, reads: int, nbytes: int, **options: Any) -> float:
     """Read beside each other through two sets of stores with loops of their own; return the seconds it took."""
     url = server.put("capped", b"x" * nbytes)
@@ -206,6 +237,7 @@ def test_a_meter_is_the_same_for_all_keys_of_a_bucket_and_for_all_paths_of_a_hos
 FORKS = """
 import os, asyncio
 from aiostream_data.storage import lanes, meters
+from aiostream_data.storage.capped_store import CappedStore
 from aiostream_data.storage.caps import Caps
 
 async def main():
