@@ -83,7 +83,8 @@ def main() -> None:
     for key in arguments.scenarios:
         scenario = SCENARIOS[key]
         contenders = [each for each in scenario.contenders if not arguments.only or each.name in arguments.only]
-        result = run_scenario(scenario, contenders, arguments)
+        with scenario.serving(arguments.data):
+            result = run_scenario(scenario, contenders, arguments)
         (arguments.out / f"{key}.json").write_text(json.dumps(result, indent=1) + "\n")
         print(table(result))
 

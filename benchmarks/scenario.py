@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ class Contender:
         variant: Handed to ``batches`` where one module serves several rows.
         same_values: It must give the expected values exactly. Else it does the work in a way of its own that
             rounds differently, and only what is timed is held against what is expected.
+        is_part: It does a part of the work only, as a ceiling may: what it gives is held against nothing.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Contender:
     packages: tuple[str, ...] = ()
     variant: str | None = None
     same_values: bool = True
+    is_part: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,7 @@ class Scenario:
         check: What the warm-up's output is held against.
         from_first_batch: The clocks start when the first batch is there, and building the pipeline is not in them.
         total: What the tally of a whole pass must be, where making the expected batches would take long.
+        serving: What has to run while it is measured: ``with serving(data):`` around all of it.
         contenders: In the order they take turns.
     """
 
@@ -63,6 +67,7 @@ class Scenario:
     contenders: tuple[Contender, ...]
     from_first_batch: bool = False
     total: Callable[[Workload], Tally] | None = None
+    serving: Callable[[Path], AbstractContextManager[object]] = nullcontext
 
     def expected_tally(self, workload: Workload) -> Tally:
         """Return what the timed consumer must have counted at the end."""

@@ -41,7 +41,9 @@ def measure(scenario: Scenario, contender: Contender, workload: Workload) -> dic
 
     small = workload.part(scenario.warm_up_rows)
     for tally in (scenario.check, scenario.tally) if contender.same_values else (scenario.tally,):
-        _require(tally(batches(small)), tally(scenario.expected(small)), contender)
+        seen = tally(batches(small))
+        if not contender.is_part:
+            _require(seen, tally(scenario.expected(small)), contender)
     expected = scenario.expected_tally(workload)
     cpu, wall = cpu_s(), perf_counter()
     passing = batches(workload)
@@ -51,7 +53,8 @@ def measure(scenario: Scenario, contender: Contender, workload: Workload) -> dic
         cpu, wall = cpu_s(), perf_counter()
     seen = scenario.tally(chain(first, passing))
     wall_s, used_s = perf_counter() - wall, cpu_s() - cpu
-    _require(seen, expected, contender)
+    if not contender.is_part:
+        _require(seen, expected, contender)
     return {
         **({"first_batch_s": round(first_s, 5)} if first else {}),
         "wall_s": round(wall_s, 5),
