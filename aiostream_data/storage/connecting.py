@@ -36,6 +36,16 @@ def describe_connection_failure(error: BaseException) -> str:
     return f"the connection failed or broke off ({type(error).__name__})"
 
 
+def tls_failure(url: str, error: BaseException) -> StoreUnreachableError | None:
+    """Return the error for a TLS connection that could not be made; None where it was not TLS that failed."""
+    causes = list(_causes(error))
+    if not any(is_certificate(cause) or "SSLError" in _names(cause) for cause in causes):
+        return None
+    failed = StoreUnreachableError(safe_url(url), describe_connection_failure(error))
+    failed.is_final = any(is_certificate(cause) for cause in causes)
+    return failed
+
+
 def proxy_failure(url: str, error: BaseException) -> StorageError | None:
     """Return the error for a proxy that cannot be reached, or refused; None where no proxy has failed.
 
@@ -81,11 +91,6 @@ def shorten(text: str) -> str:
 def is_certificate(error: BaseException) -> bool:
     """Tell whether an error says that a certificate was not accepted. By name: TLS need not be loaded."""
     return any(name.startswith("SSLCert") or name.endswith("CertificateError") for name in _names(error))
-
-
-def is_tls(error: BaseException) -> bool:
-    """Tell whether an error, or one of its causes, is about TLS."""
-    return any(is_certificate(cause) or "SSLError" in _names(cause) for cause in _causes(error))
 
 
 def tells_urls(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from aiostream_data.storage.connecting import proxy_failure
+from aiostream_data.storage.connecting import proxy_failure, tls_failure
 from aiostream_data.storage.translate import (
     describe_connection_failure,
     shorten,
@@ -57,6 +57,8 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
     where = safe_url(url)
     if (by_proxy := proxy_failure(url, error)) is not None:
         return by_proxy
+    if (by_tls := tls_failure(url, error)) is not None:
+        return by_tls
     if names & {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}:
         return CredentialsError(where, f"no AWS credentials found: {_HOW_TO_SIGN_IN}")
     if names & {"CredentialRetrievalError", "TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:

@@ -24,7 +24,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
 )
 from aiostream_data.storage.connecting import describe_connection_failure as describe_connection_failure
-from aiostream_data.storage.connecting import is_tls, proxy_failure, proxy_refusal, tells_urls
+from aiostream_data.storage.connecting import proxy_failure, proxy_refusal, tells_urls, tls_failure
 from aiostream_data.storage.connecting import shorten as shorten  # whoever translates finds both here
 from aiostream_data.storage.urls import safe_url
 
@@ -53,8 +53,8 @@ def translate_error(url: str, error: Exception) -> StorageError:
     status = getattr(error, "status", None)
     if (by_proxy := proxy_failure(url, error)) is not None:
         return by_proxy
-    if is_tls(error):  # of Python's own, some are a ValueError
-        return StoreUnreachableError(where, describe_connection_failure(error))
+    if (by_tls := tls_failure(url, error)) is not None:  # of Python's own, some are a ValueError
+        return by_tls
     if _is_no_http(error):
         return StoreUnreachableError(where, "the server's answer is not HTTP as it should be")
     if isinstance(status, int) and status >= 400:  # aiohttp's ClientResponseError

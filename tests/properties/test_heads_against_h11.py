@@ -15,7 +15,13 @@ from h11._connection import _body_framing, _keep_alive
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer, end_of_head, parse_head
+from aiostream_data.storage.wire.answer_head import (
+    AnswerHead,
+    MalformedAnswer,
+    check_beginning,
+    end_of_head,
+    parse_head,
+)
 
 REQUEST: Final = h11.Request(method="GET", target="/", headers=[("host", "x")])
 LIMIT_NBYTES: Final = 1 << 20
@@ -126,6 +132,13 @@ def test_what_h11_refuses_we_refuse_and_what_both_take_means_the_same(data: byte
             assert (mine.status, mine.framing, mine.length) == (theirs.status, theirs.framing, theirs.length)
             assert mine.headers == theirs.headers
             assert mine.keeps_alive <= (theirs.keeps_alive or data.startswith(b"HTTP/1.0"))
+
+
+@given(heads(), st.data())
+def test_no_beginning_of_a_head_that_is_taken_is_refused(data: bytes, draw: st.DataObject) -> None:
+    head = data[: end_of_head(data)]
+    if ours(data) != "refused":
+        check_beginning(head[: draw.draw(st.integers(0, len(head)))])
 
 
 TOKENS = st.from_regex(re.compile(r"x-[a-z0-9!#$%&'*+.^_`|~-]{1,12}"), fullmatch=True)

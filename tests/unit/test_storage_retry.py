@@ -191,3 +191,10 @@ def test_senseless_retry_options_are_refused(options: dict[str, float]) -> None:
 def test_only_errors_of_the_store_are_transient() -> None:
     assert not is_transient(ConnectionError())
     assert is_transient(StoreTimeoutError("x", "slow"))
+
+
+def test_a_server_that_is_not_who_it_says_is_not_asked_again() -> None:
+    error = StoreUnreachableError("s3://bucket/x", "the certificate was not accepted")
+    assert is_transient(error)
+    error.is_final = True
+    assert not is_transient(error)

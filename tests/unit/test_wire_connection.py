@@ -135,6 +135,9 @@ def test_an_end_before_the_first_byte_is_told_apart() -> None:
         head(11) + BODY[:11],
         head(9) + BODY[:9],
         b"SSH-2.0-OpenSSH_9.9\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.9\r\n",  # and nothing more: no time-out is waited for
+        b"HTTP/1.1 200 x\nContent-Length: 10\n\n" + BODY[:10],
+        b"HTTP/2 200\r\n",
         b"HTTP/1.1 200 x\r\nx: " + b"y" * MAX_HEAD_NBYTES,
     ],
 )

@@ -17,6 +17,7 @@ MAX_HEAD_NBYTES: Final = 64 << 10
 Framing: TypeAlias = Literal["length", "close", "chunked"]
 """How the end of a body is told: by its length, by the end of the connection, or in chunks."""
 
+_BEGINNING: Final = b"HTTP/1."
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _VALUE = rb"[^\x00-\x08\x0a-\x1f\x7f]*"
 _WHOLE: Final = re.compile(
@@ -54,6 +55,16 @@ def end_of_head(data: bytes | bytearray, searched: int = 0) -> int:
     """Return where the head ends, behind its empty line, or -1; ``searched`` bytes were looked through before."""
     found = data.find(b"\r\n\r\n", max(0, searched - 3))
     return found + 4 if found >= 0 else -1
+
+
+def check_beginning(data: bytes) -> None:
+    """Look at a head that is not complete: waiting for the rest of one that is malformed would last for a time-out.
+
+    Raises:
+        MalformedAnswer: It cannot become a head any more.
+    """
+    if not (data.startswith(_BEGINNING) or _BEGINNING.startswith(data)) or data.count(b"\n") != data.count(b"\r\n"):
+        raise MalformedAnswer(f"the head of the answer is malformed: {_excerpt(data)}")
 
 
 def parse_head(head: bytes | bytearray) -> AnswerHead | None:

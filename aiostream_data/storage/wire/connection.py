@@ -19,6 +19,7 @@ from aiostream_data.storage.wire.answer_head import (
     MAX_HEAD_NBYTES,
     AnswerHead,
     MalformedAnswer,
+    check_beginning,
     end_of_head,
     parse_head,
 )
@@ -244,6 +245,7 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 self._head[: len(rest)] = rest
                 self._head_filled, searched = len(rest), 0
+            check_beginning(bytes(self._head[: self._head_filled]))
             if self._head_filled >= MAX_HEAD_NBYTES:
                 raise MalformedAnswer(f"the head of the answer is longer than {MAX_HEAD_NBYTES} bytes")
         except BaseException as error:  # noqa: BLE001 - raised to whoever waits for the answer
