@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aiostream_data.errors import ChecksumError, LoaderClosedError
+from aiostream_data.errors import ChecksumError, LoaderClosedError, PlanError
 from aiostream_data.records import ByteRange, ShardRef
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
@@ -45,7 +45,7 @@ class StoreSet:
         room: Keeps room for what is asked for twice; never with ``hedge=False`` among the options.
 
     Raises:
-        PlanError: A retry option makes no sense.
+        PlanError: An option for retries, or ``hedge``, makes no sense.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class StoreSet:
         if scheme not in self._stores:
             options = options_of(scheme, self._options)
             # What the caps keep waiting is not late: asking twice would only make the line longer.
-            hedges = bool(options.pop("hedge", True)) and scheme not in NEAR and not has_rates(options)
+            hedges = _take_hedge(options) and scheme not in NEAR and not has_rates(options)
             inner = self._open(scheme, options)
             counted = counters_of(inner)
             counters = StorageCounters() if counted is None else counted
@@ -168,6 +168,18 @@ class StoreSet:
         options.pop("max_connections", None)
         inner = open_store(scheme, options, self._run_blocking)
         return CappedStore(inner, caps, endpoint_of(scheme, options)) if caps else inner
+
+
+def _take_hedge(options: dict[str, Any]) -> bool:
+    """Take out whether what is late may be asked for twice.
+
+    Raises:
+        PlanError: That is neither True nor False.
+    """
+    hedge = options.pop("hedge", True)
+    if not isinstance(hedge, bool):
+        raise PlanError(f"hedge must be True or False, got {hedge!r}")
+    return hedge
 
 
 def options_of(scheme: str, options: StoreOptions) -> dict[str, Any]:

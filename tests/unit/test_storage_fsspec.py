@@ -67,6 +67,12 @@ def test_the_library_is_what_reads_it_anyway(reader: str) -> None:
     assert size("plain://x", reader=reader) == 0
 
 
+def test_hedge_is_a_choice_between_two() -> None:
+    assert size("plain://x", hedge=False) == 0
+    with pytest.raises(PlanError, match="hedge must be True or False, got 'no'"):
+        size("plain://x", hedge="no")
+
+
 def test_gets_of_our_own_are_refused() -> None:
     with pytest.raises(PlanError, match=r"reader='plain' is for s3://"):
         size("plain://x", reader="plain")
