@@ -45,8 +45,9 @@ class GcsStore:
     Options are those of ``gcsfs.GCSFileSystem``: ``token`` (``"anon"`` for public buckets), ``project``,
     ``endpoint_url``, ``requester_pays``, ``session_kwargs`` ...; besides them, ``connect_timeout``,
     ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in seconds,
-    ``max_connections``, and ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for the session of gcsfs,
-    ``"auto"`` for the first where nothing speaks against it. Without a token, Google's default credentials are used.
+    ``max_connections``, ``verify`` (whether the bytes of whole objects are held against their checksums), and
+    ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for the session of gcsfs, ``"auto"`` for the first where
+    nothing speaks against it. Without a token, Google's default credentials are used.
     ``STORAGE_EMULATOR_HOST`` is respected.
     """
 

@@ -66,8 +66,9 @@ class S3Store:
     Options are those of ``s3fs.S3FileSystem``: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
     ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays`` ...; besides them, ``connect_timeout``,
     ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in seconds,
-    ``max_connections``, and ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for aiobotocore, ``"auto"`` for
-    the first where nothing speaks against it. The environment is respected as boto does.
+    ``max_connections``, ``verify`` (whether checksums are asked for, and held against the bytes of whole objects), and
+    ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for aiobotocore, ``"auto"`` for the first where nothing
+    speaks against it. The environment is respected as boto does.
     """
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:

@@ -134,7 +134,7 @@ def test_r21_a_token_of_google_is_renewed_once_for_all_when_it_is_refused() -> N
         url = server.put("bucket/key", CONTENT)
         rotation = Rotation(server)
 
-        class Rotating(Credentials):  # type: ignore[misc, no-untyped-call]
+        class Rotating(Credentials):
             """What google-auth makes of a metadata server whose tokens live shortly."""
 
             def refresh(self, request: Any) -> None:
