@@ -75,7 +75,12 @@ def main() -> None:
     paths = [Path(name) for name in sys.argv[1:]] or sorted(RESULTS.glob("*.json"))
     for path in paths:
         result = json.loads(path.read_text())
-        print(cloud_tables(result) if "cells" in result else table(result))
+        if "cells" in result:
+            print(cloud_tables(result))
+        elif "contenders" in result:
+            print(table(result))
+        else:
+            print(f"### {result['scenario']}: {result['title']}: see {path}\n")
 
 
 if __name__ == "__main__":

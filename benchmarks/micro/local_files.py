@@ -3,8 +3,8 @@
 Rows are ways to read, columns the size and how many reads are in flight. "cold" files were put out of the page cache
 (``POSIX_FADV_DONTNEED``) before each pass, "warm" ones read once. Every way reads the same files into the same buffers,
 which exist before, and the first bytes of every read are compared. All open each file for the one read of it. "lag" is
-the longest that the event loop was held up, in milliseconds; for ways without a loop there is none. aiofile (caio) is
-measured where it is installed.
+the longest that the event loop was held up, in milliseconds; for ways without a loop there is none. aiofiles and
+aiofile (caio) are measured where they are installed. "open().read()" reads one file after another in every column.
 
 Each figure is the median of ``--repetitions`` passes, the ways taking turns. ``--out`` writes them as JSON.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import mmap
 import os
 import tempfile
 import threading
@@ -190,6 +191,32 @@ def aiofiles_readinto(work: Work, pool: ThreadPoolExecutor) -> ReadOne:
     return read
 
 
+def mapped(work: Work, pool: ThreadPoolExecutor) -> ReadOne:
+    """One hop per read, in which the file is mapped and copied into the buffer; a page fault for every few pages."""
+    loop = asyncio.get_running_loop()
+
+    def copy(path: str, buffer: memoryview) -> None:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
+            pages.madvise(mmap.MADV_SEQUENTIAL)
+            with memoryview(pages) as view:
+                buffer[:] = view
+
+    async def read(number: int, buffer: memoryview) -> None:
+        await loop.run_in_executor(pool, copy, work.paths[number], buffer)
+
+    return read
+
+
+def plain_pass(work: Work) -> float:
+    """As one writes it: one file after another, ``open().read()``, which makes new bytes each time."""
+    for number, path in enumerate(work.paths):
+        buffer = work.buffers.take()
+        with open(path, "rb") as file:
+            buffer[:] = file.read()
+        work.buffers.give_back(number, buffer)
+    return 0.0
+
+
 def aiofile_read(work: Work, pool: ThreadPoolExecutor) -> ReadOne:
     aiofile = import_module("aiofile")
 
@@ -203,8 +230,10 @@ def aiofile_read(work: Work, pool: ThreadPoolExecutor) -> ReadOne:
 WAYS: dict[str, Callable[[Work], float]] = {
     "aiostream_data": on_loop(Ours),
     "aiostream_data direct": on_loop(lambda work, pool: Ours(work, pool, direct=True)),
+    "open().read()": plain_pass,
     "threads + preadv": thread_pass,
     "executor + preadv": on_loop(executor),
+    "executor + mmap": on_loop(mapped),
     "aiofiles read": on_loop(aiofiles_read),
     "aiofiles readinto": on_loop(aiofiles_readinto),
     "aiofile (caio)": on_loop(aiofile_read),
@@ -263,9 +292,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="these ways alone")
     options = parser.parse_args()
     ways = {name: way for name, way in WAYS.items() if not options.only or any(map(name.startswith, options.only))}
-    if "aiofile (caio)" in ways and "aiofile" not in versions_of(["aiofile"]):
-        del ways["aiofile (caio)"]
+    for name, package in {
+        "aiofile (caio)": "aiofile",
+        "aiofiles read": "aiofiles",
+        "aiofiles readinto": "aiofiles",
+    }.items():
+        if not versions_of([package]):
+            ways.pop(name, None)
     found: dict[str, dict[str, dict[str, float]]] = {}
+    runs: dict[str, dict[str, list[dict[str, float]]]] = {}
     for column, work, cold in cells(options.data, options.total_mib << 20):
         forget(work.paths)
         thread_pass(work)
@@ -274,11 +309,20 @@ def main() -> None:
             for name, way in ways.items():
                 passes[name].append(measure(way, work, cold))
         found[column] = {name: _median(figures) for name, figures in passes.items()}
+        runs[column] = passes
         _show(column, found[column])
     if options.out is not None:
-        versions = versions_of(["aiostream-data", "aiofiles", "aiofile", "caio"])
-        text = json.dumps({"machine": circumstances(), "versions": versions, "median": found}, indent=1)
-        options.out.write_text(text + "\n")
+        versions = versions_of(["aiofiles", "aiofile", "caio", "uvloop"])
+        result = {
+            "scenario": "local_files",
+            "title": "reads of local files into buffers",
+            "circumstances": circumstances(),
+            "parameters": {"total_mib": options.total_mib, "repetitions": options.repetitions, "threads": THREADS},
+            "versions": versions,
+            "median": found,
+            "runs": runs,
+        }
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _median(passes: list[dict[str, float]]) -> dict[str, float]:
