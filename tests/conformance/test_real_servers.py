@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 import pytest
 
-from aiostream_data.errors import ObjectChangedError
+from aiostream_data.errors import AccessDeniedError, CredentialsError, ObjectChangedError
+from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.gcs import GcsStore
 from aiostream_data.storage.http import HttpStore
@@ -135,7 +136,28 @@ class TestMotoByLibrary(_Moto, ReadConformance):
     reader = "library"
 
 
-class _SeaweedFs(_Objects):
+class _ChecksKeys(_Objects):
+    """S3 that looks at signatures."""
+
+    def test_keys_that_are_wrong_are_refused_and_not_told(self) -> None:
+        url = self.put("keys/x.bin", b"data")
+        for wrong in ({"secret": "not-this-secret"}, {"key": "nobody", "secret": "not-this-secret"}):
+            options = {**self.server.storage_options, "reader": self.reader, **wrong}
+
+            async def read(options: dict[str, Any] = options) -> None:
+                store = S3Store(options, asyncio.to_thread)
+                try:
+                    await read_range(store, ShardRef(url), 0, 4)
+                finally:
+                    await store.aclose()
+
+            with pytest.raises((AccessDeniedError, CredentialsError), match="HTTP 403") as caught:
+                asyncio.run(read())
+            assert str(caught.value).startswith(f"{url}: ")
+            assert "not-this-secret" not in str(caught.value)
+
+
+class _SeaweedFs(_ChecksKeys):
     @pytest.fixture(autouse=True)
     def _server(self, seaweedfs: RealServer) -> None:
         self.server = seaweedfs
@@ -149,7 +171,7 @@ class TestSeaweedFsByLibrary(_SeaweedFs, ReadConformance):
     reader = "library"
 
 
-class _JuiceFs(_Objects):
+class _JuiceFs(_ChecksKeys):
     @pytest.fixture(autouse=True)
     def _server(self, juicefs: RealServer) -> None:
         self.server = juicefs
@@ -163,7 +185,7 @@ class TestJuiceFsByLibrary(_JuiceFs, ReadConformance):
     reader = "library"
 
 
-class _RcloneOddities(_Objects):
+class _RcloneOddities(_ChecksKeys):
     """It differs from S3: a range comes with status 200, If-Match is ignored, listed ETags have no quotes."""
 
     fails_with: Callable[..., Any]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from aiostream_data import Dataset
 from aiostream_data.errors import (
     AccessDeniedError,
     CredentialsError,
@@ -246,3 +247,48 @@ def test_credentials_that_fit_tell_nothing_either(
         server.set_accounts()
     assert "HTTP 404" in message
     assert "Signature=***" in caplog.text  # botocore did write its requests down
+
+
+@pytest.mark.parametrize("reader", ["plain", "library"])
+def test_a_token_of_google_that_nobody_renews_is_called_expired(
+    reader: str, servers: dict[DialectName, FaultServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    from google.auth.credentials import Credentials
+
+    class Stale(Credentials):  # type: ignore[misc]
+        """Credentials whose every token is the same, and old."""
+
+        def refresh(self, request: Any) -> None:
+            self.token = TOKEN
+
+    server = servers["gcs"]
+    server.set_rules()
+    url = server.put("bucket/key", CONTENT)
+    server.set_accounts(Account(token=TOKEN, expires_s=time.time() - 1.0))
+    options = {**options_of(server), "token": Stale(), "reader": reader}
+    try:
+        message = told(CredentialsError, caplog, url, options, len(CONTENT))
+    finally:
+        server.set_accounts()
+    assert "expired" in message
+    assert "HTTP 401" in message
+    assert "request id" in message
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_loader_raises_it_as_it_is_and_shows_no_secret(
+    dialect: DialectName, servers: dict[DialectName, FaultServer]
+) -> None:
+    server = servers[dialect]
+    server.set_rules()
+    server.put("bucket/key", CONTENT)
+    url = server.url("bucket/nothing")
+    dataset = Dataset.from_files(url, storage_options=options_of(server))
+    with leaves_nothing(), pytest.raises(ObjectNotFoundError) as caught, dataset.open():
+        pytest.fail("it was opened without its object")
+    shown = [dataset.explain(), repr(dataset), str(dataset)]
+    with Dataset.from_files(server.url("bucket/key"), storage_options=options_of(server)).open() as loader:
+        shown += [str(len(list(loader))), repr(loader), loader.dump(), str(loader.report()), str(loader.stats())]
+    assert str(caught.value).startswith(f"{url}: ")
+    everything = "".join([*shown, *traceback.format_exception(caught.value)])
+    assert [word for word in (SECRET, TOKEN) if word in everything] == []
