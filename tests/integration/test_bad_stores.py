@@ -8,8 +8,8 @@ import pickle
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -41,7 +41,8 @@ WITHIN_S = 20.0
 EDGE = 50
 """Bytes at either end that are not asked for, so that it is a range that is."""
 
-PATIENCE = {"connect_timeout": 2.0, "first_byte_timeout": 0.4, "read_timeout": 0.4, "retry_attempts": 2}
+PATIENCE = {"connect_timeout": 5.0, "first_byte_timeout": 5.0, "read_timeout": 5.0, "retry_attempts": 2}
+IMPATIENCE = {"first_byte_timeout": 0.2, "read_timeout": 0.2, "retry_attempts": 1}
 
 Between = Callable[[FaultServer, str], None]
 
@@ -63,6 +64,7 @@ class Bad:
         nbytes: The size that is believed in, with which nobody asks for it; None to ask.
         only: The dialects in which it can happen.
         status: Of the answer that the message names; 0 where it was no answer that was wrong.
+        options: In place of the usual ones.
     """
 
     kind: type[StorageError]
@@ -73,6 +75,7 @@ class Bad:
     nbytes: int | None = None
     only: tuple[DialectName, ...] = DIALECTS
     status: int = 0
+    options: Mapping[str, float] = field(default_factory=dict)
 
 
 def refused(reason: Refusal, kind: type[StorageError], words: str, **more: Any) -> Bad:
@@ -107,8 +110,8 @@ BAD = {
     "another range": Bad(StorageError, "bytes", Fault(shift_range=3)),
     "two lengths": Bad(StoreUnreachableError, "HTTP", Fault(duplicate_length=7)),
     "no HTTP": Bad(StoreUnreachableError, "HTTP", Fault(raw=b"SSH-2.0-OpenSSH\r\n\r\n")),
-    "silence": Bad(StoreTimeoutError, "time-outs", Fault(stall_at="start")),
-    "silence in the middle": Bad(StoreTimeoutError, "time-outs", Fault(stall_at="middle")),
+    "silence": Bad(StoreTimeoutError, "time-outs", Fault(stall_at="start"), options=IMPATIENCE),
+    "silence in the middle": Bad(StoreTimeoutError, "time-outs", Fault(stall_at="middle"), options=IMPATIENCE),
     "a reset": Bad(StoreUnreachableError, "broke off", Fault(reset_at="start")),
 }
 
@@ -192,7 +195,7 @@ def test_what_is_wrong_with_a_store_is_told(
         bad.kind,
         caplog,
         url,
-        {**options_of(server), "reader": reader},
+        {**options_of(server), **bad.options, "reader": reader},
         bad.nbytes,
         lambda: bad.between(server, url),
     )
@@ -255,7 +258,7 @@ def test_a_token_of_google_that_nobody_renews_is_called_expired(
 ) -> None:
     from google.auth.credentials import Credentials
 
-    class Stale(Credentials):  # type: ignore[misc]
+    class Stale(Credentials):
         """Credentials whose every token is the same, and old."""
 
         def refresh(self, request: Any) -> None:
@@ -265,7 +268,7 @@ def test_a_token_of_google_that_nobody_renews_is_called_expired(
     server.set_rules()
     url = server.put("bucket/key", CONTENT)
     server.set_accounts(Account(token=TOKEN, expires_s=time.time() - 1.0))
-    options = {**options_of(server), "token": Stale(), "reader": reader}
+    options = {**options_of(server), "token": Stale(), "reader": reader}  # type: ignore[no-untyped-call]
     try:
         message = told(CredentialsError, caplog, url, options, len(CONTENT))
     finally:
