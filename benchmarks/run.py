@@ -9,6 +9,7 @@ import argparse
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def _say(scenario: Scenario, contender: Contender, entry: dict[str, Any], repeti
 def main() -> None:
     """Run what the command line asks for, write the raw results, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scenarios", nargs="*", default=sorted(SCENARIOS))
+    near = sorted(key for key, scenario in SCENARIOS.items() if scenario.serving is nullcontext)
+    parser.add_argument("scenarios", nargs="*", default=near, help="all that need no server when not given")
     parser.add_argument("--only", nargs="*", default=[], help="names of contenders; all when not given")
     parser.add_argument("--rows", type=int, help="another size than the scenario's own, to try things out")
     parser.add_argument("--repetitions", type=int, default=5)

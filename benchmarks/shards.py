@@ -57,10 +57,11 @@ def image_shards(data: Path, rows: int) -> Workload:
             images = jpegs[shard * per_shard : (shard + 1) * per_shard]
             write_tfrecord(path, images)
             write_tar(folder / "tar" / f"{shard:05}.tar", images)
-        for writer in WRITERS:
-            _by_their_own(writer, folder, jpegs[:per_shard], f"{writer}-first")
-            _by_their_own(writer, folder, jpegs, writer)
         (folder / "complete").touch()
+    for writer in WRITERS:
+        for name, part in ((f"{writer}-first", per_shard), (writer, rows)):
+            if not (folder / name / "index.json").exists():
+                _by_their_own(writer, folder, image_files(data, rows).paths[:part], name)
     return Workload(rows=rows, paths=paths, rows_per_file=per_shard)
 
 

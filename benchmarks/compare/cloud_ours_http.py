@@ -14,4 +14,4 @@ def open_client(place: Place, cell: Cell) -> Client:
     """Open it; certificates are verified against the system's, which this variable replaces."""
     if place.authority:
         os.environ["SSL_CERT_FILE"] = place.authority
-    return on_loop(our_store({}, lambda part: path_of(place, part)), cell, uvloop_loop)
+    return on_loop(our_store({}, cell, lambda part: path_of(place, part)), cell, uvloop_loop)

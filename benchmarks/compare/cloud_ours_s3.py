@@ -12,4 +12,4 @@ def open_client(place: Place, cell: Cell) -> Client:
     """Open it with a key that nobody checks: requests are signed as they always are."""
     client = {"region_name": "us-east-1", **({"verify": place.authority} if place.authority else {})}
     options = {"endpoint_url": place.url, "key": "access", "secret": "secret", "client_kwargs": client}
-    return on_loop(our_store(options, lambda part: f"s3://bench/{part.key}"), cell, uvloop_loop)
+    return on_loop(our_store(options, cell, lambda part: f"s3://bench/{part.key}"), cell, uvloop_loop)

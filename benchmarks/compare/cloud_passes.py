@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, TypeAlias
 
-from benchmarks.pipeline.cloud_work import Cell, Check, Part, Pass, Place
+from benchmarks.pipeline.cloud_work import MEMORY, Cell, Check, Part, Pass, Place
 
 ReadOne: TypeAlias = Callable[[Part, int], Awaitable[Any]]
 """``await read_one(part, lane)`` returns the bytes of a part; each lane, from 0 on, has one read on its way."""
@@ -98,25 +100,33 @@ def in_threads(make_read: Callable[[], Callable[[Part], Any]], cell: Cell) -> It
 
 
 class ReusedMemory:
-    """A buffer for each lane, made when it is first asked for and used again from then on."""
+    """A buffer for each lane, used again for every read.
 
-    def __init__(self) -> None:
-        self._buffers: dict[int, bytearray] = {}
+    It is shared with the other clients, which take turns: 64 objects of 64 MiB at once are 4 GB for each otherwise.
+    """
 
-    def of(self, lane: int, nbytes: int) -> memoryview:
-        """Return a lane's buffer."""
-        if len(self._buffers.get(lane, b"")) != nbytes:
-            self._buffers[lane] = bytearray(nbytes)
-        return memoryview(self._buffers[lane])
+    def __init__(self, cell: Cell) -> None:
+        self._nbytes = cell.part_nbytes
+        descriptor = os.open(os.environ[MEMORY], os.O_RDWR)
+        try:
+            if os.fstat(descriptor).st_size < cell.at_once * self._nbytes:
+                os.ftruncate(descriptor, cell.at_once * self._nbytes)
+            self._all = memoryview(mmap.mmap(descriptor, cell.at_once * self._nbytes))
+        finally:
+            os.close(descriptor)
+
+    def of(self, lane: int) -> memoryview:
+        """Return a lane's buffer, as large as a part."""
+        return self._all[lane * self._nbytes : (lane + 1) * self._nbytes]
 
 
 @asynccontextmanager
-async def our_store(options: dict[str, Any], url_of: Callable[[Part], str]) -> AsyncIterator[ReadOne]:
+async def our_store(options: dict[str, Any], cell: Cell, url_of: Callable[[Part], str]) -> AsyncIterator[ReadOne]:
     """Lend reads through the stores of a loader: routes, hedging, retries and all."""
     from aiostream_data.records import ShardRef
     from aiostream_data.storage.stores import StoreSet
 
-    loop, memory = asyncio.get_running_loop(), ReusedMemory()
+    loop, memory = asyncio.get_running_loop(), ReusedMemory(cell)
 
     async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
         return await loop.run_in_executor(None, function, *arguments)
@@ -128,7 +138,7 @@ async def our_store(options: dict[str, Any], url_of: Callable[[Part], str]) -> A
         shard = known.get(part.key)
         if shard is None:
             shard = known[part.key] = ShardRef(url_of(part), part.total)
-        buffer = memory.of(lane, part.nbytes)
+        buffer = memory.of(lane)
         await stores.read_into(shard, part.start, buffer)
         return buffer
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import busy_s, living_children
-from benchmarks.pipeline.cloud_work import BUCKET, Cell, Place, write_objects
+from benchmarks.pipeline.cloud_work import BUCKET, MEMORY, Cell, Place, write_objects
 
 NGINX_MODULES = Path("/usr/lib/nginx/modules")
 LUA = ("ndk_http_module.so", "ngx_http_lua_module.so")
@@ -56,11 +56,14 @@ class Servers:
 
 @contextmanager
 def servers() -> Iterator[Servers]:
-    """Write the objects into memory (770 MB), serve them for the block, and leave nothing."""
+    """Write the objects into memory (770 MB) and serve them for the block; :data:`MEMORY` names a file there."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="aiostream-cloud-", dir=memory if memory.is_dir() else None) as name:
         objects = Path(name, "objects")
         write_objects(objects)
+        memory_file = Path(name, "memory")
+        memory_file.touch()
+        os.environ[MEMORY] = str(memory_file)
         with serving(objects / BUCKET) as running:
             yield running
 

@@ -17,6 +17,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 PIECE_NBYTES = 256 << 10
 STAMP_NBYTES = 8
+MEMORY = "BENCH_MEMORY"
+"""Environment variable with the path of a file in memory, whose pages are the buffers of clients that reuse theirs."""
+
 BUCKET = "bench"
 """Of paths such as ``/bench/large/00003``."""
 
@@ -92,6 +95,11 @@ class Cell:
     def name(self) -> str:
         """As in ``8 MiB ranges/tls/20ms/c16``, which ``--cells`` takes the parts of."""
         return f"{self.kind}/{'tls' if self.tls else 'plain'}/{self.latency_ms}ms/c{self.at_once}"
+
+    @property
+    def part_nbytes(self) -> int:
+        """Bytes of one request."""
+        return KINDS[self.kind].part_nbytes
 
     def requests(self, number: int) -> list[Part]:
         """Return so many requests."""
