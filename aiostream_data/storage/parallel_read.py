@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from aiostream_data.records import ByteRange, ShardRef
-from aiostream_data.storage.ranges import plan_ranges
+from aiostream_data.storage.ranges import plan_ranges, shared_out
 
 AT_ONCE: Final = 8
 """Parts of one object that are on their way together."""
@@ -29,7 +29,8 @@ def parts_of(shard: ShardRef, nbytes: int, part_nbytes: int | None) -> list[Byte
     """
     if part_nbytes is None or not shard.version:
         return [ByteRange(0, nbytes)] if nbytes else []
-    return list(plan_ranges(nbytes, part_nbytes, part_nbytes))
+    size = shared_out(part_nbytes, nbytes, AT_ONCE)
+    return list(plan_ranges(nbytes, size, size))
 
 
 async def read_parts(

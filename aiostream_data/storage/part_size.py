@@ -1,9 +1,10 @@
 """How large the ranges should be that a part of a store is asked for: found by what the last ones took.
 
 How this works. A request costs the time until its answer begins, whatever its size, and a connection carries nothing
-meanwhile. So parts are as large as it takes for that wait to be an eighth of a part's time: small ones where answers
-begin at once, because they stay in the processor's cache and are soon there; large ones at the end of a long line that
-carries much. Sizes go by powers of two, one step with each part, so that blocks of memory fit the next part as well.
+meanwhile. So parts are as large as it takes for that wait to be about a quarter of a part's time: small ones where
+answers begin at once, because they stay in the processor's cache and are soon there; large ones at the end of a long
+line that carries much. A smaller share would not pay: other requests fill the line meanwhile, and large parts cost more
+fresh memory. Sizes go by powers of two, one step with each part, so that blocks of memory fit the next part as well.
 Pure: told times, never asks for them.
 """
 
@@ -18,11 +19,15 @@ START: Final = 4 << 20
 LEAST: Final = 1 << 20
 MOST: Final = 32 << 20
 
-WAIT_SHARE: Final = 1 / 8
+WAIT_SHARE: Final = 1 / 4
 """Share of a part's time that may pass before it begins to arrive."""
 
 TELLING_NBYTES: Final = 256 << 10
 """Smaller bodies say nothing about how fast bytes come: they are there with the first of them."""
+
+TOO_SMALL: Final = 1.5
+TOO_LARGE: Final = 1 / 3
+"""A size is left when another is wanted that is so many times as large; in between, it stays."""
 
 _KEPT: Final = 0.8
 """What is known of the rate counts so much beside one more part."""
@@ -75,8 +80,8 @@ class PartSize:
         return MOST if wait_s * self._body_nbytes >= MOST * self._body_s else wait_s * self._body_nbytes / self._body_s
 
     def _step(self, wanted: float) -> None:
-        """Go one step; down only where the next size would not soon be too small again."""
-        if wanted > self.nbytes:
+        """Go one step, where the size is far from what it should be."""
+        if wanted > TOO_SMALL * self.nbytes:
             self.nbytes = min(MOST, 2 * self.nbytes)
-        elif 4 * wanted <= self.nbytes:
+        elif wanted < TOO_LARGE * self.nbytes:
             self.nbytes = max(LEAST, self.nbytes // 2)

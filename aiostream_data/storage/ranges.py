@@ -27,6 +27,10 @@ OPEN_SHARE = 4
 """... and one range of each that is open at most this (1/4) together: the order may wait for a second one of each."""
 
 
+LEFT_SHARE = 4
+"""Ranges become larger than usual only where those on their way are at most this fraction (1/4) of an object's rest."""
+
+
 def range_sizes(
     memory_limit: int, open_at_once: int, among_many: bool, part_nbytes: int | None = None
 ) -> tuple[int, int]:
@@ -45,14 +49,16 @@ def range_sizes(
 
 
 def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
-    """Return a size for the next ranges of an object such that its rest is enough for all that are read at once.
+    """Return a size for the next ranges of an object such that those on their way at once are a quarter of its rest.
+
+    Else nearly all of a shard would be in memory, and its end would come over a few connections.
 
     Args:
         size: As large as they should be; they are no larger.
         left_nbytes: Of the object.
         at_once: Ranges on their way together.
     """
-    share = left_nbytes // at_once
+    share = left_nbytes // (LEFT_SHARE * at_once)
     return min(size, max(NEXT_NBYTES, 1 << max(0, share.bit_length() - 1)))
 
 

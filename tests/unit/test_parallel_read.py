@@ -42,6 +42,8 @@ def test_small_objects_and_those_of_no_known_version_are_one_request() -> None:
     parts = parts_of(known, 50 * MIB, 4 * MIB)
     assert [part.start for part in parts] == [4 * number * MIB for number in range(12)]
     assert parts[-1].stop == 50 * MIB
+    assert parts_of(known, 50 * MIB, 32 * MIB) == parts
+    assert len(parts_of(known, 5 * MIB, MIB)) == 5
 
 
 FAULTS = st.sampled_from(
