@@ -9,7 +9,6 @@ import time
 import traceback
 from typing import Any
 
-import aiohttp as aiohttp  # reads what this machine trusts when it is loaded
 import pytest
 from certificates import make_certificates
 from proxy import proxy

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal
 
-import aiohttp as aiohttp  # reads what this machine trusts when it is loaded: before a test changes that
 import pytest
 from certificates import Certificates, make_certificates
 
@@ -60,15 +59,16 @@ def content(server: FaultServer, url: str, **options: Any) -> bytes:
 
 
 @pytest.mark.usefixtures("trusting")
+@pytest.mark.parametrize("reader", ["plain", "library"])
 @pytest.mark.parametrize("where", ["thread", "process"])
 @pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
 def test_objects_are_read_from_a_server_that_is_who_it_says(
-    certificates: Certificates, dialect: DialectName, where: Literal["thread", "process"]
+    certificates: Certificates, dialect: DialectName, where: Literal["thread", "process"], reader: str
 ) -> None:
     with leaves_nothing(), fault_server(dialect, where=where, certificate=certificates.good) as server:
         url = server.put("bucket/key", CONTENT)
         assert server.endpoint_url.startswith("https://127.0.0.1:")
-        assert content(server, url, reader="plain") == CONTENT[100:60_000]
+        assert content(server, url, reader=reader) == CONTENT[100:60_000]
         assert server.counters().requests == {"get": 1}
 
 
@@ -132,7 +132,7 @@ def test_a_server_that_speaks_no_tls_is_named_for_it(reader: str) -> None:
         answering.start()
         server = FaultServer("http", f"https://127.0.0.1:{listener.getsockname()[1]}", lambda *_: (200, b""))
         with pytest.raises(StoreUnreachableError, match="speaks TLS"):
-            content(server, server.url("key"), reader=reader)
+            content(server, server.url("key"), reader=reader, retry_connect_total_s=0.3)
         listener.shutdown(socket.SHUT_RDWR)
         answering.join()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import make_certificates
 
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
@@ -16,7 +18,7 @@ from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.leaks import leaves_nothing
 
 REQUESTS = int(os.environ.get("ASD_CHAOS", "1500"))
-"""Ranges read from each kind of store; ``ASD_CHAOS=20000`` for the long run."""
+"""Ranges read from each kind of store; ``ASD_CHAOS=20000`` for the long run, with ``--timeout=900``."""
 
 OBJECTS, OBJECT_NBYTES = 8, 3 << 20
 AT_ONCE = 32
@@ -47,8 +49,16 @@ async def _read_all(stores: StoreSet, urls: list[str]) -> tuple[int, Any]:
     return good, stores.counters
 
 
-@pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
-def test_every_byte_arrives_though_a_tenth_of_the_reads_goes_wrong(dialect: Any) -> None:
+@pytest.mark.parametrize(("dialect", "tls"), [("s3", False), ("gcs", False), ("http", False), ("http", True)])
+def test_every_byte_arrives_though_a_tenth_of_the_reads_goes_wrong(
+    dialect: Any, tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate: Path | None = None
+    if tls:
+        certificates = make_certificates(tmp_path)
+        certificate = certificates.good
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+
     async def main(options: dict[str, Any], urls: list[str]) -> tuple[int, Any]:
         stores = StoreSet({**options, **OPTIONS}, asyncio.to_thread)
         try:
@@ -56,7 +66,7 @@ def test_every_byte_arrives_though_a_tenth_of_the_reads_goes_wrong(dialect: Any)
         finally:
             await stores.aclose()
 
-    with leaves_nothing(), fault_server(dialect, where="process") as server:
+    with leaves_nothing(), fault_server(dialect, where="process", certificate=certificate) as server:
         urls = [server.put(f"bucket/{number}", CONTENT) for number in range(OBJECTS)]
         server.set_rules(chaos(0.1))
         good, counters = asyncio.run(main(server.storage_options, urls))

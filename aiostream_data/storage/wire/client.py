@@ -162,6 +162,12 @@ class WireClient:
         except _StaleConnection:
             return await self._ask_over(pool, request, accept, known, fresh=True, bodiless=bodiless)
 
+    def tls(self) -> ssl.SSLContext:
+        """Return what servers are verified with; the same for every connection."""
+        if self._tls is None:
+            self._tls = self.make_tls()
+        return self._tls
+
     def close(self) -> None:
         """Close all connections. Idempotent."""
         for pool in self._pools.values():
@@ -234,9 +240,7 @@ class WireClient:
         key = (target.host, target.port, target.is_tls)
         pool = self._pools.get(key)
         if pool is None:
-            if target.is_tls and self._tls is None:
-                self._tls = self.make_tls()
-            server = Server(target.host, target.port, self._tls if target.is_tls else None)
+            server = Server(target.host, target.port, self.tls() if target.is_tls else None)
             pool = Pool(server, limit=self.options.connections, connect_s=self.options.connect_s)
             self._pools[key] = pool
         return pool
