@@ -7,10 +7,11 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from gate import Gate
 
 import aiostream_data as asd
 from aiostream_data.errors import LoaderClosedError, PlanError, StageTimeoutError
@@ -18,33 +19,6 @@ from aiostream_data.testing.leaks import leaves_nothing
 
 TWENTY = asd.Dataset.range(20)
 LIMIT_S = 0.3
-
-
-class Gate:
-    """Keeps record 7 until the loader has failed, and a little longer than that."""
-
-    def __init__(self) -> None:
-        self.opened = threading.Event()
-
-    def check(self, number: int) -> int:
-        if number == 7:
-            assert self.opened.wait(10)
-        return number
-
-    async def check_later(self, number: int) -> int:
-        while number == 7:
-            await asyncio.sleep(0.01)
-        return number
-
-    async def block_the_loop(self, number: int) -> int:
-        return self.check(number)
-
-    def generate(self) -> Iterator[int]:
-        yield from map(self.check, range(20))
-
-    async def generate_async(self) -> AsyncIterator[int]:
-        for number in range(20):
-            yield await self.check_later(number)
 
 
 def sleep_at_seven(number: int) -> int:
@@ -55,7 +29,7 @@ def sleep_at_seven(number: int) -> int:
 
 STUCK: dict[str, tuple[Callable[[Gate], asd.Dataset[Any]], str]] = {
     "map": (lambda gate: TWENTY.map(gate.check), "map"),
-    "filter": (lambda gate: TWENTY.filter(lambda x: gate.check(x) >= 0).batch(2), "filter + batch"),
+    "filter": (lambda gate: TWENTY.filter(gate.is_past).batch(2), "filter + batch"),
     "coroutine": (lambda gate: TWENTY.map(gate.check_later), "map"),
     "blocked loop": (lambda gate: TWENTY.map(gate.block_the_loop), "map"),
     "flat_map": (lambda gate: TWENTY.flat_map(lambda x: [gate.check(x)]), "flat_map"),
@@ -70,7 +44,7 @@ STUCK: dict[str, tuple[Callable[[Gate], asd.Dataset[Any]], str]] = {
 def test_a_stage_that_gives_nothing_for_too_long_ends_the_loader_with_its_name(
     build: Callable[[Gate], asd.Dataset[Any]], stage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gate = Gate()
+    gate = Gate(for_coroutines=False)
     limit_s = 2.0 if stage == "in_subprocess" else LIMIT_S  # which has to start first
     with leaves_nothing():
         loader = build(gate).open(stage_timeout=limit_s)
@@ -91,7 +65,7 @@ def test_a_stage_that_gives_nothing_for_too_long_ends_the_loader_with_its_name(
 
 
 def test_the_error_names_function_and_record_and_pickles() -> None:
-    gate = Gate()
+    gate = Gate(for_coroutines=False)
     with TWENTY.map(gate.check).open(stage_timeout=LIMIT_S) as loader:
         with pytest.raises(
             StageTimeoutError, match=r"Gate.check \(.*\), range record 7, for 0\.\d s on thread"
@@ -117,7 +91,7 @@ def test_a_consumer_that_takes_its_time_is_no_stage_that_does() -> None:
 
 
 def test_waits_that_were_cut_short_add_up() -> None:
-    gate = Gate()
+    gate = Gate(for_coroutines=False)
 
     async def impatient() -> None:
         async with TWENTY.map(gate.check_later).open(stage_timeout=LIMIT_S) as loader:
