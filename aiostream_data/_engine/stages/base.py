@@ -11,11 +11,14 @@ import numpy as np
 from aiostream_data._engine.context import RunContext, hop
 from aiostream_data._engine.emission_log import EmissionLog
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.kept_log import KeptLog
 from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Call, Filter
+from aiostream_data.policies import handling_of
 from aiostream_data.records import Chunk
 
 
@@ -80,26 +83,33 @@ class OneToOne(Stage):
 
 
 @dataclass
-class MaybeUnordered(OneToOne):
-    """A stage that gives one row per row, in order or, with ``ordered=False``, as they are ready.
+class CallStage(Stage):
+    """Running form of ``Call``: of each row one row or none, in order or, with ``ordered=False``, as they are ready.
 
-    The place of an unordered one is how far it has taken its input in, and the rows of that which it had
+    The place of an ordered one is that of its input as long as it gives every row; otherwise what it kept is
+    logged. The place of an unordered one is how far it has taken its input in, and the rows of that which it had
     not given out: they come first when it goes on.
 
     Attributes:
         log: What was taken in and given out; None when it is ordered.
+        kept: Which rows were kept, as whoever runs it notes; None where it is unordered, or leaves none out.
     """
 
     def __post_init__(self) -> None:
         self.log = None if self.node.ordered else EmissionLog()
+        self.kept = KeptLog() if self.log is None and any(map(leaves_rows_out, self.nodes)) else None
         self._held: Lineage | None = None
         self._held_rows = 0
 
     @property
+    def nodes(self) -> tuple[Call, ...]:
+        """The nodes whose work it does, in the order of the stream."""
+        return (self.node,)
+
+    @property
     def source_node(self) -> Node:
         """The node whose rows it takes."""
-        lower: Node = self.node.input
-        return lower
+        return self.nodes[0].input
 
     async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
         """Yield the rows that a state says were held, and then those of the inlet."""
@@ -109,7 +119,12 @@ class MaybeUnordered(OneToOne):
         async for chunk in inlet:
             yield chunk
 
+    def rows_accounted(self, outlet: Outlet) -> int | None:
+        return outlet.rows  # those left out are counted apart, as dropped
+
     def at(self, rows: int, book: BookWriter) -> State:
+        if self.kept is not None:
+            return self.inputs[0].at(self.kept.input_rows(rows), book)
         if self.log is None:
             return self.inputs[0].at(rows, book)
         taken, held = self.log.place(rows)
@@ -119,6 +134,10 @@ class MaybeUnordered(OneToOne):
         return {"op": "unordered", "held": book.rows(held), "input": before}
 
     def forget(self, rows: int) -> None:
+        if self.kept is not None:
+            self.inputs[0].forget(self.kept.input_rows(rows))
+            self.kept.forget(rows)
+            return
         if self.log is None:
             self.inputs[0].forget(rows)
             return
@@ -136,3 +155,8 @@ class MaybeUnordered(OneToOne):
     def _rest_of_held(self, taken: int) -> Lineage:
         assert self._held is not None
         return self._held.take(np.arange(taken, self._held_rows))
+
+
+def leaves_rows_out(node: Call) -> bool:
+    """Tell whether a node may give fewer rows than it takes."""
+    return isinstance(node, Filter) or handling_of(node.on_error).kind == "skip"
