@@ -91,8 +91,8 @@ class CallStage(Stage):
     not given out: they come first when it goes on.
 
     Attributes:
-        log: What was taken in and given out; None when it is ordered.
-        kept: Which rows were kept, as whoever runs it notes; None where it is unordered, or leaves none out.
+        log: What was taken in and given out; None when it is ordered, and goes on from where it was as well.
+        kept: Which rows were kept, as whoever runs it notes; None where it leaves none out, or there is a log.
     """
 
     def __post_init__(self) -> None:
@@ -149,7 +149,8 @@ class CallStage(Stage):
             return (state,)  # it was ordered then
         self._held = self.context.services.book.rows(state["held"])
         self._held_rows = len(self._held)
-        self.log = self.log or EmissionLog()  # rows that were held come first, also where the rest is in order
+        if self.log is None:  # rows that were held come first, also where the rest is in order
+            self.log, self.kept = EmissionLog(), None
         return (state["input"],)
 
     def _rest_of_held(self, taken: int) -> Lineage:
