@@ -40,9 +40,11 @@ from aiostream_data.executors.child import Child
 from aiostream_data.executors.failure import Failure
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.mixing import Mix
+from aiostream_data.plan.rewrite import batches_in_parts
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
 from aiostream_data.plan.worker_share import check_shared, for_worker
 from aiostream_data.records import Chunk
+from aiostream_data.transforms.batching import SHARED_NBYTES
 
 ASK_S: Final = 5.0
 """Longest wait for an answer: a function that holds the GIL keeps a process from answering."""
@@ -302,6 +304,8 @@ class HostingProcess:
                 received = self.child.exchange.receive()
                 received.lease.release()
                 kind, *args = received.message
+                if kind == "chunk":
+                    args.append(received.written)  # what was put together there on the way
                 del received
                 self._hear(kind, *args)
                 del args
@@ -329,8 +333,8 @@ class HostingProcess:
         if run is None:
             return  # it was dropped meanwhile
         if kind == "chunk":
-            sent = rest[0]
-            chunk = taken(self._adopted.renamed(sent)).with_lease(self._budget.charge(sent.nbytes))
+            sent, _, written = rest
+            chunk = taken(self._adopted.renamed(sent), written).with_lease(self._budget.charge(sent.nbytes))
             run.hear(Arrived(chunk, sent.nbytes))
         elif kind == "failed":
             run.hear(_as_error(rest[0]))
@@ -412,7 +416,7 @@ class Hosting:
         resolved = tuple(services.resolved.get(source) for source in file_sources(node.input))
         shared = tuple(cache.token in services.shared_caches for cache in caches_of(node.input))
         return Errand(
-            plan=for_worker(node.input, index, node.workers),
+            plan=batches_in_parts(for_worker(node.input, index, node.workers), SHARED_NBYTES),
             keys=own_keys(node.input, context.keys),
             resolved=resolved,
             shared_caches=shared,

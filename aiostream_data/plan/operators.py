@@ -183,12 +183,13 @@ class Shuffle(SameElements):
 class Batch(Operator):
     """``batch_size`` consecutive elements stacked into one.
 
-    ``in_parts`` is set by a rewrite where the batch is written into a device's slot anyway.
+    ``parts_from`` is set by a rewrite where the batch is written into other memory anyway, such as a device's slot:
+    from how many bytes of a chunk on its rows are left in it until then.
     """
 
     batch_size: int
     drop_remainder: bool = False
-    in_parts: bool = False
+    parts_from: int | None = None
 
     def detail(self) -> str:
         return f"{self.batch_size}" + (", drop_remainder" if self.drop_remainder else "")

@@ -12,7 +12,7 @@ from aiostream_data._engine.context import RunContext, hop
 from aiostream_data._engine.emission_log import EmissionLog
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.kept_log import KeptLog
-from aiostream_data._engine.position import Position, State
+from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.metrics.counters import StageCounters
@@ -80,6 +80,23 @@ class OneToOne(Stage):
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
         return outlet.rows
+
+
+@dataclass
+class NumberedRows(Stage):
+    """A source whose rows are numbered from 0 in every epoch: its place is the number of the next one."""
+
+    _first: int = 0
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return {"op": "rows", "next": self._first + rows}
+
+    def forget(self, rows: int) -> None:
+        pass
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._first = taken_up(state, "rows")["next"]
+        return ()
 
 
 @dataclass
