@@ -12,7 +12,7 @@ from resume_plans import CASES, draws, numbers, write_files
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset
-from aiostream_data._engine import hosting
+from aiostream_data._engine import hosting_process
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.resume import resumes_everywhere
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def threads_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let threads stand in for processes, which take half a second each to start."""
-    monkeypatch.setattr(hosting, "Child", ThreadChild)
+    monkeypatch.setattr(hosting_process, "Child", ThreadChild)
 
 
 def resumes(name: str, folder: Path, workers: int) -> None:

@@ -354,7 +354,7 @@ MAY_BE_NONE = {
     # The consumer waits until a loader is open, and is watched like one that waits for an element.
     "_engine.announced:wait(timeout_s)",
     # Stands for a finite number that it is told later.
-    "_engine.hosting:ask(timeout_s)",
+    "_engine.hosting_process:ask(timeout_s)",
     # Until closed, which the end of the run does.
     "device.stage:put(timeout_s)",
     # What it is that is None here is no wait of ours: when somebody waits, and whether anybody watches.
