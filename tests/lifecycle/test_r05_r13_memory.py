@@ -27,13 +27,13 @@ from aiostream_data.testing.leaks import leaves_nothing
 
 resident = []
 with leaves_nothing():
-    for _ in range(400):
+    for _ in range(210):
         with STAGES[sys.argv[2]](sys.argv[3:]).open(memory_limit="64MB") as loader:
             for _ in loader:
                 break
         resident.append(int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
 # Minima, as free memory that allocators keep for a while comes and goes; the first cycles fill their pools.
-print((min(resident[340:]) - min(resident[150:210])) / 190)
+print((min(resident[180:]) - min(resident[60:90])) / 120)
 """
 
 
