@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -275,11 +275,18 @@ def test_arrays_may_die_on_any_thread_and_inside_a_garbage_collection(ends: tupl
     handed_over: SimpleQueue[Any] = SimpleQueue()
 
     def bury() -> None:
-        while (message := handed_over.get()) is not None:
+        while (message := next_message()) is not None:
             cycle: list[Any] = [message]
             cycle.append(cycle)
             del message, cycle
             gc.collect(0)
+
+    def next_message() -> Any:
+        while True:
+            try:
+                return handed_over.get(timeout=0.05)
+            except Empty:
+                gc.collect()  # a collection that another thread had begun may have passed over a cycle
 
     def receive() -> None:
         for _ in range(200):
