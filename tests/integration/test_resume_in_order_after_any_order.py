@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aiostream_data import Dataset, Skip
+from aiostream_data.errors import StateMismatchError
 
 COUNT = 60
 GOOD = [number for number in range(COUNT) if number % 3 != 1]
@@ -64,3 +65,38 @@ def test_no_row_is_lost_by_a_second_state_where_rows_were_held_and_others_are_le
     with dataset.open(state=state) as loader:
         rest = [int(number) for number in loader]
     assert sorted([*received, *in_order, *rest]) == GOOD
+
+
+def test_a_stage_in_order_leaves_the_rows_that_one_below_it_held_to_that_one() -> None:
+    first, is_held = threading.Event(), threading.Event()
+
+    def fails_late(number: int) -> int:
+        if number == 0:
+            is_held.set()
+            assert first.wait(30)
+            raise ValueError("the one that was held")
+        return _fail_at_some(number)
+
+    failing = Dataset.range(COUNT).map(fails_late, concurrency=3, ordered=False, on_error=Skip())
+    dataset = failing.filter(lambda number: number != 3)
+    with dataset.open() as loader:
+        received = [int(number) for number in islice(loader, BEFORE)]
+        assert is_held.is_set()
+        state = loader.state_dict()
+        first.set()
+    with dataset.open(state=state) as loader:
+        rest = [int(number) for number in loader]
+    assert sorted([*received, *rest]) == [number for number in GOOD if number not in (0, 3)]
+
+
+def test_a_state_in_the_middle_of_an_element_is_refused_where_elements_come_in_any_order() -> None:
+    dataset = Dataset.range(COUNT).map(int, concurrency=3).batch(4).unbatch()
+    with dataset.open() as loader:
+        received = [int(number) for number in islice(loader, 6)]
+        in_the_middle = loader.state_dict()
+        received += [int(number) for number in islice(loader, 2)]
+        between_two = loader.state_dict()
+    with pytest.raises(StateMismatchError, match="deterministic=True"):
+        list(dataset.open(state=in_the_middle, deterministic=False))
+    with dataset.open(state=between_two, deterministic=False) as loader:
+        assert sorted([*received, *(int(number) for number in loader)]) == list(range(COUNT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class CallStage(Stage):
         if self._held_rows and taken < self._held_rows:  # what was held before comes first
             held = concat_lineages([held, self._rest_of_held(taken)])
         before = self.inputs[0].at(max(0, taken - self._held_rows), book)
-        return {"op": "unordered", "held": book.rows(held), "input": before}
+        return {"op": "unordered", "of": self._keys[0], "held": book.rows(held), "input": before}
 
     def forget(self, rows: int) -> None:
         if self.kept is not None:
@@ -162,13 +162,25 @@ class CallStage(Stage):
         self.inputs[0].forget(max(0, self.log.place(rows)[0] - self._held_rows))
 
     def resume(self, state: State) -> Sequence[State]:
-        if not isinstance(state, dict) or state.get("op") != "unordered":
-            return (state,)  # it was ordered then
-        self._held = self.context.services.book.rows(state["held"])
-        self._held_rows = len(self._held)
-        if self.log is None:  # rows that were held come first, also where the rest is in order
-            self.log, self.kept = EmissionLog(), None
-        return (state["input"],)
+        held: list[Lineage] = []
+        while self._is_mine(state):  # several, where nodes ran apart that run in one hop now
+            held.append(self.context.services.book.rows(state["held"]))
+            state = state["input"]
+        if held:
+            self._held = concat_lineages(held)
+            self._held_rows = len(self._held)
+            if self.log is None:  # rows that were held come first, also where the rest is in order
+                self.log, self.kept = EmissionLog(), None
+        return (state,)
+
+    @property
+    def _keys(self) -> list[int]:
+        return [self.context.keys[node] for node in self.nodes]
+
+    def _is_mine(self, state: State) -> TypeGuard[dict[str, Any]]:
+        """Tell whether a state is of an unordered stage that ran one of the nodes, and not of one below."""
+        is_unordered = isinstance(state, dict) and state.get("op") == "unordered"
+        return is_unordered and state.get("of", self._keys[0]) in self._keys
 
     def _rest_of_held(self, taken: int) -> Lineage:
         assert self._held is not None
