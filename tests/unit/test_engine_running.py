@@ -14,7 +14,9 @@ from aiostream_data._engine.stages.prefetch import PrefetchStage
 
 
 async def _cut_when_cancelled(_: PrefetchStage, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-    await outlet.send(await inlets[0].receive())
+    chunk = await inlets[0].receive()
+    assert chunk is not None
+    await outlet.send(chunk)
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
