@@ -20,9 +20,11 @@ demo: install
 	@echo "== demo: PNG images in TFRecord shards, streamed from STORE=$(STORE) into a small model"
 	@$(BIN)/python examples/quickstart/train.py --store $(STORE)
 
+# What measures time or memory, or ends processes, runs with nothing beside it.
 test: install
 	@echo "== the whole test suite, with S3 and GCS servers on this machine"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --ignore tests/lifecycle
+	@$(BIN)/python -m pytest tests/lifecycle
 
 lint: install
 	@echo "== ruff, mypy --strict, import contracts, Dockerfiles, YAML"

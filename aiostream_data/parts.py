@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 class Parts:
     """Pieces that make one array when put one after another along the first axis.
 
-    A batch on its way to a device is made of these, so that its rows are copied once: from the chunks
-    they stand in to the slot. The pieces are views; they keep their chunks' memory alive.
+    A batch on its way to a device or to another process is made of these, so that its rows are copied once: from
+    where they stand to where they are to be. The pieces are views; they keep the memory that they look into alive.
 
     Attributes:
         pieces: At least one; all of one dtype and row shape.
@@ -35,6 +35,10 @@ class Parts:
     @property
     def nbytes(self) -> int:
         return sum(piece.nbytes for piece in self.pieces)
+
+    def write_to(self, memory: NDArray[np.uint8]) -> None:
+        """Write the bytes of the whole array, in C order, to memory of that size; releases the GIL."""
+        self.write_into(np.ndarray(self.shape, self.dtype, memory.data))
 
     def write_into(self, target: NDArray[Any]) -> None:
         """Write the whole array into ``target`` of the same shape and dtype; releases the GIL."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from aiostream_data.storage import memory
@@ -12,6 +13,9 @@ from aiostream_data.testing.http_server import HttpObjects, http_server
 from aiostream_data.testing.servers import ObjectServer, gcs_server, s3_server
 
 BUCKET = "test-bucket"
+
+hypothesis.settings.register_profile("unhurried", deadline=None)  # other tests run beside it
+hypothesis.settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True, scope="module")

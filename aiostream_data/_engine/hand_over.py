@@ -3,11 +3,12 @@
 How this works. Arrays of some size cross in shared memory and arrive as views on it, whatever their number; small
 ones are copied, and every object costs some microseconds. So what a chunk holds in many small arrays is put side by
 side into a few, and cut again on the other side: the rows that batches were made of, and batches that are small.
+Batches in parts are put together in the shared memory: in the message stands what arrives beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.parts import Parts
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
 from aiostream_data.structure import Structure, structure_of
 
@@ -42,6 +44,24 @@ class SideBySide:
         """Return the arrays again, as views on the whole."""
         ends = np.cumsum([0, *self.sizes]).tolist()
         return [self.whole[start:stop] for start, stop in pairwise(ends)]
+
+
+class Arriving:
+    """Stands for an array that is written beside the message.
+
+    Attributes:
+        number: Which one it is.
+    """
+
+    # No dataclass: those are structure, and this is a leaf.
+    __slots__ = ("dtype", "number", "shape")
+
+    def __init__(self, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.number, self.shape, self.dtype = number, shape, dtype
+
+    def arrived(self, written: Sequence[NDArray[np.uint8]]) -> NDArray[Any]:
+        """Return the array, over the memory that it has come in."""
+        return np.ndarray(self.shape, self.dtype, written[self.number].data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +94,27 @@ class Handed:
     nbytes: int
 
 
-def handed(chunk: Chunk, nbytes: int) -> Handed:
-    """Return a chunk as it is sent."""
-    rows = _compact(chunk) if isinstance(chunk, Columns) else _leaf_by_leaf(chunk.values)
+def handed(chunk: Chunk, nbytes: int) -> tuple[Handed, list[Parts]]:
+    """Return a chunk as it is sent, and what is written beside it."""
+    beside: list[Parts] = []
+    rows = _compact(chunk) if isinstance(chunk, Columns) else _leaf_by_leaf(chunk.values, beside)
     made_of = chunk.made_of
-    return Handed(rows, chunk.ids, None if made_of is None else _runs_of(made_of) or made_of, nbytes)
+    return Handed(rows, chunk.ids, None if made_of is None else _runs_of(made_of) or made_of, nbytes), beside
 
 
-def taken(sent: Handed) -> Chunk:
-    """Return a chunk as it was before it was sent, over the memory that it has come in."""
+def taken(sent: Handed, written: Sequence[NDArray[np.uint8]] = ()) -> Chunk:
+    """Return a chunk as it was before it was sent, over the memory that it has come in.
+
+    Args:
+        written: What arrived beside it.
+    """
     made_of: list[MadeOf | None] | None
     made_of, runs = (sent.made_of, None) if not isinstance(sent.made_of, SideBySide) else _apart(sent.made_of)
     if isinstance(sent.rows, Columns):
         return sent.rows.with_ids(sent.ids).with_made_of(made_of)
     values = sent.rows.elements() if isinstance(sent.rows, Leaves) else sent.rows
+    if written:
+        values = [_with_leaves(element, Arriving, lambda leaf: leaf.arrived(written)) for element in values]
     return Items(values, sent.ids, None, made_of, runs)
 
 
@@ -112,15 +139,28 @@ def _runs_of(entries: Sequence[MadeOf | None]) -> SideBySide | None:
     return side_by_side(arrays) if len(arrays) == len(entries) else None
 
 
-def _leaf_by_leaf(elements: list[Any]) -> list[Any] | Leaves:
-    """Return elements leaf by leaf, where that puts arrays side by side; else as they are."""
-    if len(elements) < 2 or not _has_small_array(elements[0]):
-        return elements
-    structure = structure_of(elements[0])
-    if any(structure_of(element) != structure for element in elements[1:]):
-        return elements
-    columns = structure.columns(elements)
-    return Leaves(structure, tuple(_joined(column) for column in columns))
+def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leaves:
+    """Return elements leaf by leaf, where that puts arrays side by side; else one after another."""
+    if len(elements) > 1 and _has_small_array(elements[0]):
+        structure = structure_of(elements[0])
+        if all(structure_of(element) == structure for element in elements[1:]):
+            columns = structure.columns(elements)
+            return Leaves(structure, tuple(_joined(column, beside) for column in columns))
+    return [_with_leaves(element, Parts, lambda leaf: _put_beside(leaf, beside)) for element in elements]
+
+
+def _with_leaves(element: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any:
+    """Return an element with its leaves of one kind changed; itself where it has none."""
+    structure = structure_of(element)
+    leaves = structure.flatten(element)
+    if not any(type(leaf) is kind for leaf in leaves):
+        return element
+    return structure.unflatten([change(leaf) if type(leaf) is kind else leaf for leaf in leaves])
+
+
+def _put_beside(parts: Parts, beside: list[Parts]) -> Arriving:
+    beside.append(parts)
+    return Arriving(len(beside) - 1, parts.shape, parts.dtype)
 
 
 def _has_small_array(element: Any) -> bool:
@@ -128,10 +168,10 @@ def _has_small_array(element: Any) -> bool:
     return any(isinstance(leaf, np.ndarray) and leaf.nbytes < SMALL_NBYTES for leaf in structure.flatten(element))
 
 
-def _joined(column: list[Any]) -> SideBySide | list[Any]:
+def _joined(column: list[Any], beside: list[Parts]) -> SideBySide | list[Any]:
     if all(type(leaf) is np.ndarray and leaf.nbytes < SMALL_NBYTES for leaf in column):
         return side_by_side(column) or column
-    return column
+    return [_put_beside(leaf, beside) if type(leaf) is Parts else leaf for leaf in column]
 
 
 def side_by_side(arrays: Sequence[NDArray[Any]]) -> SideBySide | None:

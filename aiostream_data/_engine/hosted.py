@@ -305,7 +305,8 @@ class HostedEngine:
         spaces = spaces_since(self._state.origins, self._told)
         if spaces:
             self._told = spaces[-1].place + 1
-        self._exchange.send(("chunk", number, handed(chunk, nbytes), spaces))
+        rows, beside = handed(chunk, nbytes)
+        self._exchange.send(("chunk", number, rows, spaces), beside)
 
 
 def _parts_of(chunk: Chunk, max_nbytes: int) -> Iterator[tuple[Chunk, int]]:

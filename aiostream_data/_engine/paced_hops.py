@@ -26,7 +26,7 @@ from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.isolation import alone, broke_off
 from aiostream_data._engine.pacing import CHEAP_ROW_S, HOP_S, LONG_HOP_S, Pace
-from aiostream_data._engine.results import FORGETTING, Results
+from aiostream_data._engine.results import Results
 from aiostream_data._engine.row_work import Done, RowWork
 from aiostream_data._engine.sizes import about_nbytes
 from aiostream_data._engine.tail import Joined
@@ -102,8 +102,7 @@ class PacedHops:
         self._allowed = 1, 1
         self._late: set[asyncio.Future[Outcome]] = set()
         self._results = Results(self.budget, lambda: self._held.taken)
-        self._hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
-        self._row_nbytes = 0.0  # of what a row becomes: the most of late
+        self.pace.hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
         self._widen()
 
     async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
@@ -193,13 +192,11 @@ class PacedHops:
 
     def _rows_of_a_hop(self, chunk_rows: int) -> int:
         # A chunk is shared out among all workers, so that none idles while another has it all.
-        fitting = int(self._hop_nbytes / max(self._row_nbytes, 1.0))
-        return max(1, min(self.pace.rows, -(-chunk_rows // self.workers), fitting))
+        return max(1, min(self.pace.rows, -(-chunk_rows // self.workers)))
 
     def _learn(self, rows: int, outcome: Outcome, done: Done) -> None:
         largest = max(tally.nbytes for tally in done.tallies)
-        self._row_nbytes = max(largest / max(1, rows), self._row_nbytes * FORGETTING)
-        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s, self.workers)
+        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s, self.workers, largest)
         if self.processes is not None and self.pace.row_s > CHEAP_ROW_S and self.pace.holds_gil(self.cpus):
             self._go_over_to(self.processes())
         workers = self.fixed_workers or min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)

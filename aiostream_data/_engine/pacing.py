@@ -29,6 +29,9 @@ CHEAP_ROW_S = 20e-6
 """Below this cost per row a Python function hardly ever releases the GIL, so one hop at a time is best."""
 
 
+FORGETTING = 0.98
+"""Factor by which the largest of late fades with every hop or result."""
+
 ODD = 8.0
 """A hop whose rows cost so many times what others did may have had one slow row: it is not believed at once."""
 
@@ -59,15 +62,17 @@ class Pace:
 
     Attributes:
         hop_s: Seconds of work that one hop aims at; more than ``HOP_S`` only if it makes no more than a chunk's bytes.
+        hop_nbytes: Most bytes that it is meant to make.
         rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
         row_s: Seconds that a row takes.
-        row_nbytes: Bytes of a row, or of what is made of it if that is more.
+        row_nbytes: Bytes of what a row becomes: the most of late.
         cpu_share: Of a hop's time on a core, while one ran at a time.
         together: Hops that ran while others did.
         share_together: Their share of time on a core.
     """
 
     hop_s: float = HOP_S
+    hop_nbytes: float = math.inf
     rows: int = 1
     row_s: float = 0.0
     row_nbytes: float = 0.0
@@ -76,7 +81,7 @@ class Pace:
     share_together: float = 1.0
 
     def observe(self, rows: int, busy_s: float, cpu_s: float, at_once: int = 1, nbytes: int = 0) -> None:
-        """Take note of a hop that ended, of how many ran at once, and of the bytes it took or made."""
+        """Take note of a hop that ended, of how many ran at once, and of the bytes it made."""
         if rows < 1:
             return
         cost = busy_s / rows
@@ -90,13 +95,14 @@ class Pace:
             else:
                 self.together += 1
                 self.share_together += (share - self.share_together) / min(self.together, GIL_HOPS)
-        self.row_nbytes += 0.5 * (nbytes / rows - self.row_nbytes) if self.row_nbytes else nbytes / rows
+        self.row_nbytes = max(nbytes / rows, self.row_nbytes * FORGETTING)
         # Grow at most 16-fold a step: the first rows of a stream are seldom typical.
         self.rows = max(1, min(self._affordable(), 16 * self.rows, HOP_ROWS))
 
     def _affordable(self) -> int:
-        row_s = max(self.row_s, 1e-9)
-        return int(max(HOP_S / row_s, min(self.hop_s / row_s, CHUNK_NBYTES / max(self.row_nbytes, 1.0))))
+        row_s, row_nbytes = max(self.row_s, 1e-9), max(self.row_nbytes, 1.0)
+        rows = max(HOP_S / row_s, min(self.hop_s / row_s, CHUNK_NBYTES / row_nbytes))
+        return int(min(rows, self.hop_nbytes / row_nbytes))
 
     def workers(self, cpus: int) -> int:
         """Return how many hops AUTO runs at once: one while rows are cheap, more while they wait."""

@@ -77,6 +77,13 @@ class Log(Generic[E]):
                 del self._starts[:number], self._entries[:number]
 
 
+def in_order_only(what: str) -> StateMismatchError:
+    """Return the error of a state that counts what came in order, for a plan in which it comes in any order."""
+    return StateMismatchError(
+        [f"the state counts {what}, which came in order; go on in order too: with deterministic=True and ordered=True"]
+    )
+
+
 def taken_up(state: State, kind: str) -> dict[str, Any]:
     """Return the state of a node of this kind.
 

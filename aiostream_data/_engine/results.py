@@ -13,15 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aiostream_data._engine.budget import FILLED, RESULTS, Budget, Charge
+from aiostream_data._engine.pacing import FORGETTING
 
 FIRST_NBYTES = 1 << 20
 """Size that results are taken for before one was seen."""
 
 COPIES = 2
 """How often a result may be there at once: as it was returned, and as columns."""
-
-FORGETTING = 0.98
-"""Factor by which the largest proportion seen fades with every result."""
 
 
 class Results:

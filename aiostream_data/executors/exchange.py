@@ -6,7 +6,8 @@ head of some bytes goes through the socket; the receiver's arrays are views of t
 
     head | number of bytes of each part, blocks to forget | the parts, if they are not in a block
 
-where the first part is the pickle. What follows the head, and every part, begins at a multiple of 64 bytes.
+where the first part is the pickle. What follows the head, and every part, begins at a multiple of 64 bytes. Parts
+that are still to be put together (:class:`Unwritten`) stand last, and are written where they are to arrive.
 
 A block comes back when the last array that looks into it dies. Until then it counts as lent, and a sender
 with ``max_nbytes`` lent waits: that is the backpressure. A receiver whose arrays go to somebody who may
@@ -23,9 +24,10 @@ import socket
 import struct
 import threading
 from array import array
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,19 +42,38 @@ BLOCK_NBYTES = 1 << 16
 CLOSE_S = 1.0
 """How long closing waits for another thread to leave the socket."""
 
-_HEAD = struct.Struct("<4sIIiqq")
-_MAGIC = b"asd\1"
+_HEAD = struct.Struct("<4sIIIiqq")
+_MAGIC = b"asd\2"
 _MAX_PARTS = 1 << 22
 _ROOM_FOR_DESCRIPTORS = 256
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # not on every system
 _NO_MESSAGE = "what arrived from the other process is no message of this version"
 
 
+class Unwritten(Protocol):
+    """Bytes that are put together where they are to arrive."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many."""
+
+    def write_to(self, memory: NDArray[np.uint8]) -> None:
+        """Write all of them to memory of that size."""
+
+
+Part: TypeAlias = memoryview | Unwritten
+
+
 class Received(NamedTuple):
-    """A message, and what its arrays hold of the sender's memory."""
+    """A message, and what its arrays hold of the sender's memory.
+
+    Attributes:
+        written: What was unwritten when it was sent; uint8, one array each.
+    """
 
     message: Any
     lease: Lease
+    written: Sequence[NDArray[np.uint8]] = ()
 
 
 class Exchange:
@@ -84,31 +105,37 @@ class Exchange:
         """Bytes of shared memory kept for the next messages."""
         return self._lender.idle_nbytes
 
-    def send(self, message: object) -> None:
+    def send(self, message: object, unwritten: Sequence[Unwritten] = ()) -> None:
         """Send a message; wait while too much memory is lent, or the socket is full.
 
         Arrays are copied before this returns. The other end should have somebody who receives: two ends
         that only send will wait for each other once their sockets are full.
 
+        Args:
+            unwritten: Arrives beside the message; written into the memory that is lent for it.
+
         Raises:
             LinkEnded: The other process is gone, or this end was closed.
-            Exception: The message does not pickle; nothing was sent.
+            Exception: The message does not pickle, and nothing was sent; or what writing raised, which ends the link.
         """
         pickled, buffers = dumps_apart(message)
-        parts = [memoryview(pickled), *buffers]
+        parts: list[Part] = [memoryview(pickled), *buffers, *unwritten]
         places, nbytes = _layout([part.nbytes for part in parts])
         with self._sending:
             lent = self._lender.borrow(nbytes) if nbytes >= BLOCK_NBYTES and not self._closed else None
             if lent is None:
-                self._send_all([self._head(parts, nbytes), *_padded(parts)])
+                self._send_all([self._head(parts, len(unwritten), nbytes), *_padded(parts)])
                 return
             block, descriptors = lent
             try:
                 memory = block.memory()
                 for place, part in zip(places, parts, strict=True):
-                    memory[place : place + part.nbytes] = np.frombuffer(part, np.uint8)
-                del memory
-                self._send_all([self._head(parts, nbytes, block, new=bool(descriptors))], descriptors)
+                    _write(part, memory[place : place + part.nbytes])
+                head = self._head(parts, len(unwritten), nbytes, block, new=bool(descriptors))
+                self._send_all([head], descriptors)
+            except BaseException:
+                shut_down(self._sock)  # the block is lent, and nobody knows of it
+                raise
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
@@ -122,14 +149,15 @@ class Exchange:
         """
         with self._receiving:
             try:
-                sizes, memory, lease = self._read_frame()
+                sizes, unwritten, memory, lease = self._read_frame()
             except BaseException:
                 shut_down(self._sock)  # whatever it was, where the next message begins is not known any more
                 raise
         places, _ = _layout(sizes)
         views = [memory[place : place + size] for place, size in zip(places, sizes, strict=True)]
         del memory
-        return Received(pickle.loads(views[0].data, buffers=views[1:]), lease)
+        whole = len(views) - unwritten
+        return Received(pickle.loads(views[0].data, buffers=views[1:whole]), lease, views[whole:])
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until a message begins to arrive, or the link ends; False when neither happened in time."""
@@ -164,10 +192,12 @@ class Exchange:
         self._lender.close()
         self._borrower.let_go()
 
-    def _head(self, parts: list[memoryview], nbytes: int, block: Block | None = None, *, new: bool = False) -> bytes:
+    def _head(
+        self, parts: list[Part], unwritten: int, nbytes: int, block: Block | None = None, *, new: bool = False
+    ) -> bytes:
         retired = self._lender.take_retired()
         number, block_nbytes = (-1, nbytes) if block is None else (block.number, block.nbytes if new else 0)
-        head = _HEAD.pack(_MAGIC, len(parts), len(retired), number, block_nbytes, nbytes)
+        head = _HEAD.pack(_MAGIC, len(parts), unwritten, len(retired), number, block_nbytes, nbytes)
         table = struct.pack(f"<{len(parts)}q{len(retired)}i", *(part.nbytes for part in parts), *retired)
         return head + table + bytes(-len(table) % ALIGNMENT)
 
@@ -182,11 +212,11 @@ class Exchange:
         except OSError as error:
             raise self._ended("the other process is gone") from error
 
-    def _read_frame(self) -> tuple[list[int], NDArray[np.uint8], Lease]:
+    def _read_frame(self) -> tuple[list[int], int, NDArray[np.uint8], Lease]:
         head, descriptors = self._read_head()
         try:
-            magic, count, retired, number, block_nbytes, nbytes = _HEAD.unpack(head)
-            if magic != _MAGIC or not 0 < count <= _MAX_PARTS or retired > _MAX_PARTS or nbytes < 0:
+            magic, count, unwritten, retired, number, block_nbytes, nbytes = _HEAD.unpack(head)
+            if magic != _MAGIC or not unwritten < count <= _MAX_PARTS or retired > _MAX_PARTS or nbytes < 0:
                 raise LinkEnded(_NO_MESSAGE)
             table = struct.Struct(f"<{count}q{retired}i")
             payload = -(-table.size // ALIGNMENT) * ALIGNMENT
@@ -198,14 +228,14 @@ class Exchange:
             for old in entries[count:]:
                 self._borrower.forget(old)
             if number < 0:
-                return sizes, memory[payload:], Lease()
+                return sizes, unwritten, memory[payload:], Lease()
             if block_nbytes:
                 self._borrower.learn(number, block_nbytes, descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         memory, lease = self._borrower.open(number)
-        return sizes, memory, lease
+        return sizes, unwritten, memory, lease
 
     def _read_head(self) -> tuple[bytes, list[int]]:
         descriptors = array("i")
@@ -256,10 +286,21 @@ def _layout(sizes: list[int]) -> tuple[list[int], int]:
     return places, nbytes
 
 
-def _padded(parts: list[memoryview]) -> list[bytes | memoryview]:
+def _write(part: Part, memory: NDArray[np.uint8]) -> None:
+    if isinstance(part, memoryview):
+        memory[:] = np.frombuffer(part, np.uint8)
+    else:
+        part.write_to(memory)
+
+
+def _padded(parts: list[Part]) -> list[bytes | memoryview]:
     """Return the parts with what stands between them."""
     pieces: list[bytes | memoryview] = []
     for part in parts:
+        if not isinstance(part, memoryview):
+            memory = np.empty(part.nbytes, np.uint8)
+            part.write_to(memory)
+            part = memory.data
         pieces += [part, bytes(-part.nbytes % ALIGNMENT)]
     return pieces
 

@@ -155,7 +155,7 @@ class _Worker:
                 self.child.kill()
                 self.child.bury()
                 raise RecordTimeoutError(f"a call took longer than {limit_s:g} s; its worker process was ended")
-            answer, lease = exchange.receive()
+            answer, lease, _ = exchange.receive()
         except LinkEnded:
             raise self.child.obituary() from None
         lease.release()

@@ -47,7 +47,7 @@ def serve(exchange: Exchange) -> None:
     functions: dict[bytes, Callable[..., Any]] = {}
     while True:
         try:
-            request, lease = exchange.receive()
+            request, lease, _ = exchange.receive()
             # A function may keep its arguments for ever, and must not stop the parent from sending by that.
             lease.release()
             answer = _answer(functions, request)

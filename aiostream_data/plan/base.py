@@ -85,6 +85,15 @@ class Operator(Node):
         return (self.input,)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SameElements(Operator):
+    """An operator that gives elements of its input as they are: all or some, once or again, in whatever order.
+
+    So what is known of an element of the input is known of its own: structure and types (:mod:`.spec`), and bytes
+    (:mod:`.element_nbytes`). How many there are, each tells :mod:`.cardinality` itself.
+    """
+
+
 def walk(node: Node) -> Iterator[Node]:
     """Yield ``node`` and everything it reads, inputs first."""
     for child in node.inputs:

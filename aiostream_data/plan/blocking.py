@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from aiostream_data.errors import PlanError
-from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.base import Node, SameElements
 from aiostream_data.plan.rank_places import ON_ROWS, at_rows, below
-from aiostream_data.plan.spec import Spec, spec_of
 
 
 @dataclass(frozen=True)
@@ -66,18 +65,13 @@ def _plain(url: str) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Block(Operator):
+class Block(SameElements):
     """The input without the rows that are blocked."""
 
     blocked: Blocked
 
     def detail(self) -> str:
         return f"{len(self.blocked.rows)} rows, {len(self.blocked.shards)} shards"
-
-
-@spec_of.register
-def _(node: Block) -> Spec:
-    return spec_of(node.input)
 
 
 def with_blocked(plan: Node, blocked: Blocked) -> Node:

@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import Final
 
 from aiostream_data.plan import operators as op
-from aiostream_data.plan.base import Node, Operator, walk
+from aiostream_data.plan.base import Node, SameElements, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.spec import ArraySpec, spec_of
 
@@ -33,16 +33,8 @@ def _(node: op.Batch) -> int | None:
     return None if row is None else row * node.batch_size
 
 
-@most_nbytes.register(op.Filter)
-@most_nbytes.register(op.Shuffle)
-@most_nbytes.register(op.Repeat)
-@most_nbytes.register(op.Take)
-@most_nbytes.register(op.Skip)
-@most_nbytes.register(op.Shard)
-@most_nbytes.register(op.Cache)
-@most_nbytes.register(op.Prefetch)
-@most_nbytes.register(op.ToDevice)
-def _(node: Operator) -> int | None:
+@most_nbytes.register
+def _(node: SameElements) -> int | None:
     return most_nbytes(node.input)
 
 

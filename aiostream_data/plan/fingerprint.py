@@ -27,7 +27,7 @@ from aiostream_data.structure import Structure, flatten
 Arguments: TypeAlias = dict[str, Any]
 
 UNIMPORTANT = frozenset(
-    {"concurrency", "executor", "read_ahead", "storage_options", "ordered", "in_parts", "decoders", "token", "name"}
+    {"concurrency", "executor", "read_ahead", "storage_options", "ordered", "parts_from", "decoders", "token", "name"}
     | {"is_coroutine", "wants_rng", "weights", "schedule", "schedule_every", "device", "depth", "rank", "world_size"}
     | {"wants_state", "timeout_s", "on_error", "spill", "index_url"}
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator
+from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator, SameElements
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import OnError
 from aiostream_data.structure import Structure
@@ -65,7 +65,7 @@ class Map(Call):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Filter(Call):
+class Filter(Call, SameElements):
     """The elements for which ``predicate`` is true."""
 
     predicate: Callable[..., Any]
@@ -138,7 +138,7 @@ AUTO_BUFFER_NBYTES: Final = 128 << 20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Shuffle(Operator):
+class Shuffle(SameElements):
     """A uniformly chosen row of a buffer of ``buffer_size`` rows, again and again.
 
     AUTO stands for a whole-epoch permutation where a rewrite finds that possible, and otherwise for a
@@ -183,12 +183,13 @@ class Shuffle(Operator):
 class Batch(Operator):
     """``batch_size`` consecutive elements stacked into one.
 
-    ``in_parts`` is set by a rewrite where the batch is written into a device's slot anyway.
+    ``parts_from`` is set by a rewrite where the batch is written into other memory anyway, such as a device's slot:
+    from how many bytes of a chunk on its rows are left in it until then.
     """
 
     batch_size: int
     drop_remainder: bool = False
-    in_parts: bool = False
+    parts_from: int | None = None
 
     def detail(self) -> str:
         return f"{self.batch_size}" + (", drop_remainder" if self.drop_remainder else "")
@@ -200,7 +201,7 @@ class Unbatch(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Repeat(Operator):
+class Repeat(SameElements):
     """The input ``count`` times, epoch by epoch; None for ever."""
 
     count: int | None
@@ -210,7 +211,7 @@ class Repeat(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Take(Operator):
+class Take(SameElements):
     """The first ``count`` elements; -1 for all."""
 
     count: int
@@ -220,7 +221,7 @@ class Take(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Skip(Operator):
+class Skip(SameElements):
     """All but the first ``count`` elements; -1 skips everything."""
 
     count: int
@@ -230,7 +231,7 @@ class Skip(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Shard(Operator):
+class Shard(SameElements):
     """Every ``num_shards``-th element, beginning with number ``index``."""
 
     num_shards: int
@@ -255,14 +256,14 @@ class CacheToken:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Cache(Operator):
+class Cache(SameElements):
     """The input, kept in memory once a pass over it was completed."""
 
     token: CacheToken = field(default_factory=CacheToken)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Prefetch(Operator):
+class Prefetch(SameElements):
     """A buffer of ``buffer_size`` elements, so that the input runs ahead."""
 
     buffer_size: Concurrency
@@ -272,7 +273,7 @@ class Prefetch(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ToDevice(Operator):
+class ToDevice(SameElements):
     """Batches in device memory, written through a ring of slots; always the last operator."""
 
     device: str

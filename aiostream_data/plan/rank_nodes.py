@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aiostream_data.plan.base import Operator
+from aiostream_data.plan.base import Operator, SameElements
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.plan.written import function_name
@@ -16,7 +16,7 @@ from aiostream_data.ranks.padding import marked_structure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RankShard(Operator):
+class RankShard(SameElements):
     """Row ``rank`` of every ``world_size`` consecutive ones."""
 
     rank: int
@@ -47,7 +47,7 @@ class MarkPadding(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EqualRows(Operator):
+class EqualRows(SameElements):
     """The first ``rows`` elements; where there are fewer, filled up with the last of them again.
 
     Attributes:
@@ -67,7 +67,7 @@ class EqualRows(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Agree(Operator):
+class Agree(SameElements):
     """Elements for as long as all ranks have one ("drop"), or any has one; the others fill up with their last.
 
     Attributes:
@@ -81,12 +81,6 @@ class Agree(Operator):
         return f"{function_name(self.consensus)}, tail={self.tail}"
 
 
-@spec_of.register(RankShard)
-@spec_of.register(EqualRows)
-def _(node: Operator) -> Spec:
-    return spec_of(node.input)
-
-
 @spec_of.register
 def _(node: MarkPadding) -> Spec:
     structure, leaves = spec_of(node.input)
@@ -94,11 +88,6 @@ def _(node: MarkPadding) -> Spec:
         return structure, leaves
     flag = ArraySpec((None,) if node.batches else (), np.dtype(np.bool_))
     return marked_structure(structure), (*leaves, flag)
-
-
-@spec_of.register
-def _(node: Agree) -> Spec:
-    return spec_of(node.input)
 
 
 @cardinality.register

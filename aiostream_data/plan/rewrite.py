@@ -92,7 +92,7 @@ def _rewrite_one(node: Node) -> Node:
         return replace(node, input=node.input.input)
     if isinstance(node, ToDevice):
         # The slot is where the batch is put together: its rows are copied once.
-        return replace(node, input=_batch_in_parts(node.input))
+        return replace(node, input=batches_in_parts(node.input, 0))
     return node
 
 
@@ -101,10 +101,11 @@ def _may_be_fused(node: ParseExample, source: ReadFiles) -> bool:
     return not source.decoders and not handling_of(node.on_error).interferes
 
 
-def _batch_in_parts(node: Node) -> Node:
+def batches_in_parts(node: Node, parts_from: int) -> Node:
+    """Let the batches that a plan gives stay in parts, for whoever puts them together in memory of its own."""
     if isinstance(node, Prefetch):
-        return replace(node, input=_batch_in_parts(node.input))
-    return replace(node, in_parts=True) if isinstance(node, Batch) else node
+        return replace(node, input=batches_in_parts(node.input, parts_from))
+    return replace(node, parts_from=parts_from) if isinstance(node, Batch) else node
 
 
 def _times(inner: int | None, outer: int | None) -> int | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
-from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.base import Node, Operator, SameElements
 from aiostream_data.structure import LEAF, Structure, flatten
 
 
@@ -107,16 +107,8 @@ def _decoded(decoder: Any) -> Spec:
     return decoder.structure, leaves
 
 
-@spec_of.register(op.Filter)
-@spec_of.register(op.Shuffle)
-@spec_of.register(op.Repeat)
-@spec_of.register(op.Take)
-@spec_of.register(op.Skip)
-@spec_of.register(op.Shard)
-@spec_of.register(op.Cache)
-@spec_of.register(op.Prefetch)
-@spec_of.register(op.ToDevice)
-def _(node: Operator) -> Spec:
+@spec_of.register
+def _(node: SameElements) -> Spec:
     return spec_of(node.input)
 
 

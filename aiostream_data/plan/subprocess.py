@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from aiostream_data.errors import PlanError, StageBuildError
-from aiostream_data.plan.base import Node, Operator, at_least, gives_one_order, walk
+from aiostream_data.plan.base import Node, Operator, SameElements, at_least, gives_one_order, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.reaching import obstacle_to_processes
 from aiostream_data.plan.sources import PythonIterable
@@ -34,7 +34,7 @@ class InSubprocess(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WorkerShard(Operator):
+class WorkerShard(SameElements):
     """Of every ``workers`` consecutive blocks of ``block`` rows, number ``index``. The last block may be smaller."""
 
     index: int
@@ -95,9 +95,8 @@ def _functions_of(node: Node) -> Iterator[Callable[..., Any]]:
 # -- what is known of it before reading
 
 
-@spec_of.register(InSubprocess)
-@spec_of.register(WorkerShard)
-def _(node: Operator) -> Spec:
+@spec_of.register
+def _(node: InSubprocess) -> Spec:
     return spec_of(node.input)
 
 

@@ -14,7 +14,7 @@ from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
 from aiostream_data.parts import Parts
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat, concat_column, gather, same_layout
-from aiostream_data.transforms.collate import object_array, stack
+from aiostream_data.transforms.collate import object_array, stack, stack_leaf, stack_leaf_in_parts
 
 Describe = Callable[[Ids, int], str]
 """``describe(ids, row)`` names row ``row`` of ``ids`` for messages: "s3://b/x.tfrecord record 17"."""
@@ -108,13 +108,14 @@ class Batcher:
     Args:
         order: Where to cut.
         describe: Names rows in errors.
-        in_parts: Leave dense leaves as :class:`Parts` of the chunks they stand in, for whoever writes
-            them into memory of its own; such batches keep the chunks' memory alive.
+        parts_from: Leave dense leaves as :class:`Parts` of the chunks of at least so many bytes that they stand
+            in, and large arrays of functions' results as they are, for whoever writes them into memory of its
+            own; None for never. Such batches keep the chunks' memory alive.
     """
 
-    def __init__(self, order: BatchOrder, describe: Describe, in_parts: bool = False) -> None:
+    def __init__(self, order: BatchOrder, describe: Describe, parts_from: int | None = None) -> None:
         self.order = order
-        self._in_parts = in_parts
+        self._parts_from = parts_from
         self.dropped = 0
         """Rows left out at the end."""
         self._describe = describe
@@ -162,7 +163,7 @@ class Batcher:
         return batches + self._whole_batches(chunk, whole, own)
 
     def _whole_batches(self, chunk: Chunk, cuts: Sequence[Cut], own: bool) -> list[Batch]:
-        if self._in_parts or not isinstance(chunk, Columns) or not cuts or chunk.made_of is not None:
+        if not isinstance(chunk, Columns) or not cuts or chunk.made_of is not None or self._is_left(chunk):
             return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
         leaves = [_cut_column(leaf, cuts, own) for leaf in chunk.leaves]
         first = cuts[0].start
@@ -170,6 +171,10 @@ class Batcher:
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
         rows = [self.runs[-1][start - first : stop - first] for start, stop, _ in cuts]
         return list(map(Batch, chunk.structure.rows(leaves), rows))
+
+    def _is_left(self, chunk: Chunk) -> bool:
+        """Tell whether rows are left where they stand."""
+        return self._parts_from is not None and (isinstance(chunk, Items) or chunk.nbytes >= self._parts_from)
 
     def finish(self) -> list[Batch]:
         """Return the last, smaller batch, unless there is none or it is dropped."""
@@ -194,11 +199,13 @@ class Batcher:
         return batch
 
     def _made(self, parts: Sequence[Chunk]) -> Batch:
-        if self._in_parts and same_layout(parts):
+        in_parts = any(map(self._is_left, parts))
+        if in_parts and same_layout(parts):
             return _batch_in_parts([part for part in parts if isinstance(part, Columns)])
         rows = concat(parts)
         if isinstance(rows, Items):
-            return Batch(stack(rows.values, lambda row: self._describe(rows.ids, row)), _rows_of(rows))
+            leaf = stack_leaf_in_parts if in_parts else stack_leaf
+            return Batch(stack(rows.values, lambda row: self._describe(rows.ids, row), leaf), _rows_of(rows))
         shared = len(parts) == 1  # concat copies when there is more than one
         leaves = [batch_leaf(leaf, copy=shared) for leaf in rows.leaves]
         return Batch(rows.structure.unflatten(leaves), _rows_of(rows))

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.lineage import Ids
+from aiostream_data.parts import Parts
 from aiostream_data.records import Column, Columns, Items, VarColumn
 from aiostream_data.structure import StructureError, flatten, structure_of
 
 DescribeRow = Callable[[int], str]
+StackLeaf = Callable[[str, Sequence[Any], DescribeRow], Any]
 """Names a row of the batch for messages: ``s3://b/x.tfrecord record 17``."""
 
 _NUMBERS = {int, float, bool, complex}
@@ -133,7 +135,7 @@ def column_of(values: list[Any]) -> Column | None:
     return None
 
 
-def stack(elements: Sequence[Any], describe: DescribeRow) -> Any:
+def stack(elements: Sequence[Any], describe: DescribeRow, leaf: StackLeaf | None = None) -> Any:
     """Return one element of the same structure whose leaves have a row per element, as tf.data's ``batch``.
 
     Arrays, numbers and lists of numbers become an array; Python numbers of several types the dtype that
@@ -141,11 +143,13 @@ def stack(elements: Sequence[Any], describe: DescribeRow) -> Any:
 
     Args:
         elements: At least one.
+        leaf: What is called for every leaf; by default :func:`stack_leaf`.
 
     Raises:
         BatchShapeError: Shapes, dtypes or structures differ, or an int needs more than 64 bits. Names
             the leaf and both records.
     """
+    leaf = leaf or stack_leaf
     structure = structure_of(elements[0])
     try:
         leaves = structure.columns(elements)
@@ -153,7 +157,7 @@ def stack(elements: Sequence[Any], describe: DescribeRow) -> Any:
         first, found = f"structure {structure}", [f"structure {structure_of(element)}" for element in elements]
         raise _refusal("the elements", describe, _first_other(first, found), first, found) from error
     paths = structure.paths()
-    return structure.unflatten([stack_leaf(*leaf, describe) for leaf in zip(paths, leaves, strict=True)])
+    return structure.unflatten([leaf(path, values, describe) for path, values in zip(paths, leaves, strict=True)])
 
 
 def object_array(values: Sequence[Any]) -> NDArray[Any]:
@@ -208,6 +212,16 @@ def stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArr
     if row or arrays[0] is None:
         raise _refusal(f"the leaves {path!r}", describe, row, found[0], found)
     return _stacked(arrays)
+
+
+def stack_leaf_in_parts(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArray[Any] | Parts:
+    """Like :func:`stack_leaf`, but large arrays are left where they are, as the parts of what they make together."""
+    first = values[0]
+    if type(first) is np.ndarray and first.nbytes >= LARGE_RESULT_NBYTES and not first.dtype.hasobject:
+        facts = first.dtype, first.shape
+        if all(type(value) is np.ndarray and (value.dtype, value.shape) == facts for value in values):
+            return Parts(tuple(value[np.newaxis] for value in values))
+    return stack_leaf(path, values, describe)
 
 
 def _numbers(values: Sequence[Any], kinds: set[type[Any]]) -> NDArray[Any] | None:

@@ -57,7 +57,7 @@ def kills_its_process_once(number: int, folder: str) -> int:
 
 def sleeps_on_13(number: int) -> int:
     if number == 13:
-        time.sleep(1.2)
+        time.sleep(0.7)
     return number
 
 

@@ -353,7 +353,7 @@ def test_logs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         list(MAPS["thread"]("skip").open(dead_letters=tmp_path / "no" / "folder"))
 
 
-@pytest.mark.parametrize("wrong", ["ignore", 3, Skip, object(), ["skip"], np.zeros(2)], ids=repr)
+@pytest.mark.parametrize("wrong", ["ignore", 3, Skip, ["skip"], np.zeros(2), memoryview], ids=repr)
 def test_what_is_no_policy_is_refused_where_it_is_written(wrong: Any) -> None:
     with pytest.raises(PlanError, match="on_error"):
         Dataset.range(3).map(abs, on_error=wrong)

@@ -14,7 +14,7 @@ import subprocess_functions as functions
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset, FixedLen, TFRecordWriter, encode_example
-from aiostream_data._engine import hosting
+from aiostream_data._engine import hosting_process
 from aiostream_data.errors import CardinalityError, PlanError, RecordError, StageBuildError, WorkerDiedError
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.leaks import leaves_nothing
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def threads_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let threads stand in for processes, which take half a second each to start."""
-    monkeypatch.setattr(hosting, "Child", ThreadChild)
+    monkeypatch.setattr(hosting_process, "Child", ThreadChild)
 
 
 def read(dataset: Dataset[Any], **options: Any) -> tuple[list[Any], str]:

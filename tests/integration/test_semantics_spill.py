@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,23 @@ def alone(dataset: Dataset[Any], spill: bool, state: Any = None) -> Any:
     return opened(dataset, spill, state=state, rank=0, world_size=1)
 
 
+@cache
+def expected(name: str) -> tuple[list[Any], str]:
+    """Return the elements of a plan, as a shuffle in memory gives them, and their hash; nobody may change them."""
+    with alone(PLANS[name](False), False) as loader:
+        elements = list(loader)
+        assert disk_peak(loader) == 0
+        return elements, loader.stream_hash
+
+
+@cache
+def saved(name: str, spill: bool, taken: int) -> str:
+    """Return the state after so many elements."""
+    with alone(PLANS[name](spill), spill) as loader:
+        reads(loader, taken)
+        return json.dumps(loader.state_dict())
+
+
 def disk_peak(loader: Any) -> float:
     stages: Sequence[StageCounters] = loader.stats().stages
     return sum(stage.extra.get(PEAK_ON_DISK, 0.0) for stage in stages)
@@ -78,10 +96,7 @@ def disk_peak(loader: Any) -> float:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_elements_are_those_of_a_shuffle_in_memory(name: str) -> None:
-    with alone(PLANS[name](False), False) as loader:
-        expected = list(loader)
-        digest = loader.stream_hash
-        assert disk_peak(loader) == 0
+    wanted, digest = expected(name)
     with leaves_nothing(), alone(PLANS[name](True), True) as loader:
         found = list(loader)
         assert loader.stream_hash == digest
@@ -92,7 +107,7 @@ def test_the_elements_are_those_of_a_shuffle_in_memory(name: str) -> None:
         if name != "of one process":  # what this process takes in from the other stands in no proportion to its limit
             assert stats.memory.peak <= 2 * LIMIT
             assert stats.memory.holders["shuffle"][1] <= LIMIT
-    assert same(expected, found)
+    assert same(wanted, found)
 
 
 def reads(loader: Any, count: int) -> list[Any]:
@@ -105,15 +120,11 @@ def reads(loader: Any, count: int) -> list[Any]:
 )
 @pytest.mark.parametrize("name", ["records", "odd", "batches", "without a size", "repeated"])
 def test_a_state_resumes_with_and_without(name: str, saved_by: bool, resumed_by: bool) -> None:
-    plan = PLANS[name]
-    with alone(plan(False), False) as loader:
-        expected = list(loader)
-    for taken in (701, len(expected) - 321):  # in the middle, and among the last that are left
-        with alone(plan(saved_by), saved_by) as loader:
-            reads(loader, taken)
-            state = json.loads(json.dumps(loader.state_dict()))
-        with leaves_nothing(), alone(plan(resumed_by), resumed_by, state) as loader:
-            assert same(list(loader), expected[taken:])
+    wanted, _ = expected(name)
+    for taken in (701, len(wanted) - 321):  # in the middle, and among the last that are left
+        state = json.loads(saved(name, saved_by, taken))
+        with leaves_nothing(), alone(PLANS[name](resumed_by), resumed_by, state) as loader:
+            assert same(list(loader), wanted[taken:])
             if resumed_by:
                 assert loader.stats().memory.peak <= 3 * LIMIT
 
@@ -166,7 +177,7 @@ def test_what_would_not_fit_without_is_an_error() -> None:
 
 @pytest.mark.parametrize("source", ["files", "functions"])
 def test_r13_a_buffer_of_four_times_the_limit_stays_within_it(tmp_path: Path, source: str) -> None:
-    limit, row_nbytes = 16 << 20, 20_000
+    limit, row_nbytes = 8 << 20, 20_000
     rows = 3 * (4 * limit // row_nbytes)
     dataset: Dataset[Any] = numbers(rows).map(functions.long_record)
     if source == "files":

@@ -11,14 +11,14 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from aiostream_data import Dataset, FixedLen, ShardCache, TFRecordWriter, encode_example
+from aiostream_data import Dataset, FixedLen, Loader, ShardCache, TFRecordWriter, encode_example
 
 MIB = 1 << 20
 
@@ -27,8 +27,8 @@ CACHED = "a shard cache in memory"
 LARGEST = 100 * MIB
 """Bytes of the largest record of the former."""
 
-READ_S = 2.0
-"""Seconds that a loader is read, at most, from the first element on: long enough to be full."""
+FULL_S, READ_S = 0.8, 4.0
+"""A loader is read until what it holds has not grown for so many seconds, and for so many at most."""
 
 
 def _files(folder: Path, records: int, nbytes: int, count: int) -> list[str]:
@@ -156,15 +156,18 @@ def status(name: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
-def slowly(elements: Iterator[Any]) -> int:
-    """Read elements for a while, more slowly than they are made; return their number."""
-    count, end = 0, 0.0
-    for element in elements:
+def slowly(loader: Loader[Any]) -> int:
+    """Read elements more slowly than they are made, until the loader is full; return their number."""
+    count, most, full, end = 0, 0, 0.0, 0.0
+    for element in loader:
         count += 1
-        end = end or time.perf_counter() + READ_S
         del element  # what the consumer keeps is the consumer's
         time.sleep(0.02)
-        if time.perf_counter() > end:
+        now, peak = time.perf_counter(), loader.stats().memory.peak
+        end = end or now + READ_S
+        if peak > 1.02 * most or not full:
+            most, full = peak, now + FULL_S
+        if now > min(full, end):
             break
     return count
 
@@ -177,7 +180,7 @@ def run(dataset: Dataset[Any], limit: int, cache: ShardCache | None = None) -> N
     say(host=bound.host_nbytes, rows=bound.rows, text=str(bound))
     sys.stdin.readline()
     with dataset.open(memory_limit=limit, shard_cache=cache) as loader:
-        count = slowly(iter(loader))
+        count = slowly(loader)
         memory = loader.stats().memory
     say(elements=count, peak=memory.peak, growth=status("VmHWM") - before, holders=dict(memory.holders))
 

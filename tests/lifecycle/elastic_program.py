@@ -1,14 +1,12 @@
-"""One rank of a training run over a mixture, as a process: ``python elastic_program.py REQUEST``.
+"""One rank of a training run over a mixture, for ``forked_ranks.py``.
 
 Which rank it is, it finds out from its environment. The request is JSON with the keys folder (of the files), state
-(None, or those of all ranks), batch_size, and batches (how many to take, or null for all). Prints JSON with batches (of
+(None, or those of all ranks), batch_size, and batches (how many to take, or null for all). The answer has batches (of
 rows), ids of where each row came from, state, and hash.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -57,7 +55,3 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
             batches.append(batch.tolist())
             origins.append([str(origin) for origin in loader.origins(batch)])
         return {"batches": batches, "origins": origins, "state": loader.state_dict(), "hash": loader.stream_hash}
-
-
-if __name__ == "__main__":
-    json.dump(main(json.loads(sys.argv[1])), sys.stdout)

@@ -121,25 +121,16 @@ def collecting_the_loader_in_a_cycle(dataset: Dataset[Any], moment: Moment) -> N
 
 
 def cancelling_the_consumers_task(dataset: Dataset[Any], moment: Moment) -> None:
-    async def consume() -> None:
-        async with dataset.open(**moment.options) as loader:
-            async for _ in loader:
-                pass
-
-    async def main() -> None:
-        task = asyncio.create_task(consume())
-        await asyncio.sleep(moment.left_s)
-        moment.reached()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+    _cancelled(dataset, moment)
 
 
 def cancelling_twice(dataset: Dataset[Any], moment: Moment) -> None:
     """Cancel once more while the loader is being closed."""
+    _cancelled(dataset, moment, again_after_s=moment.rng.random() * 0.005)
+
+
+def _cancelled(dataset: Dataset[Any], moment: Moment, again_after_s: float | None = None) -> None:
+    """Cancel the task that consumes at the moment, and once more so many seconds later."""
 
     async def consume() -> None:
         async with dataset.open(**moment.options) as loader:
@@ -151,10 +142,12 @@ def cancelling_twice(dataset: Dataset[Any], moment: Moment) -> None:
         await asyncio.sleep(moment.left_s)
         moment.reached()
         task.cancel()
-        await asyncio.sleep(moment.rng.random() * 0.005)
-        task.cancel()
+        if again_after_s is not None:
+            await asyncio.sleep(again_after_s)
+            task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+        assert again_after_s is not None or asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
 

@@ -31,6 +31,9 @@ EXIT_S = 3.0
 ORPHANS_S = 5.0
 """Seconds within which its children have to be gone."""
 
+BETWEEN_S = 1.0
+"""Seconds that another program on this machine may leave shared memory between making and mapping or naming it."""
+
 LONG_S = 30.0
 """How long a program would go on if nothing ended it."""
 
@@ -313,6 +316,10 @@ def _faults_of_files(temporary: Path, shared: set[str]) -> list[str]:
     for name in left:
         (temporary / name).unlink()
     held_by_nobody = [name for name in _shared_memory() - shared if not _is_mapped(name)]
+    deadline = time.monotonic() + BETWEEN_S
+    while held_by_nobody and time.monotonic() < deadline:
+        time.sleep(0.01)
+        held_by_nobody = [name for name in _shared_memory().intersection(held_by_nobody) if not _is_mapped(name)]
     return [f"file {name}" for name in left] + [f"shared memory {name}" for name in held_by_nobody]
 
 

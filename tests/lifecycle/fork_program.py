@@ -1,7 +1,8 @@
 """A program that forks while a loader is open; its child tries all that the loader offers, and ends as programs do.
 
-``python fork_program.py STAGE HOW SHARD...``, where HOW is "open" or "debug". It prints what was neither refused nor
-let go of at once, and nothing else.
+``python fork_program.py STAGE HOW ENDINGS SHARD...``, where HOW is "open" or "debug". ENDINGS are names, with commas
+between them, of ways in which a child ends the loader: for each there is another child. It prints what was neither
+refused nor let go of at once, and nothing else.
 """
 
 from __future__ import annotations
@@ -108,9 +109,9 @@ def child(loader: Loader[Any], iterator: Iterator[Any], ending: str) -> None:
         try_all(loader, REFUSED)
 
 
-def main(stage: str, how: str, shards: list[str]) -> None:
+def main(stage: str, how: str, endings: list[str], shards: list[str]) -> None:
     dataset = EVERY_STAGE[stage](shards)
-    for number, ending in enumerate(LETS_GO):
+    for number, ending in enumerate(endings):
         with dataset.debug() if how == "debug" else dataset.open() as loader:
             iterator = iter(loader)
             for _ in islice(iterator, number):
@@ -126,4 +127,4 @@ def main(stage: str, how: str, shards: list[str]) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", DeprecationWarning)  # of fork beside threads: what is tested here
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3].split(","), sys.argv[4:])

@@ -1,13 +1,11 @@
-"""One rank as a process of its own: ``python rank_program.py REQUEST``, with its rank in the environment.
+"""One rank as a process of its own, for ``forked_ranks.py``, with its rank in the environment.
 
 The request is JSON with the keys pattern (of text files), state (or null), allow (differences to it), batch_size, and
-batches (how many to take, or null for all). Prints JSON with rows and state.
+batches (how many to take, or null for all). The answer has rows and state.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from itertools import islice
 from typing import Any
 
@@ -37,7 +35,3 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     with dataset.open(request["state"], seed=SEED, allow=request["allow"]) as loader:
         rows = [batch.tolist() for batch in islice(loader, request["batches"])]
         return {"rows": rows, "state": loader.state_dict()}
-
-
-if __name__ == "__main__":
-    json.dump(main(json.loads(sys.argv[1])), sys.stdout)

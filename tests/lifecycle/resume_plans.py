@@ -19,7 +19,7 @@ FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {
     "name": asd.FixedLen((), bytes),
     "values": asd.VarLen(np.int64),
 }
-ROWS = (5, 0, 9, 1)
+ROWS = (4, 0, 6, 1)
 """Records of each file of a kind."""
 
 
@@ -108,11 +108,11 @@ def some_named(number: int) -> dict[str, Any]:
     return {"tokens": some(number), "weights": some(number) / 2}
 
 
-def numbers(rows: int = 14) -> Dataset[int]:
+def numbers(rows: int = 10) -> Dataset[int]:
     return Dataset.range(rows)
 
 
-def draws(rows: int = 14) -> Dataset[Any]:
+def draws(rows: int = 10) -> Dataset[Any]:
     return numbers(rows).map(with_draw)
 
 
@@ -139,8 +139,8 @@ CASES: dict[str, Case] = {
     "slices": Case(lambda _: Dataset.from_tensor_slices({"n": np.arange(9), "x": np.eye(9, dtype=np.float32)})),
     "repeated slices": Case(lambda _: Dataset.from_tensor_slices((np.arange(5), np.arange(5.0))).repeat(3)),
     "tensors": Case(lambda _: Dataset.from_tensors({"x": np.arange(3)}).repeat(4)),
-    "generator": Case(lambda _: Dataset.from_generator(count, args=(14,))),
-    "async generator": Case(lambda _: Dataset.from_generator(count_async, args=(14,))),
+    "generator": Case(lambda _: Dataset.from_generator(count, args=(10,))),
+    "async generator": Case(lambda _: Dataset.from_generator(count_async, args=(10,))),
     "iterable": Case(lambda _: Dataset.from_iterable(list("abcdefgh"))),
     "list_files": Case(lambda f: Dataset.list_files(f"{f}/*", seed=2)),
     "tfrecord": Case(lambda f: Dataset.from_tfrecord(f"{f}/*.tfrecord")),
@@ -167,7 +167,7 @@ CASES: dict[str, Case] = {
     "map, batched": Case(lambda _: numbers().map(plus_one_of_all, batched=True)),
     "map with rng": Case(lambda _: draws()),
     "map, coroutine": Case(lambda _: numbers().map(plus_one_later, concurrency=4)),
-    "map, in processes": Case(lambda _: draws().map(dict, executor="process", concurrency=2), every=14),
+    "map, in processes": Case(lambda _: draws().map(dict, executor="process", concurrency=2), every=10),
     "map, unordered": Case(lambda _: draws().map(dict, concurrency=3, ordered=False), ordered=False),
     "map, coroutine, unordered": Case(lambda _: numbers().map(plus_one_later, concurrency=4, ordered=False), False),
     "filter": Case(lambda _: numbers(20).filter(is_kept)),

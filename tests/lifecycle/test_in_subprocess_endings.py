@@ -107,8 +107,14 @@ ENDINGS: list[Callable[[Loader[Any]], None]] = [
 ]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("leave", ENDINGS, ids=lambda leave: leave.__name__)
+WORKERS_OF = [(leave, 1 + number % 2) for number, leave in enumerate(ENDINGS)]
+
+
+@pytest.mark.parametrize(
+    ("leave", "workers"),
+    [*WORKERS_OF, (by_cancelling, 1), (before_the_first_element, 1)],
+    ids=lambda part: getattr(part, "__name__", part),
+)
 def test_leaving_early_leaves_nothing(leave: Callable[[Loader[Any]], None], workers: int) -> None:
     with leaves_nothing(within_s=CLOSE_S):
         leave(endless(workers).open())

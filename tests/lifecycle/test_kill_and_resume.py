@@ -28,7 +28,7 @@ from supervisor import Supervisor
 import aiostream_data as asd
 from aiostream_data.testing.servers import ObjectServer
 
-KILLS = int(os.environ.get("AIOSTREAM_DATA_KILLS", "60"))
+KILLS = int(os.environ.get("AIOSTREAM_DATA_KILLS", "30"))
 SEED = int(os.environ.get("AIOSTREAM_DATA_KILL_SEED", random.SystemRandom().randrange(1 << 32)))
 LANES = 3
 """Trainers at a time."""

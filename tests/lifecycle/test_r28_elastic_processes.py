@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,7 @@ GLOBAL_BATCH = 240
 STEPS_BEFORE = 4
 """Taken by 8 ranks before they save, of 10 steps in all."""
 
-AT_A_TIME = 4
-"""Processes. No rank waits for another one."""
-
-PROGRAM = Path(program.__file__)
+RANKS = Path(__file__).with_name("forked_ranks.py")
 Answers = list[dict[str, Any]]
 
 
@@ -39,19 +35,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def run_ranks(world: int, folder: str, *, batches: int | None = None, state: Any = None) -> Answers:
     """Run every rank as a process of its own, which finds out from its environment which one it is."""
     asked = {"folder": folder, "batch_size": GLOBAL_BATCH // world, "batches": batches, "state": state}
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        return list(pool.map(lambda rank: _run_rank(rank, world, asked), range(world)))
-
-
-def _run_rank(rank: int, world: int, request: dict[str, Any]) -> dict[str, Any]:
-    environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, str(PROGRAM), json.dumps(request)]
+    command = [sys.executable, str(RANKS), "elastic_program", str(world), json.dumps(asked)]
+    environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # no threads before a fork
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
-    assert ended.returncode == 0, ended.stderr
-    found = f"rank {rank} of {world}"
-    assert world == 1 or found in ended.stderr, ended.stderr
-    answer: dict[str, Any] = json.loads(ended.stdout)
-    return answer
+    assert (ended.returncode, ended.stderr) == (0, "")
+    answers: Answers = []
+    for rank, (code, answer, errors) in enumerate(json.loads(ended.stdout)):
+        assert code == 0, errors
+        assert world == 1 or f"rank {rank} of {world}" in errors, errors
+        answers.append(answer)
+    assert len(answers) == world
+    return answers
 
 
 def global_batches(answers: Answers, what: str = "batches") -> list[list[str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("rank_program.py")
+RANKS = Path(__file__).with_name("forked_ranks.py")
 FILES, LINES = 6, 200
 GLOBAL_BATCH = 32
 BATCHES = 9
@@ -27,20 +27,14 @@ def pattern(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run_ranks(world: int, request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run all ranks as processes, four at a time, and return what each has printed."""
-    answers = []
-    for first in range(0, world, 4):
-        started = [_start(rank, world, request) for rank in range(first, min(world, first + 4))]
-        printed = [process.communicate(timeout=100) for process in started]
-        assert [process.returncode for process in started] == [0] * len(started), printed
-        answers += [json.loads(out) for out, _ in printed]
-    return answers
-
-
-def _start(rank: int, world: int, request: dict[str, Any]) -> subprocess.Popen[str]:
-    environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world)}
-    command = [sys.executable, str(PROGRAM), json.dumps(request)]
-    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    """Run all ranks as processes, and return what each has answered."""
+    command = [sys.executable, str(RANKS), "rank_program", str(world), json.dumps(request)]
+    environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # no threads before a fork
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    ranks = json.loads(ended.stdout)
+    assert [code for code, _, _ in ranks] == [0] * world, ranks
+    return [answer for _, answer, _ in ranks]
 
 
 def in_global_order(answers: list[dict[str, Any]]) -> list[str]:

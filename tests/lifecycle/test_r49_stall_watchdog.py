@@ -11,7 +11,7 @@ import math
 import pkgutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from gate import Gate
 
 import aiostream_data
 import aiostream_data as asd
@@ -52,36 +53,6 @@ def told() -> Iterator[Callable[[], str]]:
         yield lambda: messages.get(timeout=TELLS_S)
     finally:
         logger.removeHandler(handler)
-
-
-class Gate:
-    """Stops a function at record 7, until it is opened."""
-
-    def __init__(self) -> None:
-        self.opened = threading.Event()
-
-    def check(self, number: int) -> int:
-        if number == 7:
-            assert self.opened.wait(TELLS_S)
-        return number
-
-    def is_past(self, number: int) -> bool:
-        return self.check(number) >= 0
-
-    async def check_later(self, number: int) -> int:
-        while number == 7 and not self.opened.is_set():
-            await asyncio.sleep(0.01)
-        return number
-
-    async def block_the_loop(self, number: int) -> int:
-        return self.check(number)
-
-    def generate(self) -> Iterator[int]:
-        yield from map(self.check, range(20))
-
-    async def generate_async(self) -> AsyncIterator[int]:
-        for number in range(20):
-            yield await self.check_later(number)
 
 
 TWENTY = asd.Dataset.range(20)
@@ -383,7 +354,7 @@ MAY_BE_NONE = {
     # The consumer waits until a loader is open, and is watched like one that waits for an element.
     "_engine.announced:wait(timeout_s)",
     # Stands for a finite number that it is told later.
-    "_engine.hosting:ask(timeout_s)",
+    "_engine.hosting_process:ask(timeout_s)",
     # Until closed, which the end of the run does.
     "device.stage:put(timeout_s)",
     # What it is that is None here is no wait of ours: when somebody waits, and whether anybody watches.

@@ -1,8 +1,9 @@
 """Whatever ends a loader or its program, at whatever moment and in whatever stage, nothing is left two seconds later.
 
 What ends how, and what is looked at, is in :mod:`endings_inside`, :mod:`endings_outside` and :mod:`random_endings`.
-With ``ASD_ENDINGS=1000`` in the environment so many are drawn, with ``ASD_ENDINGS=all`` every ending in each stage,
-and ``ASD_ENDINGS_SEED`` draws others. A summary is printed at the end of the run.
+A usual run draws 125, among them every ending and every stage. With ``ASD_ENDINGS=1000`` in the environment so many are
+drawn, with ``ASD_ENDINGS=all`` every ending in each stage, and ``ASD_ENDINGS_SEED`` draws others. A summary is printed
+at the end of the run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pipelines import EVERY_STAGE
 from random_endings import ENDING_S, EVERY_ENDING, KINDS, START_S, carried_out
 from run_summary import add_line
 
-ENDINGS = int(os.environ.get("ASD_ENDINGS", "250").replace("all", str(EVERY_ENDING)))
+ENDINGS = int(os.environ.get("ASD_ENDINGS", "125").replace("all", str(EVERY_ENDING)))
 SEED = int(os.environ.get("ASD_ENDINGS_SEED", "4"))
 SHARE = {kind: len(EVERY_STAGE) * len(KINDS[kind]) / EVERY_ENDING for kind in ("inside", "outside")}
 """Of the endings, those of a loader in a process that goes on, and those of a whole process."""

@@ -1,4 +1,7 @@
-"""R24: the elements and their order depend on seed and epoch, not on workers, executors, delays or chunks."""
+"""R24: the elements and their order depend on seed and epoch, not on workers, executors, delays or chunks.
+
+``ASD_EXAMPLES=10`` in the environment draws ten times as many plans.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ import numpy as np
 import plan_functions as fn
 import pytest
 from drawn import Drawn
-from hypothesis import HealthCheck, given, settings
+from drawn_cases import CASE_S, cases, ends_within, in_time
+from hypothesis import given
 from hypothesis import strategies as st
 from plan_files import pattern
 from plans import plans
@@ -22,8 +26,6 @@ from small_chunks import Recut, small_chunks
 from aiostream_data import Dataset
 from aiostream_data.plan.base import ExecutorName
 from aiostream_data.testing.comparing import same
-
-RELAXED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def augmented(delay_s: float, record: bytes, rng: np.random.Generator) -> dict[str, Any]:
@@ -50,11 +52,14 @@ def reference() -> list[Any]:
     return elements(augmenting(1, "inline", 0.0), seed=11)
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.003])
-@pytest.mark.parametrize("workers", [1, 2, 7])
-@pytest.mark.parametrize("executor", ["thread", "process"])
+THREADS = [("thread", workers, delay_s) for workers in (1, 2, 7) for delay_s in (0.0, 0.003)]
+PROCESSES = [("process", 1, 0.003), ("process", 2, 0.0), ("process", 7, 0.003)]
+"""Fewer, as each of them takes half a second to start."""
+
+
+@pytest.mark.parametrize(("executor", "workers", "delay_s"), [*THREADS, *PROCESSES])
 def test_workers_executors_and_delays_change_nothing(
-    reference: list[Any], workers: int, executor: ExecutorName, delay_s: float
+    reference: list[Any], executor: ExecutorName, workers: int, delay_s: float
 ) -> None:
     assert same(elements(augmenting(workers, executor, delay_s), seed=11), reference)
 
@@ -92,12 +97,13 @@ def test_without_reshuffling_the_epochs_are_alike() -> None:
     assert elements(dataset.repeat(2), seed=3) == 2 * elements(dataset, seed=3, epoch=1)
 
 
-@RELAXED
+@in_time
+@cases(80)
 @given(plans(), st.lists(st.tuples(st.integers(1, 12), st.integers(5, 300)), min_size=2, max_size=3), st.integers(0, 2))
 def test_a_drawn_plan_gives_the_same_elements_however_the_work_is_cut(
     plan: Drawn, sizes: list[tuple[int, int]], epoch: int
 ) -> None:
-    with small_chunks() as cut:
+    with ends_within(CASE_S, plan, sizes, epoch), small_chunks() as cut:
         runs = [elements(Recut(plan.dataset, cut, iter([size])), seed=4, epoch=epoch) for size in sizes]
     if plan.ordered:
         assert all(same(run, runs[0]) for run in runs)

@@ -1,4 +1,7 @@
-"""R28: whatever the plan, ranks share one global order, and any other number of ranks goes on where they stopped."""
+"""R28: whatever the plan, ranks share one global order, and any other number of ranks goes on where they stopped.
+
+``ASD_EXAMPLES=10`` in the environment draws ten times as many plans.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,15 @@ from itertools import islice
 from typing import Any
 
 from drawn import Drawn
-from hypothesis import HealthCheck, assume, given, settings
+from drawn_cases import CASE_S, cases, ends_within, in_time
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from plans import plans
 from small_chunks import Recut, small_chunks
 
 from aiostream_data.testing.comparing import same
 
-RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SIZES = st.lists(st.tuples(st.integers(1, 12), st.integers(5, 300)), min_size=1, max_size=3)
-
-
 GROUPING = (".batch(", ".padded_batch(", ".bucket_by_sequence_length(", ".rebatch(", ".window(")
 
 
@@ -32,12 +33,13 @@ def share(rows: list[Any], rank: int, world_size: int) -> list[Any]:
     return rows[rank : len(rows) // world_size * world_size : world_size]
 
 
-@RELAXED
+@in_time
+@cases(50)
 @given(plans().filter(gives_single_rows), SIZES, st.integers(1, 4), st.integers(1, 4), st.integers(0, 9))
 def test_r28_other_ranks_go_on_with_exactly_the_rows_that_were_left(
     plan: Drawn, sizes: list[tuple[int, int]], before: int, after: int, steps: int
 ) -> None:
-    with small_chunks() as cut:
+    with ends_within(CASE_S, plan, sizes, before, after, steps), small_chunks() as cut:
         dataset = Recut(plan.dataset, cut, itertools.cycle(sizes))
         with dataset.open(seed=4, rank=0, world_size=1) as loader:
             rows = list(loader)

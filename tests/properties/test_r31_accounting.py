@@ -8,7 +8,8 @@ from typing import Any
 import plan_functions as fn
 import pytest
 from drawn import Drawn
-from hypothesis import HealthCheck, given, settings
+from drawn_cases import CASE_S, cases, ends_within, in_time
+from hypothesis import given
 from hypothesis import strategies as st
 from plan_files import pattern
 from plan_sources import FEATURES
@@ -24,7 +25,6 @@ from aiostream_data._engine.stages.shuffle import ShuffleStep
 from aiostream_data.errors import CardinalityError
 from aiostream_data.metrics.counters import StageCounters
 
-RELAXED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SIZES = st.tuples(st.integers(1, 12), st.integers(5, 300))
 
 ONE_FOR_ONE = {"map", "enumerate", "parse_example", "prefetch"}
@@ -43,10 +43,15 @@ def adds_up(stage: StageCounters) -> bool:
     return True
 
 
-@RELAXED
+@in_time
+@cases(150)
 @given(plans().filter(lambda plan: not any(call in plan.text for call in CUTTING_SHORT)), SIZES)
 def test_rows_in_are_rows_out_and_rows_left_out(plan: Drawn, size: tuple[int, int]) -> None:
-    with small_chunks() as cut, Recut(plan.dataset, cut, iter([size])).open() as loader:
+    with (
+        ends_within(CASE_S, plan, size),
+        small_chunks() as cut,
+        Recut(plan.dataset, cut, iter([size])).open() as loader,
+    ):
         given = list(loader)
     stats = loader.stats()
     assert [stage for stage in stats.stages if not adds_up(stage)] == []

@@ -52,8 +52,8 @@ def test_a_cache_over_a_free_order_resumes_in_every_pass(make: Make, tmp_path: P
         resumes_everywhere(recut, unordered=True, every=1)
 
 
-def test_inner_batches_resume_behind_a_cache_where_the_whole_order_is_free() -> None:
-    dataset = Dataset.range(9).flat_map(fn.few_batched).cache().map(fn.drawn, seed=1)
+def test_data_sets_within_resume_behind_a_cache_where_the_whole_order_is_free() -> None:
+    dataset = Dataset.range(9).flat_map(fn.few).cache().map(fn.drawn, seed=1)
     with small_chunks() as cut:
         recut: Any = Recut(dataset, cut, itertools.cycle([(3, 50), (1, 20)]))
         resumes_everywhere(recut, unordered=True, every=1, open_options={"deterministic": False})

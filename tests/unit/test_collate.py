@@ -155,7 +155,7 @@ def test_numbers_stack_to_numbers(elements: list[Any], dtype: str) -> None:
 
 @pytest.mark.parametrize(
     "elements",
-    [[b"a", b"bc"], ["a", "bc"], [np.str_("a"), "b"], [None, {1}], [[1, [2, 3]]] * 2, [object()], [range(2)] * 2],
+    [[b"a", b"bc"], ["a", "bc"], [np.str_("a"), "b"], [None, {1}], [[1, [2, 3]]] * 2, [Ellipsis], [range(2)] * 2],
     ids=repr,
 )
 def test_other_objects_stack_to_an_array_of_references(elements: list[Any]) -> None:

@@ -112,7 +112,7 @@ def test_zero_padding_after_gzip_is_accepted(step: int) -> None:
     assert decompress("gzip", gzip.compress(b"data") + bytes(100), step) == (b"data", None)
 
 
-@pytest.mark.parametrize("garbage", [b"x", b"\0\0x", b"\0" + gzip.compress(b"hidden"), b"\x1f\x8c"])
+@pytest.mark.parametrize("garbage", [b"x", b"\0\0x", b"\0" + gzip.compress(b"hidden", mtime=0), b"\x1f\x8c"])
 @pytest.mark.parametrize("step", [1, 1000])
 def test_garbage_after_gzip_is_an_error_at_the_end_of_the_data(garbage: bytes, step: int) -> None:
     out, error = decompress("gzip", gzip.compress(b"data") + garbage, step)

@@ -8,9 +8,9 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
+from awkward_functions import RETURNED, awkward_on_seven
 
 from aiostream_data.errors import RecordError, WorkerDiedError
 from aiostream_data.executors.base import Outcome
@@ -113,51 +113,6 @@ def test_closing_says_when_a_function_does_not_return() -> None:
 # -- processes
 
 
-class TwoArguments(Exception):
-    def __init__(self, first: int, second: int) -> None:
-        super().__init__(f"{first} and {second}")
-
-
-class KeywordOnly(ValueError):
-    def __init__(self, *, reason: str) -> None:
-        super().__init__(reason)
-
-
-class Unpicklable(Exception):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.lock = threading.Lock()
-
-
-class OwnBase(BaseException):
-    pass
-
-
-class NeverUnpickles:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_refuse, ())
-
-
-def _refuse() -> None:
-    raise TypeError("refuses to be unpickled")
-
-
-def raise_it(kind: str) -> Any:
-    match kind:
-        case "two arguments":
-            raise TwoArguments(1, 2)
-        case "keyword only":
-            raise KeywordOnly(reason="because")
-        case "unpicklable attribute":
-            raise Unpicklable("has a lock")
-        case "base exception":
-            raise OwnBase("not an Exception")
-        case "result that does not pickle":
-            return threading.Lock()
-        case "result that does not unpickle":
-            return NeverUnpickles()
-
-
 def raise_value_error(text: str) -> None:
     raise ValueError(text)
 
@@ -178,19 +133,19 @@ def own_pid() -> int:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("two arguments", "TwoArguments: 1 and 2"),
-        ("keyword only", "KeywordOnly: because"),
-        ("unpicklable attribute", "Unpicklable: has a lock"),
-        ("base exception", "OwnBase: not an Exception"),
-        ("result that does not pickle", "cannot pickle"),
+        ("TwoArguments", "TwoArguments: 1 and 2"),
+        ("KeywordOnly", "KeywordOnly: because"),
+        ("UnpicklableAttribute", "UnpicklableAttribute: has a lock"),
+        ("OwnBase", "OwnBase: own"),
+        ("lock", "cannot pickle"),
     ],
 )
 def test_r02_an_awkward_exception_arrives_and_the_worker_goes_on(kind: str, said: str) -> None:
     async def case(executor: ThreadExecutor) -> None:
         before = (await executor.submit(own_pid)).value
-        error = fails(await executor.submit(raise_it, kind))
+        error = fails(await executor.submit(awkward_on_seven, kind, 7))
         assert said in str(error)
-        assert "raise_it" in error.worker_traceback or kind.startswith("result")
+        assert "in awkward_on_seven" in error.worker_traceback or kind in RETURNED
         assert (await executor.submit(own_pid)).value == before
 
     run_with(ProcessExecutor(1, "test"), case)
@@ -198,7 +153,7 @@ def test_r02_an_awkward_exception_arrives_and_the_worker_goes_on(kind: str, said
 
 def test_r02_a_result_that_does_not_unpickle_is_an_error_and_the_worker_goes_on() -> None:
     async def case(executor: ThreadExecutor) -> None:
-        outcome = await executor.submit(raise_it, "result that does not unpickle")
+        outcome = await executor.submit(awkward_on_seven, "RefusesToUnpickle", 7)
         assert "refuses to be unpickled" in str(outcome.error)
         assert (await executor.submit(abs, -3)).value == 3
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from aiostream_data._engine.context import RunContext, hop
 from aiostream_data._engine.emission_log import EmissionLog
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.position import Position, State
+from aiostream_data._engine.kept_log import KeptLog
+from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Call, Filter
+from aiostream_data.policies import handling_of
 from aiostream_data.records import Chunk
 
 
@@ -80,26 +83,50 @@ class OneToOne(Stage):
 
 
 @dataclass
-class MaybeUnordered(OneToOne):
-    """A stage that gives one row per row, in order or, with ``ordered=False``, as they are ready.
+class NumberedRows(Stage):
+    """A source whose rows are numbered from 0 in every epoch: its place is the number of the next one."""
 
-    The place of an unordered one is how far it has taken its input in, and the rows of that which it had
+    _first: int = 0
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return {"op": "rows", "next": self._first + rows}
+
+    def forget(self, rows: int) -> None:
+        pass
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._first = taken_up(state, "rows")["next"]
+        return ()
+
+
+@dataclass
+class CallStage(Stage):
+    """Running form of ``Call``: of each row one row or none, in order or, with ``ordered=False``, as they are ready.
+
+    The place of an ordered one is that of its input as long as it gives every row; otherwise what it kept is
+    logged. The place of an unordered one is how far it has taken its input in, and the rows of that which it had
     not given out: they come first when it goes on.
 
     Attributes:
-        log: What was taken in and given out; None when it is ordered.
+        log: What was taken in and given out; None when it is ordered, and goes on from where it was as well.
+        kept: Which rows were kept, as whoever runs it notes; None where it leaves none out, or there is a log.
     """
 
     def __post_init__(self) -> None:
         self.log = None if self.node.ordered else EmissionLog()
+        self.kept = KeptLog() if self.log is None and any(map(leaves_rows_out, self.nodes)) else None
         self._held: Lineage | None = None
         self._held_rows = 0
 
     @property
+    def nodes(self) -> tuple[Call, ...]:
+        """The nodes whose work it does, in the order of the stream."""
+        return (self.node,)
+
+    @property
     def source_node(self) -> Node:
         """The node whose rows it takes."""
-        lower: Node = self.node.input
-        return lower
+        return self.nodes[0].input
 
     async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
         """Yield the rows that a state says were held, and then those of the inlet."""
@@ -109,16 +136,25 @@ class MaybeUnordered(OneToOne):
         async for chunk in inlet:
             yield chunk
 
+    def rows_accounted(self, outlet: Outlet) -> int | None:
+        return outlet.rows  # those left out are counted apart, as dropped
+
     def at(self, rows: int, book: BookWriter) -> State:
+        if self.kept is not None:
+            return self.inputs[0].at(self.kept.input_rows(rows), book)
         if self.log is None:
             return self.inputs[0].at(rows, book)
         taken, held = self.log.place(rows)
         if self._held_rows and taken < self._held_rows:  # what was held before comes first
             held = concat_lineages([held, self._rest_of_held(taken)])
         before = self.inputs[0].at(max(0, taken - self._held_rows), book)
-        return {"op": "unordered", "held": book.rows(held), "input": before}
+        return {"op": "unordered", "of": self._keys[0], "held": book.rows(held), "input": before}
 
     def forget(self, rows: int) -> None:
+        if self.kept is not None:
+            self.inputs[0].forget(self.kept.input_rows(rows))
+            self.kept.forget(rows)
+            return
         if self.log is None:
             self.inputs[0].forget(rows)
             return
@@ -126,13 +162,31 @@ class MaybeUnordered(OneToOne):
         self.inputs[0].forget(max(0, self.log.place(rows)[0] - self._held_rows))
 
     def resume(self, state: State) -> Sequence[State]:
-        if not isinstance(state, dict) or state.get("op") != "unordered":
-            return (state,)  # it was ordered then
-        self._held = self.context.services.book.rows(state["held"])
-        self._held_rows = len(self._held)
-        self.log = self.log or EmissionLog()  # rows that were held come first, also where the rest is in order
-        return (state["input"],)
+        held: list[Lineage] = []
+        while self._is_mine(state):  # several, where nodes ran apart that run in one hop now
+            held.append(self.context.services.book.rows(state["held"]))
+            state = state["input"]
+        if held:
+            self._held = concat_lineages(held)
+            self._held_rows = len(self._held)
+            if self.log is None:  # rows that were held come first, also where the rest is in order
+                self.log, self.kept = EmissionLog(), None
+        return (state,)
+
+    @property
+    def _keys(self) -> list[int]:
+        return [self.context.keys[node] for node in self.nodes]
+
+    def _is_mine(self, state: State) -> TypeGuard[dict[str, Any]]:
+        """Tell whether a state is of an unordered stage that ran one of the nodes, and not of one below."""
+        is_unordered = isinstance(state, dict) and state.get("op") == "unordered"
+        return is_unordered and state.get("of", self._keys[0]) in self._keys
 
     def _rest_of_held(self, taken: int) -> Lineage:
         assert self._held is not None
         return self._held.take(np.arange(taken, self._held_rows))
+
+
+def leaves_rows_out(node: Call) -> bool:
+    """Tell whether a node may give fewer rows than it takes."""
+    return isinstance(node, Filter) or handling_of(node.on_error).kind == "skip"

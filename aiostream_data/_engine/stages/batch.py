@@ -24,7 +24,7 @@ class BatchStep(Step):
     def __post_init__(self) -> None:
         node: Batch = self.node
         order = batching.BatchOrder(node.batch_size, node.drop_remainder)
-        self._batcher = batching.Batcher(order, self.context.services.origins.describe, node.in_parts)
+        self._batcher = batching.Batcher(order, self.context.services.origins.describe, node.parts_from)
         self._held = self.context.services.budget.charge(0, node.label)
         self._batched = 0
         self._batched_nbytes = 0
@@ -74,7 +74,7 @@ class BatchStep(Step):
         batches: list[batching.Batch] = []
         first = 0
         for part in lineages:
-            batcher = batching.Batcher(order, self.context.services.origins.describe, self.node.in_parts)
+            batcher = batching.Batcher(order, self.context.services.origins.describe, self.node.parts_from)
             batches += batcher.push(rows.slice(first, first + len(part))) + batcher.finish()
             first += len(part)
         made = self._as_items(batches)

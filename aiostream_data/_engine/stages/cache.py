@@ -16,7 +16,7 @@ from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.epochs import epoch_of
 from aiostream_data._engine.origins import Origins, Rename
-from aiostream_data._engine.position import Position, State, taken_up
+from aiostream_data._engine.position import Position, State, in_order_only, taken_up
 from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
@@ -126,12 +126,7 @@ class CacheStage(Stage):
         elif "left" in self._state:
             await self._make_again(self.context.services.book.rows(self._state["left"]), outlet)
         elif self._new_order() is not None:
-            raise StateMismatchError(
-                [
-                    "the state counts rows of a cache that was filled in order, and this plan fills it in any order: "
-                    "go on with deterministic=True"
-                ]
-            )
+            raise in_order_only("rows of a cache that was complete")
         else:
             return False
         return True

@@ -21,7 +21,7 @@ from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import ShardReader
 from aiostream_data._engine.shard_rows import ShardRows, recalled_nbytes
 from aiostream_data._engine.shard_search import search_shards
-from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.stages.base import NumberedRows, Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.lineage import Lineage
@@ -44,24 +44,12 @@ CHUNKS_PER_SHARD = 2
 
 
 @dataclass
-class ListFilesSource(Stage):
+class ListFilesSource(NumberedRows):
     """Running form of ``ListFiles``."""
-
-    _first: int = 0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         shards = await find_shards(self, self.node)
         await outlet.send(self._names(shards, self._order(len(shards))[self._first :]))
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        return {"op": "rows", "next": self._first + rows}
-
-    def forget(self, rows: int) -> None:
-        pass
-
-    def resume(self, state: State) -> Sequence[State]:
-        self._first = taken_up(state, "rows")["next"]
-        return ()
 
     async def recall(self, lineage: Lineage) -> Chunk:
         shards = await find_shards(self, self.node)

@@ -16,12 +16,9 @@ from aiostream_data._engine.element_summary import and_others, note_call, summar
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.failures import as_raisable
-from aiostream_data._engine.kept_log import KeptLog
 from aiostream_data._engine.pacing import CHUNK_ROWS
-from aiostream_data._engine.position import State
 from aiostream_data._engine.results import Results
-from aiostream_data._engine.stages.base import MaybeUnordered
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.stages.base import CallStage
 from aiostream_data._engine.tracebacks import empty_frames
 from aiostream_data.errors import RecordTimeoutError
 from aiostream_data.executors.base import Outcome
@@ -48,7 +45,7 @@ FLUSH_S = 0.005
 
 
 @dataclass
-class CoroutineMapStage(MaybeUnordered):
+class CoroutineMapStage(CallStage):
     """Running form of ``Map`` for coroutine functions, which are awaited on the engine's loop."""
 
     _ready: list[Entry] = field(default_factory=list)
@@ -61,7 +58,6 @@ class CoroutineMapStage(MaybeUnordered):
         super().__post_init__()
         node: Map = self.node
         self._handling = handling_of(node.on_error)
-        self._kept = KeptLog() if self._handling.kind == "skip" and self.log is None else None
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Map = self.node
@@ -149,8 +145,8 @@ class CoroutineMapStage(MaybeUnordered):
             numbers = np.array([entry.number for entry in entries], np.int64)
             kept = np.array([entry.number for entry in given], np.int64) if lost else None
             self.log.give_out(numbers, kept)
-        if self._kept is not None:
-            self._kept.begin(len(entries)).kept = np.array(
+        if self.kept is not None:
+            self.kept.begin(len(entries)).kept = np.array(
                 [number for number, entry in enumerate(entries) if not entry.skipped], np.int64
             )
         if self._handling.interferes:
@@ -260,19 +256,7 @@ class CoroutineMapStage(MaybeUnordered):
         # A generator of its own: other rows are awaited meanwhile.
         return RecordGenerator(key).at(split, rest[0])
 
-    # -- its place
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        if self._kept is None:
-            return super().at(rows, book)
-        return self.inputs[0].at(self._kept.input_rows(rows), book)
-
-    def forget(self, rows: int) -> None:
-        if self._kept is None:
-            super().forget(rows)
-            return
-        self.inputs[0].forget(self._kept.input_rows(rows))
-        self._kept.forget(rows)
+    # -- rows made again
 
     async def recall(self, lineage: Lineage) -> Chunk:
         chunk = await self.context.recall(self.node.input, lineage)

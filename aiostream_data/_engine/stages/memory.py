@@ -9,19 +9,15 @@ from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.memory_rows import chunks_of, rows_of
 from aiostream_data._engine.origins import Namespace, local
 from aiostream_data._engine.permuted_rows import PermutedRows
-from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.stages.base import NumberedRows
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.sources import Range, TensorSlices
 from aiostream_data.records import Chunk
 
 
 @dataclass
-class MemorySource(Stage):
+class MemorySource(NumberedRows):
     """Running form of ``TensorSlices``, ``Tensors`` and ``Range``."""
-
-    _first: int = 0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node, namespace = self.node, self._namespace()
@@ -32,16 +28,6 @@ class MemorySource(Stage):
             return
         for chunk in chunks_of(node, namespace, self._first):
             await outlet.send(chunk)
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        return {"op": "rows", "next": self._first + rows}
-
-    def forget(self, rows: int) -> None:
-        pass
-
-    def resume(self, state: State) -> Sequence[State]:
-        self._first = taken_up(state, "rows")["next"]
-        return ()
 
     async def recall(self, lineage: Lineage) -> Chunk:
         splits, ordinals = local(lineage.ids)

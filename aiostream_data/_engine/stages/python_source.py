@@ -17,11 +17,9 @@ from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.origins import Namespace, local
 from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
-from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.signature import check_signature
 from aiostream_data._engine.sizes import chunk_nbytes
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.stages.base import NumberedRows
 from aiostream_data.errors import StageBuildError, StateMismatchError
 from aiostream_data.executors.failure import workable
 from aiostream_data.executors.thread import ThreadExecutor
@@ -42,14 +40,13 @@ _begun: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
 @dataclass
-class PythonSource(Stage):
+class PythonSource(NumberedRows):
     """Running form of ``Generator`` and ``PythonIterable``.
 
     A sync iterator lives on one thread of its own, so that it may block, and is closed there when the
-    run ends, however it ends. An async one is awaited on the engine's loop.
+    run ends, however it ends. An async one is awaited on the engine's loop. Neither can be entered in the
+    middle, so that one that is resumed is run over again up to its place.
     """
-
-    _first: int = 0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node = self.node
@@ -110,17 +107,7 @@ class PythonSource(Stage):
             if close is not None:
                 await _to_its_end(close())
 
-    # -- its place: a row number; a generator cannot be entered in the middle, so it is run over again up to there
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        return {"op": "rows", "next": self._first + rows}
-
-    def forget(self, rows: int) -> None:
-        pass
-
-    def resume(self, state: State) -> Sequence[State]:
-        self._first = taken_up(state, "rows")["next"]
-        return ()
+    # -- rows made again
 
     async def recall(self, lineage: Lineage) -> Chunk:
         _, ordinals = local(lineage.ids)

@@ -11,20 +11,16 @@ import numpy as np
 
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import root_error
-from aiostream_data._engine.kept_log import KeptLog
 from aiostream_data._engine.paced_hops import MAX_AUTO_THREADS, PacedHops, Piece
 from aiostream_data._engine.parse_rows import parse_rows
-from aiostream_data._engine.position import State
 from aiostream_data._engine.row_work import Done, Part, RowWork, Tally
-from aiostream_data._engine.stages.base import MaybeUnordered
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.stages.base import CallStage
 from aiostream_data._engine.user_code import UserFunction, name_records
 from aiostream_data._engine.work_place import OnInterpreters, OnThreads, OnWorkers, WorkPlace
 from aiostream_data.executors.base import Executor
 from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage
-from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
 from aiostream_data.policies import Handling, handling_of
@@ -34,10 +30,8 @@ IN_OTHER_PLACES: Final = ("process", "interpreter")
 
 
 @dataclass
-class RowwiseStage(MaybeUnordered):
+class RowwiseStage(CallStage):
     """Running form of ``Map`` and ``Filter`` for plain functions, and of several of them in a row.
-
-    Its place in the stream is that of its input as long as it gives every row; otherwise what it kept is logged.
 
     Attributes:
         fused: The nodes below its own whose work is done in the same hop, in order.
@@ -47,10 +41,12 @@ class RowwiseStage(MaybeUnordered):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.nodes: tuple[Call, ...] = (*self.fused, self.node)
-        self._kept = KeptLog() if any(map(leaves_rows_out, self.nodes)) and self.log is None else None
         self._taken = 0
         self._counts_failures = [handling_of(each.on_error).kind != "raise" for each in self.nodes]
+
+    @property
+    def nodes(self) -> tuple[Call, ...]:
+        return (*self.fused, self.node)
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Call = self.node
@@ -111,10 +107,6 @@ class RowwiseStage(MaybeUnordered):
 
     # -- what became of rows
 
-    @property
-    def source_node(self) -> Node:
-        return self.nodes[0].input
-
     def _take_in(self, chunk: Chunk) -> int:
         if self.log is not None:
             return self.log.take_in(lineage_of(chunk))
@@ -124,8 +116,8 @@ class RowwiseStage(MaybeUnordered):
 
     async def _account(self, piece: Piece, done: Done) -> None:
         rows = len(piece.rows)
-        if self._kept is not None:
-            self._kept.begin(rows).kept = np.arange(rows) if done.kept is None else done.kept
+        if self.kept is not None:
+            self.kept.begin(rows).kept = np.arange(rows) if done.kept is None else done.kept
         if self.log is not None:
             numbers = np.arange(piece.number, piece.number + rows)
             self.log.give_out(numbers, None if done.kept is None else numbers[done.kept])
@@ -160,19 +152,7 @@ class RowwiseStage(MaybeUnordered):
             others = sum(other.busy_s for other in self.all_counters) - counters.busy_s
             counters.fused_wait_s = others / max(1, self._hops.workers)
 
-    # -- its place
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        if self._kept is None:
-            return super().at(rows, book)
-        return self.inputs[0].at(self._kept.input_rows(rows), book)
-
-    def forget(self, rows: int) -> None:
-        if self._kept is None:
-            super().forget(rows)
-            return
-        self.inputs[0].forget(self._kept.input_rows(rows))
-        self._kept.forget(rows)
+    # -- rows made again
 
     async def recall(self, lineage: Lineage) -> Chunk:
         rows = await self.context.recall(self.node.input, lineage)
@@ -182,14 +162,6 @@ class RowwiseStage(MaybeUnordered):
         part = part_of(self, self.node, handling if handling.kind != "skip" else Handling())
         done: Done = await self.hop(RowWork((part,)), rows)
         return done.chunk
-
-    def rows_accounted(self, outlet: Outlet) -> int | None:
-        return outlet.rows
-
-
-def leaves_rows_out(node: Call) -> bool:
-    """Tell whether a stage may give fewer rows than it takes."""
-    return isinstance(node, Filter) or handling_of(node.on_error).kind == "skip"
 
 
 def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> Part:

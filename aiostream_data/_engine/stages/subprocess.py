@@ -10,8 +10,9 @@ from time import perf_counter
 import numpy as np
 
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.hosting import Arrived, Hosting, RemoteRun, mixtures_of
+from aiostream_data._engine.hosting import Hosting, mixtures_of
 from aiostream_data._engine.position import State
+from aiostream_data._engine.remote_run import Arrived, RemoteRun
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import CardinalityError, PlanError

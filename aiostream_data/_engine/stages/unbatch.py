@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.position import Log, State, taken_up
+from aiostream_data._engine.position import Log, State, in_order_only, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.lineage import CutFrom, Lineage, concat_lineages, last_ordinals, without_last_pair
@@ -78,6 +78,8 @@ class UnbatchStep(Step):
     def resume(self, state: State) -> State:
         state = taken_up(state, "unbatch")
         self._skip = self._skipped = state["skip"]
+        if self._skip and self._names_rows:
+            raise in_order_only("rows of an element of which unbatch() had given some")
         self._rest = self.context.services.book.rows(state["rest"])
         return state["input"]
 

@@ -78,6 +78,11 @@ class DoesNotUnpickle:
         return (_exit, ())
 
 
+class RefusesToUnpickle:
+    def __reduce__(self) -> Any:
+        return (_refuse, ())
+
+
 class DoesNotPickle:
     def __reduce__(self) -> Any:
         raise RuntimeError("refuses to be pickled")
@@ -85,6 +90,10 @@ class DoesNotPickle:
 
 def _exit() -> None:
     raise SystemExit("while it was unpickled")
+
+
+def _refuse() -> None:
+    raise TypeError("refuses to be unpickled")
 
 
 RAISED: dict[str, Any] = {
@@ -108,7 +117,12 @@ RAISED: dict[str, Any] = {
     "ValueError": _with_odd_notes,
     "StopIteration": lambda: StopIteration("stopped"),
 }
-RETURNED: dict[str, Any] = {"DoesNotUnpickle": DoesNotUnpickle, "DoesNotPickle": DoesNotPickle, "lock": threading.Lock}
+RETURNED: dict[str, Any] = {
+    "DoesNotUnpickle": DoesNotUnpickle,
+    "RefusesToUnpickle": RefusesToUnpickle,
+    "DoesNotPickle": DoesNotPickle,
+    "lock": threading.Lock,
+}
 
 
 def awkward_on_seven(kind: str, number: int) -> Any:
