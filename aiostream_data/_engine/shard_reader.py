@@ -30,7 +30,7 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk
 from aiostream_data.storage.parallel_read import parts_of, read_parts
 from aiostream_data.storage.ranges import plan_ranges, range_sizes, shared_out
-from aiostream_data.storage.read_ahead import ReadAhead
+from aiostream_data.storage.read_ahead import ReadAhead, most_ahead
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = 64 << 10
@@ -100,12 +100,12 @@ class ShardReader:
     async def _read_ranges(self, stream: RecordStream, outlet: Outlet) -> None:
         async with asyncio.TaskGroup() as group:
             blocks: deque[asyncio.Task[_Block]] = deque()
-            ahead = ReadAhead(self.open_at_once)
+            ahead = ReadAhead()
             ranges = self._ranges(ahead)
             for part in islice(ranges, ahead.ranges):
                 blocks.append(self._begin(part, blocks, group))
             while blocks:
-                ahead.took(was_there=blocks[0].done())
+                ahead.took(self._most_ahead(), was_there=blocks[0].done())
                 block = await blocks[0]
                 blocks.popleft()
                 self.budget.poke()  # the next block is the head now, and may be urgent
@@ -124,6 +124,9 @@ class ShardReader:
             return shared_out(self._sizes()[1], left_nbytes, ahead.ranges)
 
         return plan_ranges(nbytes, first, next_size, self._offset)
+
+    def _most_ahead(self) -> int:
+        return most_ahead(self.budget.limit, self.open_at_once, self._sizes()[1])
 
     def _sizes(self) -> tuple[int, int]:
         """Return the sizes of the shard's first range and of the next one, by what is known of the store by now."""

@@ -11,8 +11,8 @@ from aiostream_data.records import ByteRange
 from aiostream_data.storage.part_size import LEAST, MOST, START, PartSize
 from aiostream_data.storage.ranges import FIRST_NBYTES, NEXT_NBYTES, plan_ranges, range_sizes, shared_out
 from aiostream_data.storage.read_ahead import LEAST as LEAST_RANGES
+from aiostream_data.storage.read_ahead import MEMORY_SHARE, ReadAhead, most_ahead
 from aiostream_data.storage.read_ahead import MOST as MOST_RANGES
-from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.leaks import leaves_nothing
@@ -116,17 +116,23 @@ def test_reading_ahead_doubles_until_a_range_was_there_and_then_grows_by_one() -
     ahead = ReadAhead()
     seen = []
     for was_there in (False, False, True, False, False):
-        ahead.took(was_there=was_there)
+        ahead.took(64, was_there=was_there)
         seen.append(ahead.ranges)
     assert seen == [2 * LEAST_RANGES, 4 * LEAST_RANGES, 4 * LEAST_RANGES, 4 * LEAST_RANGES + 1, 4 * LEAST_RANGES + 2]
 
 
-def test_ranges_on_their_way_of_all_objects_together_are_bounded() -> None:
-    for open_at_once in (1, 16, 1_000):
-        ahead = ReadAhead(open_at_once)
-        for _ in range(200):
-            ahead.took(was_there=False)
-        assert ahead.ranges == max(LEAST_RANGES, MOST_RANGES // open_at_once)
+@pytest.mark.parametrize("open_at_once", [1, 16, 1_000])
+@pytest.mark.parametrize("limit", [8 << 20, 1 << 30, 1 << 40])
+def test_ranges_on_their_way_of_all_objects_together_are_bounded_in_number_and_bytes(
+    open_at_once: int, limit: int
+) -> None:
+    size = max(range_sizes(limit, open_at_once, among_many=False))
+    most = most_ahead(limit, open_at_once, size)
+    ahead = ReadAhead()
+    for _ in range(200):
+        ahead.took(most, was_there=False)
+    assert LEAST_RANGES <= ahead.ranges <= max(LEAST_RANGES, MOST_RANGES // open_at_once)
+    assert ahead.ranges == LEAST_RANGES or ahead.ranges * open_at_once * size <= MEMORY_SHARE * limit
 
 
 # -- what a store's answers took counts for all shards beside each other
