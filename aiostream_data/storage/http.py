@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -53,6 +54,7 @@ class HttpStore:
         reader, wire_options = take_route_options(settings)
         needs_library = bool(settings.get("client_kwargs")) or has_netrc()
         self._options: StoreOptions = settings
+        self._headers = {name.lower(): value for name, value in headers_of(settings).items()}
         self._route = Route("library" if reader == "auto" and needs_library else reader, wire_options)
         self.counters = self._route.counters
         self._session: aiohttp.ClientSession | None = None
@@ -60,8 +62,7 @@ class HttpStore:
     async def info(self, url: str) -> ShardRef:
         target = target_of(url)
         if target is not None and self._route.leads_to(target):
-            headers = {name.lower(): value for name, value in headers_of(self._options).items()}
-            told = await self._route.describe(target, {**headers, "accept-encoding": "identity"}, url)
+            told = await self._route.describe(target, {**self._headers, "accept-encoding": "identity"}, url)
             length = "" if told is None else told.headers.get("content-length", "")
             if told is not None and length.isdecimal():
                 return ShardRef(url, int(length), _version_told(told.headers))
@@ -93,11 +94,7 @@ class HttpStore:
             await self._read_by_library(shard, start, buffer, reading)
 
     def _plain_headers(self, shard: ShardRef, start: int, buffer: memoryview) -> dict[str, str]:
-        return {
-            **{name.lower(): value for name, value in headers_of(self._options).items()},
-            **range_of(start, buffer),
-            **_condition(shard),
-        }
+        return {**self._headers, **range_of(start, buffer), **_condition(shard)}
 
     async def _read_by_library(self, shard: ShardRef, start: int, buffer: memoryview, reading: LibraryRead) -> None:
         headers = {"Range": range_header(start, len(buffer)), **_condition(shard)}
@@ -195,6 +192,7 @@ def headers_of(options: StoreOptions) -> dict[str, str]:
     return headers
 
 
+@lru_cache(maxsize=1024)
 def target_of(url: str) -> Target | None:
     """Return where a request for a URL goes; None where only a full client can tell.
 

@@ -44,11 +44,27 @@ class Lane:
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
         """Wait until another request may be sent; it counts until the block is left."""
-        await self._enter()
+        await self.enter()
         try:
             yield
         finally:
-            self._leave()
+            self.leave()
+
+    async def enter(self) -> None:
+        """Wait until another request may be sent; it counts until :meth:`leave`. Cancelled, it does not."""
+        with self._lock:
+            if not self._line and self._is_open():
+                self.in_flight += 1
+                return
+        await self._wait_in_line()
+
+    def leave(self) -> None:
+        """Take note that the request is over."""
+        with self._lock:
+            self.in_flight -= 1
+            is_awaited = bool(self._line)
+        if is_awaited:
+            self._wake()
 
     def answered(self, first_byte_s: float, body_s: float = 0.0, nbytes: int = 0) -> None:
         """Take note of an answer: how long it took to begin, how long then to come, and its bytes of an object."""
@@ -56,21 +72,26 @@ class Lane:
             self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)
             if nbytes:
                 self.parts.took(nbytes, first_byte_s, body_s, self.in_flight)
-        self._wake()
+            is_awaited = bool(self._line)
+        if is_awaited:
+            self._wake()
 
     def refused(self, retry_after_s: float | None = None) -> None:
         """Take note that the store said that it is too much."""
         with self._lock:
             self.aimd.refused(time.monotonic(), retry_after_s)
 
-    async def _enter(self) -> None:
+    def _is_open(self) -> bool:
+        return self.in_flight < max(1, int(self.aimd.limit)) and self.aimd.quiet_until <= time.monotonic()
+
+    async def _wait_in_line(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             with self._lock:
-                quiet_s = self.aimd.quiet_until - time.monotonic()
-                if quiet_s <= 0 and self.in_flight < max(1, int(self.aimd.limit)):
+                if self._is_open():
                     self.in_flight += 1
                     return
+                quiet_s = self.aimd.quiet_until - time.monotonic()
                 waiter = (loop, loop.create_future())
                 self._line.append(waiter)
             try:
@@ -84,11 +105,6 @@ class Lane:
             finally:
                 with self._lock, suppress(ValueError):
                     self._line.remove(waiter)
-
-    def _leave(self) -> None:
-        with self._lock:
-            self.in_flight -= 1
-        self._wake()
 
     def _wake(self) -> None:
         """Let as many look again as there is room for."""

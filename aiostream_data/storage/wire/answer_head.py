@@ -23,7 +23,7 @@ _VALUE = rb"[^\x00-\x08\x0a-\x1f\x7f]*"
 _WHOLE: Final = re.compile(
     rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: " + _VALUE + rb")?\r\n((?:" + _TOKEN + rb":" + _VALUE + rb"\r\n)*)\r\n"
 )
-_FIELD: Final = re.compile(rb"([^:]+):[ \t]*(" + _VALUE + rb")\r\n")
+_FIELD: Final = re.compile(r"([^:]+):[ \t]*([^\r\n]*)\r\n")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _ONCE: Final = frozenset({"content-length", "transfer-encoding", "content-range", "content-encoding"})
 
@@ -90,10 +90,9 @@ def parse_head(head: bytes | bytearray) -> AnswerHead | None:
 
 
 def _headers(block: bytes) -> dict[str, str]:
-    fields = [(name.lower(), value.rstrip(b" \t")) for name, value in _FIELD.findall(block)]
     headers: dict[str, str] = {}
-    for raw_name, raw_value in fields:
-        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
+    for raw_name, raw_value in _FIELD.findall(block.decode("latin-1")):
+        name, value = raw_name.lower(), raw_value.rstrip(" \t")
         before = headers.get(name)
         if before is None:
             headers[name] = value

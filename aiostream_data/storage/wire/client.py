@@ -107,6 +107,10 @@ class WireClient:
     _pools: dict[tuple[str, int, bool], Pool] = field(default_factory=dict)
     _tls: ssl.SSLContext | None = None
 
+    def __post_init__(self) -> None:
+        options = self.options
+        self._patience = Patience(options.first_byte_s, options.idle_s, options.total_s)
+
     async def get(
         self,
         target: Target,
@@ -207,14 +211,8 @@ class WireClient:
             detail.append(bytearray(min(nbytes, DETAIL_NBYTES)))
             return BodyPlan(memoryview(detail[0]), whole=nbytes <= DETAIL_NBYTES)
 
-        options = self.options
         try:
-            head = await connection.get(
-                request,
-                decide,
-                Patience(options.first_byte_s, options.idle_s, options.total_s),
-                bodiless=bodiless,
-            )
+            head = await connection.get(request, decide, self._patience, bodiless=bodiless)
         except BrokenAnswer as error:
             if error.fresh and was_used and not fresh:
                 is_stale = True  # the server has not seen it

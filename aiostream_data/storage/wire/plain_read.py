@@ -77,28 +77,35 @@ async def read_plain(
         return BodyPlan(buffer, skip, whole=head.status == 206 or head.length == skip + len(buffer))
 
     try:
-        with translating_wire(shard.url, len(buffer)):
-            return await client.get(target, headers, accept, dialect.redirects)
+        return await client.get(target, headers, accept, dialect.redirects)
     except Refused as answer:
         raise _with_retry_after(dialect.refusal(shard.url, answer), answer) from None
     except StorageError as error:
         error.version = error.version or version
         raise
+    except (OSError, ValueError) as raised:
+        translated = _translated(shard.url, raised, len(buffer))
+        translated.version = version
+        raise translated from raised
 
 
 @contextmanager
-def translating_wire(url: str, nbytes: int = 0) -> Iterator[None]:
+def translating_wire(url: str) -> Iterator[None]:
     """Turn what a connection raises inside of the block into errors of this package."""
     try:
         yield
     except (Unusual, Refused, StorageError):
         raise
-    except BrokenAnswer as broken:
-        raise _broken(url, broken, nbytes) from broken
-    except MalformedAnswer as error:
-        raise StoreUnreachableError(safe_url(url), f"the server breaks the rules of HTTP: {error}") from error
     except (OSError, ValueError) as error:
-        raise translate_error(url, error) from error
+        raise _translated(url, error) from error
+
+
+def _translated(url: str, error: OSError | ValueError, nbytes: int = 0) -> StorageError:
+    if isinstance(error, BrokenAnswer):
+        return _broken(url, error, nbytes)
+    if isinstance(error, MalformedAnswer):
+        return StoreUnreachableError(safe_url(url), f"the server breaks the rules of HTTP: {error}")
+    return translate_error(url, error)
 
 
 def range_of(start: int, buffer: memoryview) -> dict[str, str]:

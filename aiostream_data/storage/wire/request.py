@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 _TARGET: Final = re.compile(r"/[!-~]*")
@@ -27,8 +28,13 @@ def request_head(method: str, host: str, target: str, headers: Mapping[str, str]
         raise ValueError("the path of a URL must be quoted")
     lines = [f"{method} {target} HTTP/1.1", f"host: {host}"]
     for name, value in headers.items():
-        if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
+        if not _is_name(name) or _VALUE.fullmatch(value) is None:
             raise ValueError(f"the header {name[:40]!r} cannot be sent")
         lines.append(f"{name}: {value}")
     lines += ["", ""]
     return "\r\n".join(lines).encode("latin-1")
+
+
+@lru_cache(maxsize=256)
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
