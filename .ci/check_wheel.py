@@ -9,8 +9,7 @@ import zipfile
 from pathlib import Path
 
 MAX_NBYTES = 1_250_000
-"""A third of it is the native core, an eighth the servers and suites of ``aiostream_data.testing``, which users run too."""
-
+"""A third of it is the native core, an eighth what users test their pipelines with (``aiostream_data.testing``)."""
 NEEDED = ("aiostream_data/py.typed", "aiostream_data/_native/framing.pyi", "aiostream_data/dataset.py")
 
 
