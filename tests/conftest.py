@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import hypothesis
@@ -14,8 +15,9 @@ from aiostream_data.testing.servers import ObjectServer, gcs_server, s3_server
 
 BUCKET = "test-bucket"
 
-hypothesis.settings.register_profile("unhurried", deadline=None)  # other tests run beside it
-hypothesis.settings.load_profile("unhurried")
+# No deadline, as other tests run beside it; and the same cases in every usual run, others with ASD_EXAMPLES.
+hypothesis.settings.register_profile("usual", deadline=None, derandomize="ASD_EXAMPLES" not in os.environ)
+hypothesis.settings.load_profile("usual")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -29,6 +29,15 @@ def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> i
     return epoch // repetitions if repetitions else 0
 
 
+def epoch_within(node: Node, keys: Mapping[Node, int], source: int, epoch: int, repetition: int) -> int:
+    """Return the repetition of a source that is within ``repetition`` of ``node`` what ``epoch`` was within its own.
+
+    A source of an inner data set, which the plan does not know, runs once.
+    """
+    repetitions = _repetitions(node, keys, source) or 1
+    return repetition * repetitions + epoch % repetitions
+
+
 def _repetitions(node: Node, keys: Mapping[Node, int], source: int) -> int | None:
     """Return how often the source runs when ``node`` runs once, 0 for without end; None where it is not read."""
     if keys[node] == source and _is_source(node):  # transparent nodes share the number of what follows them
@@ -36,7 +45,5 @@ def _repetitions(node: Node, keys: Mapping[Node, int], source: int) -> int | Non
     for child in node.inputs:
         below = _repetitions(child, keys, source)
         if below is not None:
-            if isinstance(node, Cache):
-                return 1  # rows are given under the repetition that reads the cache
             return below * (node.count or 0) if isinstance(node, Repeat) else below
     return None

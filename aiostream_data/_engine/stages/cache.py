@@ -14,8 +14,8 @@ from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.epochs import epoch_of
-from aiostream_data._engine.origins import Origins, Rename
+from aiostream_data._engine.epochs import epoch_of, epoch_within
+from aiostream_data._engine.origins import Namespace, Origins, Rename, source_of
 from aiostream_data._engine.position import Position, State, in_order_only, taken_up
 from aiostream_data._engine.recall import in_groups, outermost
 from aiostream_data._engine.sizes import chunk_nbytes
@@ -165,10 +165,14 @@ class CacheStage(Stage):
 
     def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int]) -> Chunk:
         """Return the chunk with ids of this repetition."""
-        epoch = self.context.epoch
-        return _with_origins(
-            chunk, self.context.services.origins, then, moved, lambda known: (known.source, known.number, epoch)
-        )
+        return _with_origins(chunk, self.context.services.origins, then, moved, self._name_now)
+
+    def _name_now(self, known: Namespace) -> tuple[int, int, int]:
+        context = self.context
+        if known.source != source_of(context.path, known.number):  # an inner data set's
+            return known.source, known.number, context.epoch
+        epoch = epoch_within(self.node.input, context.keys, known.number, known.epoch, context.epoch)
+        return known.source, known.number, epoch
 
     def _marked(self, chunk: Chunk) -> Chunk:
         """Say in the ids which place gave the rows, where several places of the plan read the same cache."""

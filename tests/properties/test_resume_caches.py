@@ -1,4 +1,4 @@
-"""A cache over an order that is free resumes too: nothing is lost or given twice, whoever kept the rows."""
+"""A cache resumes exactly, over an order that is free too: nothing is lost or given twice, whoever kept the rows."""
 
 from __future__ import annotations
 
@@ -96,3 +96,19 @@ def test_rows_of_a_source_that_can_be_read_once_are_refused_instead_of_waited_fo
         state = loader.state_dict()
     with pytest.raises(StateMismatchError, match="only once"), plan().open(state=state) as loader:
         list(loader)
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_repetitions_below_a_cache_draw_apart_and_the_same_for_whoever_reads_it(again: int) -> None:
+    dataset = Dataset.range(3, 9).repeat(2).cache().repeat(again).map(fn.drawn, seed=1)
+    first = list(dataset.open(seed=4))
+    assert list(dataset.open(seed=4)) == first
+    assert len({drawn for _, drawn in first}) == len(first) == 12 * again
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_repetitions_below_a_cache_resume_with_their_draws(again: int) -> None:
+    dataset = Dataset.range(9).repeat(2).cache().repeat(again).flat_map(fn.few_shuffled)
+    with small_chunks() as cut:
+        recut: Any = Recut(dataset, cut, itertools.cycle([(3, 50), (1, 20)]))
+        resumes_everywhere(recut, every=4)
