@@ -362,6 +362,10 @@ MAY_BE_NONE = {
     # What it is that is None here is no wait of ours: when somebody waits, and whether anybody watches.
     *(f"metrics.stuck:__init__({name})" for name in ("wanted_s", "input_s", "room_s")),
     "_engine.engine_options:__init__(stall_after_s)",
+    # Numbers per second, what a store asks for, and what is not known yet.
+    *(f"storage.caps:__init__({name})" for name in ("requests_per_s", "nbytes_per_s")),
+    "storage.lanes:refused(retry_after_s)",
+    "storage.hedging:__init__(late_s)",
 }
 
 
