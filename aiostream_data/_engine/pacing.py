@@ -61,7 +61,7 @@ class Pace:
     """Learns what a row costs, and answers how many rows the next hop should take.
 
     Attributes:
-        hop_s: Seconds of work that one hop aims at; more than ``HOP_S`` only if it makes no more than a chunk's bytes.
+        hop_s: Seconds of work that one hop aims at.
         hop_nbytes: Most bytes that it is meant to make.
         rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
         row_s: Seconds that a row takes.
@@ -101,8 +101,7 @@ class Pace:
 
     def _affordable(self) -> int:
         row_s, row_nbytes = max(self.row_s, 1e-9), max(self.row_nbytes, 1.0)
-        rows = max(HOP_S / row_s, min(self.hop_s / row_s, CHUNK_NBYTES / row_nbytes))
-        return int(min(rows, self.hop_nbytes / row_nbytes))
+        return int(min(self.hop_s / row_s, self.hop_nbytes / row_nbytes))
 
     def workers(self, cpus: int) -> int:
         """Return how many hops AUTO runs at once: one while rows are cheap, more while they wait."""
