@@ -40,10 +40,10 @@ from aiostream_data.plan.worker_share import check_shared, for_worker
 from aiostream_data.transforms.batching import SHARED_NBYTES
 
 WINDOW: Final = 16
-"""What is on its way to here takes at most this fraction (1/16) of the memory limit, from all processes together, ..."""
+"""What is on its way to here takes at most this fraction (1/16) of the memory limit, from all processes at once, ..."""
 
 MAX_WINDOW_NBYTES: Final = 64 << 20
-"""... and so much from each: what is on its way for longer than it takes to be taken costs fresh memory, and gains nothing."""
+"""... and so much from each: what is sent long before it is taken costs fresh memory, and gains nothing."""
 
 CODES: Final = 1 << 20
 """How many codes a process has for what it mentions in states."""
