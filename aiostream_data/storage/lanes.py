@@ -8,15 +8,15 @@ its own loop, and is woken from whichever thread made room.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
 from aiostream_data.storage.aimd import Aimd
+from aiostream_data.storage.of_process import OfProcess
 from aiostream_data.storage.part_size import PartSize
 
 MAX_LANES: Final = 4096
@@ -121,8 +121,7 @@ def _let_go(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-_lanes: OrderedDict[str, Lane] = OrderedDict()
-_lock = threading.Lock()
+_lanes = OfProcess(Lane, MAX_LANES)
 
 
 def lane_of(url: str, endpoint: str) -> Lane:
@@ -131,24 +130,7 @@ def lane_of(url: str, endpoint: str) -> Lane:
     Args:
         endpoint: Where the store is, if not where it always is.
     """
-    key = lane_key(url, endpoint)
-    with _lock:
-        lane = _lanes.pop(key, None) or Lane()
-        _lanes[key] = lane
-        while len(_lanes) > MAX_LANES:
-            _lanes.popitem(last=False)
-    return lane
-
-
-def _forget_lanes() -> None:
-    """Begin anew in a forked child: what is on its way is the parent's, and so may be whoever holds the lock."""
-    global _lock
-    _lock = threading.Lock()
-    _lanes.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lanes)
+    return _lanes.named(lane_key(url, endpoint))
 
 
 def lane_key(url: str, endpoint: str) -> str:

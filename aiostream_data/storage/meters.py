@@ -8,9 +8,8 @@ nobody, and do not count.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
@@ -19,6 +18,7 @@ from typing import Final, NamedTuple
 from aiostream_data.errors import StorageError
 from aiostream_data.storage.caps import Caps
 from aiostream_data.storage.lanes import host_key
+from aiostream_data.storage.of_process import OfProcess
 from aiostream_data.storage.token_bucket import TokenBucket
 
 MAX_METERS: Final = 1024
@@ -144,8 +144,7 @@ def _let_go(turn: asyncio.Future[None]) -> None:
         turn.set_result(None)
 
 
-_meters: OrderedDict[str, Meter] = OrderedDict()
-_lock = threading.Lock()
+_meters = OfProcess(Meter, MAX_METERS)
 
 
 def meter_of(url: str, endpoint: str) -> Meter:
@@ -154,21 +153,4 @@ def meter_of(url: str, endpoint: str) -> Meter:
     Args:
         endpoint: Where the store is, if not where it always is.
     """
-    key = host_key(url, endpoint)
-    with _lock:
-        meter = _meters.pop(key, None) or Meter()
-        _meters[key] = meter
-        while len(_meters) > MAX_METERS:
-            _meters.popitem(last=False)
-    return meter
-
-
-def _forget_meters() -> None:
-    """Begin anew in a forked child: what is on its way is the parent's, and so may be whoever holds the lock."""
-    global _lock
-    _lock = threading.Lock()
-    _meters.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_meters)
+    return _meters.named(host_key(url, endpoint))

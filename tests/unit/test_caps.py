@@ -243,7 +243,7 @@ from aiostream_data.storage.caps import Caps
 async def main():
     lane, meter = lanes.lane_of("s3://b/x/y", ""), meters.meter_of("s3://b/x/y", "")
     async with lane.passage(), meter.passage(Caps(connections=1), 0):
-        with lanes._lock, meters._lock:
+        with lanes._lanes._lock, meters._meters._lock:
             child = os.fork()
             if child == 0:
                 fresh = lanes.lane_of("s3://b/x/y", ""), meters.meter_of("s3://b/x/y", "")
