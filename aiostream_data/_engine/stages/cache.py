@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -143,19 +143,20 @@ class CacheStage(Stage):
         self._read_epoch = self.context.services.cached_epochs[self._key] = kept.epoch
         self._charge(kept)
         moved: dict[int, int] = {}
+        given: Iterable[Chunk] = (self._of_now(chunk, kept, moved) for chunk in kept.chunks)
         if kept.order is not None:
-            self._order, self._left = kept.order, await self.hop(self._names, kept)
-        for chunk in kept.chunks:
-            await self._send_rest(self._of_now(chunk, kept, moved), outlet)
+            given = await self.hop(list, given)
+            self._order, self._left = kept.order, await self.hop(self._names, given)
+        for chunk in given:
+            await self._send_rest(chunk, outlet)
 
     def _of_now(self, chunk: Chunk, kept: _Kept, moved: dict[int, int]) -> Chunk:
         if (kept.origins, kept.epoch) == (self.context.services.origins, self.context.epoch):
             return chunk
         return self._renamed(chunk, kept.origins, moved)
 
-    def _names(self, kept: _Kept) -> list[Lineage]:
-        moved: dict[int, int] = {}
-        return [lineage_of(self._marked(self._of_now(chunk, kept, moved))) for chunk in kept.chunks]
+    def _names(self, chunks: Iterable[Chunk]) -> list[Lineage]:
+        return [lineage_of(self._marked(chunk)) for chunk in chunks]
 
     def _charge(self, kept: _Kept) -> None:
         """Count rows that another loader had read: they are held for this one as well."""
