@@ -36,7 +36,7 @@ ASK_S3: Final = {"x-amz-checksum-mode": "ENABLED"}
 
 _CRC_NBYTES: Final = {"crc32": 4, "crc32c": 4, "crc64nvme": 8}
 _NBYTES: Final = {**_CRC_NBYTES, "md5": 16, "sha1": 20, "sha256": 32}
-_OF_S3: Final = ("crc32c", "crc64nvme", "crc32", "sha1", "sha256")
+_OF_S3: Final = {name: f"x-amz-checksum-{name}" for name in ("crc32c", "crc64nvme", "crc32", "sha1", "sha256")}
 _OF_GCS: Final = ("crc32c", "md5")
 _GCS_HASH: Final = re.compile(r"(?:^|,)\s*(crc32c|md5)=([A-Za-z0-9+/]+={0,2})\s*(?=,|$)")
 
@@ -75,8 +75,7 @@ def told_by_s3(headers: Mapping[str, str]) -> StoredChecksum | None:
     """
     if headers.get("x-amz-checksum-type", "").upper() == "COMPOSITE":
         return None
-    told = {algorithm: headers.get(f"x-amz-checksum-{algorithm}", "") for algorithm in _OF_S3}
-    return _first_known(_OF_S3, told)
+    return _first_known({algorithm: headers[name] for algorithm, name in _OF_S3.items() if name in headers})
 
 
 def told_by_gcs(headers: Mapping[str, str]) -> StoredChecksum | None:
@@ -86,14 +85,15 @@ def told_by_gcs(headers: Mapping[str, str]) -> StoredChecksum | None:
     """
     if headers.get("x-goog-stored-content-encoding", "identity") not in ("", "identity"):
         return None
-    return _first_known(_OF_GCS, dict(_GCS_HASH.findall(headers.get("x-goog-hash", ""))))
+    told = dict(_GCS_HASH.findall(headers.get("x-goog-hash", "")))
+    return _first_known({algorithm: told[algorithm] for algorithm in _OF_GCS if algorithm in told})
 
 
-def _first_known(algorithms: tuple[str, ...], told: Mapping[str, str]) -> StoredChecksum | None:
+def _first_known(told: Mapping[str, str]) -> StoredChecksum | None:
     """Return the first that can be computed here. What is no checksum of bytes, as "...-3", is passed over."""
-    for algorithm in algorithms:
+    for algorithm, text in told.items():
         try:
-            value = b64decode(told.get(algorithm, ""), validate=True)
+            value = b64decode(text, validate=True)
         except (NotBase64, ValueError):
             continue
         if len(value) == _NBYTES[algorithm] and (algorithm != "crc64nvme" or _crc64nvme() is not None):

@@ -74,4 +74,7 @@ class Hedging:
     def answered(self, nbytes: int, seconds: float) -> None:
         """Take note of the time that an answer took, from the first request for it."""
         self.delivered += nbytes
-        self._times.setdefault(nbytes.bit_length(), _Times()).add(seconds)
+        times = self._times.get(nbytes.bit_length())
+        if times is None:
+            times = self._times[nbytes.bit_length()] = _Times()
+        times.add(seconds)

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from aiostream_data.records import ShardRef
+from aiostream_data.storage.alarms import Alarms
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.hedging import Hedging
@@ -40,6 +41,7 @@ class HedgingStore:
     room: Room = any_room
     counters: StorageCounters = field(default_factory=StorageCounters)
     clock: Callable[[], float] = monotonic
+    _alarms: Alarms = field(default_factory=Alarms)
 
     async def info(self, url: str) -> ShardRef:
         return await self.inner.info(url)
@@ -57,6 +59,7 @@ class HedgingStore:
         self.hedging.answered(len(buffer), self.clock() - began)
 
     async def aclose(self) -> None:
+        self._alarms.close()
         await self.inner.aclose()
 
     async def _read_with_a_second(self, shard: ShardRef, start: int, buffer: memoryview, wait_s: float) -> None:
@@ -74,7 +77,7 @@ class HedgingStore:
             return self.inner.read_into(shard, start, spare)
 
         try:
-            if await first_of_two(self.inner.read_into(shard, start, buffer), wait_s, second):
+            if await first_of_two(self.inner.read_into(shard, start, buffer), wait_s, second, self._alarms):
                 buffer[:] = spare  # the first one has ended, and writes there no more
                 self.hedging.won += 1
                 self.counters.hedges_won += 1

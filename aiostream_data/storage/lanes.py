@@ -52,11 +52,16 @@ class Lane:
 
     async def enter(self) -> None:
         """Wait until another request may be sent; it counts until :meth:`leave`. Cancelled, it does not."""
+        if not self.enter_at_once():
+            await self._wait_in_line()
+
+    def enter_at_once(self) -> bool:
+        """Return whether another request may be sent now; it counts until :meth:`leave`."""
         with self._lock:
-            if not self._line and self._is_open():
-                self.in_flight += 1
-                return
-        await self._wait_in_line()
+            if self._line or not self._is_open():
+                return False
+            self.in_flight += 1
+            return True
 
     def leave(self) -> None:
         """Take note that the request is over."""

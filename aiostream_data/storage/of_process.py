@@ -30,8 +30,11 @@ class OfProcess(Generic[T]):
     def named(self, name: str) -> T:
         """Return what the name stands for."""
         with self._lock:
-            found = self._known.pop(name, None) or self._make()
-            self._known[name] = found
+            found = self._known.get(name)
+            if found is not None:
+                self._known.move_to_end(name)
+                return found
+            found = self._known[name] = self._make()
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
         return found

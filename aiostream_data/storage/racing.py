@@ -1,6 +1,6 @@
 """Await something in the caller's own task, and begin the same once more where it is late: the first to come counts.
 
-How this works. Nearly always the first one comes in time, and so it costs no task, only a timer: it is awaited as it
+How this works. Nearly always the first one comes in time, and so it costs no task, only an alarm: it is awaited as it
 is. If the second one is there sooner, it cancels the caller, as :func:`asyncio.timeout` does, and that is taken back
 here: whoever cancels the caller from outside is not mistaken for it.
 """
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiostream_data.errors import StorageError
+from aiostream_data.storage.alarms import Alarms
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Race:
     make_second: Callable[[], Coroutine[Any, Any, None] | None]
     caller: asyncio.Task[Any]
@@ -23,7 +24,8 @@ class _Race:
     has_cancelled: bool = False
     is_over: bool = False
 
-    def begin_second(self) -> None:
+    def is_due(self) -> None:
+        """Begin the second one."""
         coroutine = self.make_second()
         if coroutine is not None:
             self.second = asyncio.create_task(coroutine)
@@ -36,13 +38,17 @@ class _Race:
 
 
 async def first_of_two(
-    first: Awaitable[None], wait_s: float, make_second: Callable[[], Coroutine[Any, Any, None] | None]
+    first: Awaitable[None],
+    wait_s: float,
+    make_second: Callable[[], Coroutine[Any, Any, None] | None],
+    alarms: Alarms,
 ) -> bool:
     """Return whether the second one was sooner. Whichever was not has ended when this returns or raises.
 
     Args:
         wait_s: When the second one begins, if the first one is not there.
         make_second: Returns what to await beside the first; None where there must not be a second. Called at most once.
+        alarms: Of this event loop.
 
     Raises:
         StorageError: Both failed, or the first one did alone; the first one's error.
@@ -51,7 +57,7 @@ async def first_of_two(
     assert caller is not None, "this is awaited by a task"
     before = caller.cancelling()
     race = _Race(make_second, caller)
-    timer = asyncio.get_running_loop().call_later(wait_s, race.begin_second)
+    alarms.set(wait_s, race)
     try:
         await first
         return False
@@ -68,7 +74,7 @@ async def first_of_two(
         return True
     finally:
         race.is_over = True
-        timer.cancel()
+        alarms.take_back(race)
         if race.has_cancelled:  # and the first one came all the same
             caller.uncancel()
         if race.second is not None:

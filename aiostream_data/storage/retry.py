@@ -142,24 +142,23 @@ class RetryingStore:
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         """Fill ``buffer``; go on behind the last good byte where a body broke off and its version is known."""
-        done = 0
-        known = shard
-
-        async def attempt_once() -> None:
-            nonlocal done, known
+        attempts = _Attempts(self, "GET")
+        done, known = 0, shard
+        while True:
+            attempts.begin()
             try:
-                await self.inner.read_into(known, start + done, buffer[done:])
+                await self.inner.read_into(known, start + done, buffer[done:] if done else buffer)
                 await self.check(known, start, buffer)
-            except ChecksumError:
-                done = 0  # nobody can tell which of its bytes are wrong
-                raise
+                break
             except StorageError as error:
-                if is_transient(error) and error.version and error.version == (known.version or error.version):
+                if isinstance(error, ChecksumError):
+                    done = 0  # nobody can tell which of its bytes are wrong
+                elif is_transient(error) and error.version and error.version == (known.version or error.version):
                     done += error.received
                     known = replace(known, version=error.version)
-                raise
-
-        await self._persist("GET", attempt_once)
+                pause_s = attempts.pause_after(error)
+            await asyncio.sleep(pause_s)
+        self.reached = True
         self.counters.nbytes += len(buffer)
         self.counters.received_nbytes += len(buffer) if self.counts_kinds else 0
 
@@ -167,43 +166,72 @@ class RetryingStore:
         await self.inner.aclose()
 
     async def _persist(self, kind: Kind, attempt_once: Callable[[], Awaitable[T]]) -> T:
-        started_s = self.clock()
-        attempt = 0
+        attempts = _Attempts(self, kind)
         while True:
-            attempt += 1
-            self.counters.requests += 1
-            if self.counts_kinds:
-                self.counters.sent(kind)
+            attempts.begin()
             try:
                 result = await attempt_once()
+                break
             except StorageError as error:
-                self.reached = self.reached or shows_life(error)
-                self._count(error)
-                started_s += error.waited_s
-                pause_s = self._pause_s(error, attempt, self.clock() - started_s)
-                if pause_s is None:
-                    self.counters.failures += 1
-                    if attempt > 1:
-                        error.add_note(f"gave up after {attempt} attempts in {self.clock() - started_s:.1f} s")
-                    raise
-            else:
-                self.reached = True
-                return result
+                pause_s = attempts.pause_after(error)
             await asyncio.sleep(pause_s)
-            self.counters.retries += 1
+        self.reached = True
+        return result
+
+
+class _Attempts:
+    """The attempts at one request: counts them, and says when the next one may be made."""
+
+    __slots__ = ("_kind", "_number", "_started_s", "_store")
+
+    def __init__(self, store: RetryingStore, kind: Kind) -> None:
+        self._store = store
+        self._kind = kind
+        self._started_s = store.clock()
+        self._number = 0
+
+    def begin(self) -> None:
+        """Take note that another one is made."""
+        counters = self._store.counters
+        counters.retries += self._number > 0
+        self._number += 1
+        counters.requests += 1
+        if self._store.counts_kinds:
+            counters.sent(self._kind)
+
+    def pause_after(self, error: StorageError) -> float:
+        """Return the seconds before the next one.
+
+        Raises:
+            StorageError: ``error``, where there should be none.
+        """
+        store = self._store
+        store.reached = store.reached or shows_life(error)
+        self._count(error)
+        self._started_s += error.waited_s
+        elapsed_s = store.clock() - self._started_s
+        pause_s = self._pause_s(error, elapsed_s)
+        if pause_s is None:
+            store.counters.failures += 1
+            if self._number > 1:
+                error.add_note(f"gave up after {self._number} attempts in {elapsed_s:.1f} s")
+            raise error
+        return pause_s
 
     def _count(self, error: StorageError) -> None:
-        self.counters.throttled += isinstance(error, StoreBusyError) and error.is_throttled
-        self.counters.timeouts += isinstance(error, StoreTimeoutError)
-        self.counters.mismatches += isinstance(error, ChecksumError)
+        counters = self._store.counters
+        counters.throttled += isinstance(error, StoreBusyError) and error.is_throttled
+        counters.timeouts += isinstance(error, StoreTimeoutError)
+        counters.mismatches += isinstance(error, ChecksumError)
 
-    def _pause_s(self, error: StorageError, attempt: int, elapsed_s: float) -> float | None:
+    def _pause_s(self, error: StorageError, elapsed_s: float) -> float | None:
+        policy = self._store.policy
         if not is_transient(error):
             return None
-        if isinstance(error, WrongAnswerError) and attempt >= self.policy.wrong_attempts:
+        if isinstance(error, WrongAnswerError) and self._number >= policy.wrong_attempts:
             return None
-        pause_s = self.policy.pause_s(attempt, elapsed_s, self.rng.random(), reached=self.reached)
+        pause_s = policy.pause_s(self._number, elapsed_s, self._store.rng.random(), reached=self._store.reached)
         asked_s = error.retry_after_s if isinstance(error, StoreBusyError) else None
         if pause_s is None or asked_s is None:
             return pause_s
-        return asked_s + pause_s if elapsed_s + asked_s + pause_s <= self.policy.total_s else None
+        return asked_s + pause_s if elapsed_s + asked_s + pause_s <= policy.total_s else None

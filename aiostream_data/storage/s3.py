@@ -82,6 +82,7 @@ class S3Store:
         self._options: StoreOptions = settings
         self._route = Route(reader, wire_options, endpoint_of("s3", settings), self._make_tls)
         self.counters = self._route.counters
+        self._dialect_of_whole = DIALECT._replace(heard=self._hear)
         self._plain: S3Plain | None = None
         self._regions: dict[str, str] = {}
         self._renewal = Renewal(self._renew)
@@ -138,29 +139,31 @@ class S3Store:
 
     async def _read_plain(self, shard: ShardRef, start: int, buffer: memoryview) -> bool:
         """Read by a GET of our own; False where the library has to."""
-        name, _ = split_bucket(split_url(shard.url).path)
+        name, key = split_bucket(split_url(shard.url).path)
         with translating(shard.url, translate_s3_error):
-            await self._open()
+            if self._client is None:
+                await self._open()
             plain = self._plain
             if plain is None:
                 return False
-            bucket = await plain.bucket(name)
+            bucket = plain.known(name) or await plain.bucket(name)
             try:
-                return await self._read_from(plain, bucket, shard, start, buffer)
+                return await self._read_from(plain, bucket, key, shard, start, buffer)
             except WrongRegion as error:
                 if error.region in ("", bucket.region):
                     raise
                 bucket = await plain.bucket_in(name, error.region)
-            return await self._read_from(plain, bucket, shard, start, buffer)
+            return await self._read_from(plain, bucket, key, shard, start, buffer)
 
-    async def _read_from(self, plain: S3Plain, bucket: Bucket, shard: ShardRef, start: int, buffer: memoryview) -> bool:
-        _, key = split_bucket(split_url(shard.url).path)
+    async def _read_from(
+        self, plain: S3Plain, bucket: Bucket, key: str, shard: ShardRef, start: int, buffer: memoryview
+    ) -> bool:
         target = target_of(bucket, key)
         if not self._route.leads_to(target):
             return False
         is_whole = start == 0 and len(buffer) == shard.nbytes and self.checksums is not None
         headers = await plain.headers(bucket, target, shard, None if is_whole else range_of(start, buffer))
-        dialect = DIALECT._replace(heard=self._hear) if is_whole else DIALECT
+        dialect = self._dialect_of_whole if is_whole else DIALECT
         return await self._route.read(target, headers, dialect, shard, start, buffer)
 
     def _hear(self, url: str, version: str, headers: Mapping[str, str]) -> None:

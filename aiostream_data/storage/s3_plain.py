@@ -71,6 +71,10 @@ class S3Plain:
         self._sent = {_SENT[name]: str(value) for name, value in sent.items()}
         self._buckets: dict[str, Bucket] = {}
 
+    def known(self, name: str) -> Bucket | None:
+        """Return where a bucket is; None before :meth:`bucket` has found it."""
+        return self._buckets.get(name)
+
     async def bucket(self, name: str) -> Bucket:
         """Return where a bucket is. Asks no server."""
         found = self._buckets.get(name)
@@ -128,7 +132,8 @@ def host_in(host: str, region: str) -> str:
 
 def target_of(bucket: Bucket, key: str) -> Target:
     """Return where a request for an object goes."""
-    return bucket.target._replace(path=bucket.target.path + quoted_path(key))
+    host, port, is_tls, path = bucket.target
+    return Target(host, port, is_tls, path + quoted_path(key))
 
 
 def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:

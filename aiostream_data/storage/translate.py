@@ -7,8 +7,8 @@ Texts of third parties are quoted only after being shortened, because they may h
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 from typing import TypeAlias
 
 from aiostream_data.errors import (
@@ -33,18 +33,28 @@ Translate: TypeAlias = Callable[[str, Exception], StorageError]
 _BUSY_STATUSES = frozenset({408, 409, 425, 429})
 
 
-@contextmanager
-def translating(url: str, translate: Translate) -> Iterator[None]:
-    """Let only errors of this package leave the block; others are passed through ``translate``."""
-    try:
-        yield
-    except AiostreamError:
-        raise
-    except Exception as error:
-        translated = translate(url, error)
-        if tells_urls(error):
-            raise translated from None
-        raise translated from error
+class translating:
+    """Let only errors of this package leave the block; others are passed through ``translate``.
+
+    No generator, since it is made for every request.
+    """
+
+    __slots__ = ("_translate", "_url")
+
+    def __init__(self, url: str, translate: Translate) -> None:
+        self._url = url
+        self._translate = translate
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, AiostreamError):
+            return
+        translated = self._translate(self._url, error)
+        raise translated from (None if tells_urls(error) else error)
 
 
 def translate_error(url: str, error: Exception) -> StorageError:

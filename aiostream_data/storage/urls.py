@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from aiostream_data.errors import PlanError
@@ -35,18 +36,22 @@ def split_url(url: Url) -> Location:
     Raises:
         PlanError: The URL is a chain, such as fsspec's ``simplecache::s3://bucket/key``.
     """
-    text = os.fspath(url)
+    location = _split(os.fspath(url))
+    return Location("file", os.path.expanduser(location.path)) if location.scheme == "file" else location
+
+
+@lru_cache(maxsize=4096)
+def _split(text: str) -> Location:
+    """Split once what is asked for with every range of a shard."""
     found = _SCHEME.match(text)
     if found is None:
         if _CHAIN.match(text):
             raise PlanError(
                 f"chained URLs are not supported, got {text.partition('::')[0]}::...; use the last one alone"
             )
-        return Location("file", os.path.expanduser(text))
+        return Location("file", text)
     scheme = found[1].lower()
-    scheme = _ALIASES.get(scheme, scheme)
-    path = text[found.end() :]
-    return Location(scheme, os.path.expanduser(path) if scheme == "file" else path)
+    return Location(_ALIASES.get(scheme, scheme), text[found.end() :])
 
 
 def split_bucket(path: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiostream_data.errors import StoreUnreachableError
+from aiostream_data.storage.alarms import Alarms
 from aiostream_data.storage.racing import first_of_two
 
 
@@ -39,14 +40,14 @@ class Reads:
         return self.read(2)
 
     def race(self) -> asyncio.Task[bool]:
-        return asyncio.create_task(first_of_two(self.read(1), 0.0, self.second))
+        return asyncio.create_task(first_of_two(self.read(1), 0.0, self.second, Alarms()))
 
 
 def test_the_first_in_time_begins_no_second() -> None:
     async def main() -> None:
         reads = Reads()
         reads.gates[1].set()
-        assert await first_of_two(reads.read(1), 30.0, reads.second) is False
+        assert await first_of_two(reads.read(1), 30.0, reads.second, Alarms()) is False
         assert reads.ended == [1]
 
     asyncio.run(main())
@@ -86,7 +87,7 @@ def test_a_first_one_that_cannot_be_cancelled_counts_and_leaves_no_cancellation_
         reads = Reads(stubborn=True)
 
         async def then_goes_on() -> bool:
-            second_won = await first_of_two(reads.read(1), 0.0, reads.second)
+            second_won = await first_of_two(reads.read(1), 0.0, reads.second, Alarms())
             await asyncio.sleep(0)  # where a cancellation left behind would come out
             return second_won
 
@@ -123,7 +124,7 @@ def test_there_is_no_second_where_there_must_not_be_one() -> None:
         def none() -> None:
             asked.set()
 
-        racing = asyncio.create_task(first_of_two(reads.read(1), 0.0, none))
+        racing = asyncio.create_task(first_of_two(reads.read(1), 0.0, none, Alarms()))
         await asked.wait()
         reads.gates[1].set()
         assert await racing is False

@@ -90,8 +90,16 @@ def parse_head(head: bytes | bytearray) -> AnswerHead | None:
 
 
 def _headers(block: bytes) -> dict[str, str]:
+    fields = _FIELD.findall(block.decode("latin-1"))
+    headers = {name.lower(): value for name, value in fields}
+    if len(headers) == len(fields) and b" \r" not in block and b"\t\r" not in block:
+        return headers
+    return _merged(fields)
+
+
+def _merged(fields: list[tuple[str, str]]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for raw_name, raw_value in _FIELD.findall(block.decode("latin-1")):
+    for raw_name, raw_value in fields:
         name, value = raw_name.lower(), raw_value.rstrip(" \t")
         before = headers.get(name)
         if before is None:
@@ -120,7 +128,10 @@ def _framing(status: int, headers: dict[str, str]) -> tuple[Framing, int | None]
 
 
 def _keeps_alive(is_1_1: bool, headers: dict[str, str]) -> bool:
-    options = {option.strip().lower() for option in headers.get("connection", "").split(",")}
+    told = headers.get("connection")
+    if told is None:
+        return is_1_1
+    options = {option.strip().lower() for option in told.split(",")}
     return "close" not in options and (is_1_1 or "keep-alive" in options)
 
 

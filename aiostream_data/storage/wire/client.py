@@ -11,6 +11,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from aiostream_data.storage.caps import Caps
@@ -40,8 +41,13 @@ class Target(NamedTuple):
     @property
     def host_header(self) -> str:
         """The host as the server knows itself."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == (443 if self.is_tls else 80) else f"{host}:{self.port}"
+        return _host_header(self.host, self.port, self.is_tls)
+
+
+@lru_cache(maxsize=256)
+def _host_header(host: str, port: int, is_tls: bool) -> str:
+    host = f"[{host}]" if ":" in host else host
+    return host if port == (443 if is_tls else 80) else f"{host}:{port}"
 
 
 class Took(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Final
 
 _TARGET: Final = re.compile(r"/[!-~]*")
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_VALUES: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 def request_head(method: str, host: str, target: str, headers: Mapping[str, str]) -> bytes:
@@ -26,15 +26,17 @@ def request_head(method: str, host: str, target: str, headers: Mapping[str, str]
     """
     if _TARGET.fullmatch(target) is None:
         raise ValueError("the path of a URL must be quoted")
-    lines = [f"{method} {target} HTTP/1.1", f"host: {host}"]
-    for name, value in headers.items():
-        if not _is_name(name) or _VALUE.fullmatch(value) is None:
-            raise ValueError(f"the header {name[:40]!r} cannot be sent")
-        lines.append(f"{name}: {value}")
-    lines += ["", ""]
-    return "\r\n".join(lines).encode("latin-1")
+    if not _are_names(tuple(headers)) or _VALUES.fullmatch("".join(headers.values())) is None:
+        raise ValueError(f"the header {_unfit(headers)[:40]!r} cannot be sent")
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    return f"{method} {target} HTTP/1.1\r\nhost: {host}\r\n{lines}\r\n".encode("latin-1")
 
 
 @lru_cache(maxsize=256)
-def _is_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
+def _are_names(names: tuple[str, ...]) -> bool:
+    return all(_NAME.fullmatch(name) is not None for name in names)
+
+
+def _unfit(headers: Mapping[str, str]) -> str:
+    """Return the name of the first header that cannot be sent."""
+    return next(n for n, value in headers.items() if not _are_names((n,)) or _VALUES.fullmatch(value) is None)

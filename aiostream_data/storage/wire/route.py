@@ -178,7 +178,8 @@ class _Passing:
         if self._metered is not None:
             await self._metered.__aenter__()
         try:
-            await self._lane.enter()
+            if not self._lane.enter_at_once():
+                await self._lane.enter()
         except BaseException as error:
             if self._metered is not None:
                 await self._metered.__aexit__(type(error), error, error.__traceback__)

@@ -10,20 +10,23 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 _PAYLOAD: Final = "UNSIGNED-PAYLOAD"
 
 
-@dataclass(frozen=True, slots=True)
-class AwsKey:
+class AwsKey(NamedTuple):
     """Credentials as they are now. Never printed."""
 
     access_key: str
-    secret_key: str = field(repr=False)
-    token: str | None = field(default=None, repr=False)
+    secret_key: str
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"AwsKey(access_key={self.access_key!r})"
 
 
 class Signer:
@@ -67,9 +70,8 @@ class Signer:
         signed = {"host": host, "x-amz-content-sha256": _PAYLOAD, "x-amz-date": stamp, **(extra or {})}
         if key.token is not None:
             signed["x-amz-security-token"] = key.token
-        names = sorted(signed)
-        list_of_names = ";".join(names)
-        lines = "".join(f"{name}:{signed[name]}\n" for name in names)
+        names, list_of_names = _in_order(tuple(signed))
+        lines = "".join([f"{name}:{signed[name]}\n" for name in names])
         request = f"{method}\n{path}\n{query}\n{lines}\n{list_of_names}\n{_PAYLOAD}"
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
         text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
@@ -95,6 +97,14 @@ class Signer:
         return self._day_key
 
 
+@lru_cache(maxsize=64)
+def _in_order(names: Iterable[str]) -> tuple[list[str], str]:
+    """Return names of headers in the order in which they are signed, and the list of them that is signed as well."""
+    ordered = sorted(names)
+    return ordered, ";".join(ordered)
+
+
+@lru_cache(maxsize=4096)
 def quoted_path(path: str) -> str:
     """Return a path as S3 signs it: every byte of UTF-8 but letters, digits and ``-._~/`` as %XX."""
     return quote(path, safe="/~")
