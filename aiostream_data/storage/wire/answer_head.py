@@ -8,8 +8,7 @@ plain kind (bodies in chunks) are told by :attr:`AnswerHead.framing`, for a full
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 MAX_HEAD_NBYTES: Final = 64 << 10
 """A longer head is refused; servers allow 8 to 32 KiB."""
@@ -32,8 +31,7 @@ class MalformedAnswer(ValueError):
     """What came is no HTTP/1.1 answer, or tells two things at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHead:
+class AnswerHead(NamedTuple):
     """The head of a final answer.
 
     Attributes:
@@ -129,8 +127,8 @@ def _framing(status: int, headers: dict[str, str]) -> tuple[Framing, int | None]
 
 def _keeps_alive(is_1_1: bool, headers: dict[str, str]) -> bool:
     told = headers.get("connection")
-    if told is None:
-        return is_1_1
+    if told is None or told == "keep-alive":
+        return is_1_1 or told is not None
     options = {option.strip().lower() for option in told.split(",")}
     return "close" not in options and (is_1_1 or "keep-alive" in options)
 

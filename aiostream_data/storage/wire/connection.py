@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from aiostream_data.storage.wire.answer_head import (
     MAX_HEAD_NBYTES,
@@ -49,8 +48,7 @@ class SilentAnswer(BrokenAnswer):
     """Nothing arrived for too long."""
 
 
-@dataclass(frozen=True, slots=True)
-class BodyPlan:
+class BodyPlan(NamedTuple):
     """What to do with a body.
 
     Attributes:
@@ -68,8 +66,7 @@ Decide = Callable[[AnswerHead], BodyPlan]
 """Looks at a head and says what becomes of the body. What it raises ends the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(NamedTuple):
     """Longest waits in seconds: for the first byte of an answer, between two arrivals after that, and for all of it."""
 
     first_byte_s: float
@@ -255,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._decide is not None
         plan = self._decide(head)
         if self._bodiless:
-            head = replace(head, framing="length", length=0)
+            head = head._replace(framing="length", length=0)
         self._answer = head
         if head.length is not None and plan.whole and head.length != plan.skip + len(plan.into):
             raise MalformedAnswer(
