@@ -1,8 +1,9 @@
 """When to ask a second time for a range whose first answer is late, and how often that may be done.
 
 How this works. The times of the last answers are kept by size class; a request that has taken longer than 95 in 100 of
-its class is sent once more, and whichever is first is used. What is asked for twice is bounded by a share of all bytes,
-so that a store which is slow as a whole is not asked for twice as much. After Dean and Barroso, "The Tail at Scale".
+its class, and twice as long as is usual, is sent once more, and whichever is first is used: where all take about as long,
+they wait for each other or for this process, and asking twice makes that worse. What is asked for twice is bounded by a
+share of all bytes, so that a store which is slow as a whole is not asked for twice as much. After Dean and Barroso, "The Tail at Scale".
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ LEAST: Final = 32
 """Times that have to be known of a class before anything is hedged."""
 
 QUANTILE: Final = 0.95
+
+USUAL: Final = 2.0
+"""What is late has taken so many times as long as half of them, too."""
 
 SHARE: Final = 0.02
 """Most bytes asked for twice, as a share of those delivered."""
@@ -38,7 +42,8 @@ class _Times:
         self.last.append(seconds)
         self.seen += 1
         if len(self.last) >= LEAST and (self.late_s is None or self.seen % _RECKON_EVERY == 0):
-            self.late_s = sorted(self.last)[int(QUANTILE * len(self.last))]
+            times = sorted(self.last)
+            self.late_s = max(times[int(QUANTILE * len(times))], USUAL * times[len(times) // 2])
 
 
 @dataclass(slots=True)

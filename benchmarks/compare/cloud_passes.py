@@ -107,11 +107,12 @@ class ReusedMemory:
 
     def __init__(self, cell: Cell) -> None:
         self._nbytes = cell.part_nbytes
+        needed = cell.at_once * self._nbytes
         descriptor = os.open(os.environ[MEMORY], os.O_RDWR)
         try:
-            if os.fstat(descriptor).st_size < cell.at_once * self._nbytes:
-                os.ftruncate(descriptor, cell.at_once * self._nbytes)
-            self._all = memoryview(mmap.mmap(descriptor, cell.at_once * self._nbytes))
+            if os.fstat(descriptor).st_size < needed:
+                os.posix_fallocate(descriptor, 0, needed)  # else whoever is first pays for the pages
+            self._all = memoryview(mmap.mmap(descriptor, needed, mmap.MAP_SHARED | mmap.MAP_POPULATE))
         finally:
             os.close(descriptor)
 

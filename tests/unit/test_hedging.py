@@ -11,7 +11,7 @@ import pytest
 
 from aiostream_data.errors import StoreUnreachableError
 from aiostream_data.records import ShardRef
-from aiostream_data.storage.hedging import LEAST, SHARE, Hedging
+from aiostream_data.storage.hedging import LEAST, SHARE, USUAL, Hedging
 from aiostream_data.storage.hedging_store import HedgingStore
 
 SHARD = ShardRef("s3://bucket/key", 1 << 20, "v")
@@ -77,12 +77,24 @@ def test_nothing_is_asked_twice_before_enough_is_known_or_beyond_the_share() -> 
     assert hedging.wait_s(NBYTES) is None  # one more would be more than a fiftieth of 32
     for _ in range(LEAST):
         hedging.answered(NBYTES, 0.2)
-    assert hedging.wait_s(NBYTES) == pytest.approx(0.2)
+    assert hedging.wait_s(NBYTES) == pytest.approx(USUAL * 0.2)
     assert hedging.wait_s(64 * NBYTES) is None  # nothing is known of ranges of that size
     assert hedging.begin(NBYTES)
     assert hedging.wait_s(NBYTES) is None
     assert not hedging.begin(NBYTES)
     assert hedging.doubled <= SHARE * hedging.delivered
+
+
+def test_late_is_what_took_longer_than_95_in_100_and_twice_as_long_as_is_usual() -> None:
+    seconds = [0.03] * 40 + [0.5] * 20 + [1.0] * 4  # of 64, three took longer than 95 in 100
+    hedging = Hedging()
+    for each in seconds:
+        hedging.answered(NBYTES, each)
+    assert hedging.wait_s(NBYTES) == pytest.approx(1.0)
+    near = Hedging()
+    for number in range(64):
+        near.answered(NBYTES, 0.1 + 0.001 * number)  # all of them wait for each other
+    assert near.wait_s(NBYTES) == pytest.approx(USUAL * 0.132)
 
 
 def test_the_second_answer_is_used_where_the_first_is_late_and_the_first_writes_no_more() -> None:
