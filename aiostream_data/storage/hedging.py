@@ -2,9 +2,9 @@
 
 How this works. The times of the last answers are kept by size class; a request that has taken longer than 95 in 100 of
 its class, and twice as long as is usual, is sent once more, and whichever is first is used: where all take about as
-long, they wait for each other or for this process, and asking twice makes that worse. What is asked for twice is bounded
-by a share of all bytes, so that a store which is slow as a whole is not asked for twice as much. After Dean and Barroso,
-"The Tail at Scale".
+long, they wait for each other or for this process, and asking twice makes that worse. What is asked for twice is
+bounded by a share of all bytes, so that a store which is slow as a whole is not asked for twice as much. After Dean and
+Barroso, "The Tail at Scale".
 """
 
 from __future__ import annotations
