@@ -33,8 +33,11 @@ from aiostream_data.storage.stores import StoreSet
 READER_THREADS = 4
 """Threads for blocking reads of local files and of stores without an asynchronous client."""
 
-IDLE_NBYTES = 32 << 20
-"""Most bytes of blocks that were read into and wait to be read into again; at most 1/32 of the limit."""
+IDLE_NBYTES = 256 << 20
+"""Most bytes of blocks that were read into and wait to be read into again; at most 1/32 of the limit.
+
+A store that is quicker than training is read in bursts, after each of which many blocks wait for the next.
+"""
 
 
 def idle_blocks_nbytes(memory_limit: int) -> int:

@@ -12,25 +12,25 @@ YARDSTICK = "raw sockets"
 SERVER_BOUND_CORES = 0.9
 
 
-def best_of(cell: dict[str, Any]) -> float:
-    """Return the MB/s of the quickest client of a cell, ours included."""
-    rates = [each["mb_per_s"] for name, each in cell["clients"].items() if name != YARDSTICK and "mb_per_s" in each]
+def best_other(cell: dict[str, Any]) -> float:
+    """Return the MB/s of the quickest client of a cell that is not ours."""
+    rates = [each["mb_per_s"] for name, each in _clients(cell) if name not in OURS]
     return max(rates, default=0.0)
 
 
 def is_server_bound(cell: dict[str, Any]) -> bool:
-    """Return whether the server had no more to give to the quickest client."""
-    best = best_of(cell)
-    return any(
-        each.get("mb_per_s") == best and each["server_cores"] >= SERVER_BOUND_CORES
-        for each in cell["clients"].values()
-        if "mb_per_s" in each
-    )
+    """Return whether the server had no more to give to the quickest client, ours included."""
+    quickest = max((each for _, each in _clients(cell)), key=lambda each: float(each["mb_per_s"]), default=None)
+    return quickest is not None and quickest["server_cores"] >= SERVER_BOUND_CORES
+
+
+def _clients(cell: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, each) for name, each in cell["clients"].items() if name != YARDSTICK and "mb_per_s" in each]
 
 
 def cell_table(cell: dict[str, Any]) -> str:
     """Return one cell as text, a line for each client."""
-    best = best_of(cell)
+    best = best_other(cell)
     lines = [f"{cell['cell']}{' (server-bound)' if is_server_bound(cell) else ''}"]
     for name, each in cell["clients"].items():
         if "mb_per_s" not in each:
@@ -39,7 +39,7 @@ def cell_table(cell: dict[str, Any]) -> str:
         low, high = each["mb_per_s_from_to"]
         lines.append(
             f"  {name:20}{each['mb_per_s']:8.0f} MB/s ({low:.0f} to {high:.0f}){each['requests_per_s']:9.0f} requests/s"
-            f"{each['cpu_s_per_gb']:8.2f} CPU s/GB{each['mb_per_s'] / best if best else 0.0:6.2f} of the best"
+            f"{each['cpu_s_per_gb']:8.2f} CPU s/GB{each['mb_per_s'] / best if best else 0.0:6.2f} of the best other"
             f"{each['server_cores']:6.2f} server cores"
         )
     return "\n".join(lines)
@@ -64,13 +64,13 @@ def _table(heading: str, cells: list[dict[str, Any]]) -> str:
     top = ["client", *(f"c={cell['at_once']}{'*' if is_server_bound(cell) else ''}" for cell in cells)]
     lines = [_line(top), "|" + "---|" * len(top)]
     lines += [_line([name, *(_figure(cell, name) for cell in cells)]) for name in names]
-    lines.append(_line(["ours, of the best", *map(_our_share, cells)]))
+    lines += [_line([f"{name}, of the best other", *(_share(cell, name) for cell in cells)]) for name in OURS]
     return "\n".join([f"### P4: {heading}", "", *lines, ""])
 
 
-def _our_share(cell: dict[str, Any]) -> str:
-    rates = [cell["clients"][name].get("mb_per_s", 0.0) for name in OURS if name in cell["clients"]]
-    return f"{max(rates, default=0.0) / (best_of(cell) or 1.0):.2f}"
+def _share(cell: dict[str, Any], name: str) -> str:
+    rate, best = cell["clients"].get(name, {}).get("mb_per_s"), best_other(cell)
+    return f"{rate / best:.2f}" if rate is not None and best else "-"
 
 
 def _figure(cell: dict[str, Any], name: str) -> str:
