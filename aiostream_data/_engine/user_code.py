@@ -28,7 +28,7 @@ from aiostream_data.policies import Handling
 from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
-from aiostream_data.transforms.collate import collate, stack
+from aiostream_data.transforms.collate import collate_results, stack
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
 
 RAISE = Handling()
@@ -250,7 +250,7 @@ def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Ch
     if done == len(chunk):
         return Columns(LEAF, (results,), chunk.ids)
     rest = user.results(chunk.slice(done + 1, len(chunk)))
-    return collate([*results[:done].tolist(), odd, *rest], chunk.ids)
+    return collate_results([*results[:done].tolist(), odd, *rest], chunk.ids)
 
 
 def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
