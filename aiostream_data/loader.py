@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections import deque
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data._engine.interrupts import interrupts_after
-from aiostream_data.device.device_slots import DeviceBatch
+from aiostream_data.device.device_batch import DeviceBatch
+from aiostream_data.device.patience import Patience
 from aiostream_data.errors import LoaderClosedError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.lineage import Ids
@@ -52,6 +53,7 @@ class Loader(Generic[T]):
         self._consumer = ConsumerCounters(started_at=perf_counter())
         self._asked_before: list[Mapping[str, Mapping[str, float]]] = []
         self._left: Iterator[Any] = iter(())
+        self._put_back: list[Parcel] = []  # at most one, which could not be handed over
         self._ending: Ending | None = None
         self._closed = False
         self._in_forks = _InForks(self)
@@ -91,10 +93,23 @@ class Loader(Generic[T]):
         self._let_go()
         if self._received.complete:
             return self._end_here()
+        if self._put_back:
+            return self._put_back.pop()
         started = perf_counter()
-        item = self._engine.bridge.get()
-        self._consumer.wait_s += perf_counter() - started
+        item = self._get()
+        self._consumer.waited(perf_counter() - started)
         return item
+
+    def _get(self) -> Parcel | Ending:
+        bridge, patience = self._engine.bridge, self._patience()
+        while (look_s := patience.next_look_s()) is not None:
+            item = bridge.get_within(look_s)
+            if item is not None:
+                return item
+        return bridge.get()
+
+    def _patience(self) -> Patience:
+        return Patience(list(self._engine.resources.devices.values()))
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Return an async iterator over the elements not yet given; see :meth:`__iter__`."""
@@ -114,13 +129,27 @@ class Loader(Generic[T]):
             if self._received.complete:
                 self._accept(self._end_here())
                 raise StopAsyncIteration
-            started = perf_counter()
-            item = await self._engine.bridge.get_async()
-            self._consumer.wait_s += perf_counter() - started
+            item = await self._next_parcel_async()
             # Accepted before anything else is awaited, so that a cancellation cannot lose it.
             if not self._accept(item):
                 raise StopAsyncIteration
             await asyncio.sleep(0)  # elements that are ready must not starve the caller's other tasks
+
+    async def _next_parcel_async(self) -> Parcel | Ending:
+        if self._put_back:
+            return self._put_back.pop()
+        started = perf_counter()
+        item = await self._get_async()
+        self._consumer.waited(perf_counter() - started)
+        return item
+
+    async def _get_async(self) -> Parcel | Ending:
+        bridge, patience = self._engine.bridge, self._patience()
+        while (look_s := patience.next_look_s()) is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(look_s):
+                    return await bridge.get_async()
+        return await bridge.get_async()
 
     def _accept(self, item: Parcel | Ending) -> bool:
         """Take a parcel in; False at the end of the stream; raise what the stream failed with."""
@@ -139,11 +168,16 @@ class Loader(Generic[T]):
         consumer = self._consumer
         consumer.first_at = consumer.first_at or now
         consumer.last_at = now
+        numbers = self._received.wanted(item)
         try:
-            self._left = self._received.take(item, _handed_out(item))
+            elements = _handed_out(item, numbers)
         except LoaderClosedError:
             self._check_open()
             return True  # the run has failed and closed the device meanwhile: the ending, which comes next, says why
+        except BaseException:  # the device has no room for it now, say
+            self._put_back.append(item)
+            raise
+        self._left = self._received.take(item, numbers, elements)
         self._engine.bridge.took(item)
         return True
 
@@ -300,10 +334,11 @@ class Loader(Generic[T]):
         prices = self._opening.prices
         cost = 0.0 if prices is None else prices.cost(stores)
         given = self._received.given(self._left)
-        consumer = replace(self._consumer, elements=self._consumer.elements + given)
+        consumer = self._consumer.copy(self._consumer.elements + given)
         found = self._received.hash(self._left)
         waiting = self._engine.bridge.waiting
-        return snapshot(resources.board, consumer, stores, memory, waiting, found.hex, found.rows, cost)
+        devices = [device.copies() for device in resources.devices.values()]
+        return snapshot(resources.board, consumer, stores, memory, waiting, found.hex, found.rows, cost, devices)
 
     def report(self) -> Report:
         """Return a table of the stages and one sentence naming the one that limits; print it with ``str``."""
@@ -364,8 +399,11 @@ class Loader(Generic[T]):
 
     def _give_up_left(self) -> None:
         """Use up the iterator that a running ``for`` takes elements from, so that it gives none of them any more."""
-        deque(self._left, maxlen=0)
-        self._left = iter(())
+        left = [*self._left, *(element for parcel in self._put_back for element in parcel.elements)]
+        self._left, self._put_back = iter(()), []
+        for element in left:
+            if isinstance(element, DeviceBatch):
+                element.discard()
 
     def wait_ready(self) -> None:
         """Block until files were found and stages started.
@@ -414,8 +452,13 @@ def _stop_soon(engine: weakref.ref[Engine]) -> None:
         running.stop_soon()
 
 
-def _handed_out(parcel: Parcel) -> list[Any]:
-    if isinstance(parcel.elements[0], DeviceBatch):
-        # Taken out on the consumer's own thread, ordered after its current stream.
-        return [batch.materialise() for batch in parcel.elements]
-    return parcel.elements
+def _handed_out(parcel: Parcel, numbers: Sequence[int]) -> list[Any]:
+    """Return the elements of these numbers as the consumer gets them."""
+    elements = parcel.elements
+    if not isinstance(elements[0], DeviceBatch):
+        return elements if len(numbers) == len(elements) else [elements[number] for number in numbers]
+    (batch,) = elements  # each is a parcel of its own, so that nothing is handed over when another one cannot be
+    if not numbers:
+        batch.discard()
+        return []
+    return [batch.hand_over()]  # on the consumer's own thread, behind its current stream

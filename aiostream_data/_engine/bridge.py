@@ -165,6 +165,17 @@ class Bridge:
             item = self._queue.get()
         return self._received(item)
 
+    def get_within(self, timeout_s: float) -> Parcel | Ending | None:
+        """Like :meth:`get`, but return None when there is nothing after ``timeout_s`` seconds."""
+        if self._ending is not None:
+            return self._ending
+        try:
+            with self.consumer_waits():
+                item = self._queue.get(timeout=timeout_s)
+        except Empty:
+            return None
+        return self._received(item)
+
     async def get_async(self) -> Parcel | Ending:
         """Await a parcel or an ending on the caller's own loop. Cancelling it loses nothing."""
         while self._ending is None:

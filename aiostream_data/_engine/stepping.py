@@ -173,6 +173,9 @@ class SteppedBridge(Bridge):
             self._step()
         return super().get()
 
+    def get_within(self, timeout_s: float) -> Parcel | Ending:
+        return self.get()
+
     async def get_async(self) -> Parcel | Ending:
         return self.get()
 

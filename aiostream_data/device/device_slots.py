@@ -5,55 +5,15 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from aiostream_data.device.backend import DeviceBackend, DeviceBlock
+from aiostream_data.device.backend import DeviceBackend, DeviceBlock, NativeArray, StreamRef
+from aiostream_data.device.device_batch import DeviceBatch
+from aiostream_data.device.handover import HandOver, Receiver, Receivers
 from aiostream_data.device.layout import BatchLayout
+from aiostream_data.device.leases import Lease, Leases
 from aiostream_data.device.ring_state import RingState
+from aiostream_data.device.slot_room import SlotRoom
 from aiostream_data.device.slots import DeviceSlot, DeviceState, SlotSize
-from aiostream_data.errors import BatchReleasedError, DeviceMemoryError
-
-
-class DeviceBatch:
-    """A batch in a device slot, or on its way there. Its one owner takes it out or discards it.
-
-    Attributes:
-        layout: Of the arrays in the slot.
-    """
-
-    __slots__ = ("_kept", "_slot", "_slots", "layout")
-
-    def __init__(self, slots: DeviceSlots, slot: DeviceSlot, layout: BatchLayout, kept: list[Any]) -> None:
-        self.layout = layout
-        self._slots = slots
-        self._slot: DeviceSlot | None = slot
-        self._kept = kept
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes copied for the batch, padding included."""
-        return self.layout.nbytes
-
-    def materialise(self) -> Any:
-        """Take the batch out and give its slot back, in the consumer's thread, without waiting.
-
-        The copy is enqueued on the calling thread's current stream; what the caller enqueues there
-        next finds it done. On ``cpu`` it is done at once.
-
-        Returns:
-            The batch's structure, of arrays on the device that the caller owns. They are views of one
-            allocation: keeping one leaf keeps the memory of all.
-
-        Raises:
-            BatchReleasedError: It was taken out or discarded before.
-            DeviceMemoryError: The device has no room for the copy; the batch is still there.
-            DeviceError, LoaderClosedError, ForkedPipelineError: The ring cannot be used any more.
-        """
-        arrays = self._slots.take_out(self)
-        kept, self._kept = self._kept, []
-        return self.layout.rebuild(arrays, kept)
-
-    def discard(self) -> None:
-        """Give the slot back without looking at the batch. Does nothing when it is gone, or the ring is."""
-        self._slots.discard(self)
+from aiostream_data.errors import BatchReleasedError, DeviceError, DeviceMemoryError
 
 
 class DeviceSlots:
@@ -61,12 +21,26 @@ class DeviceSlots:
 
     Attributes:
         all: The slots; fewer than at first when the device had no room for all of them.
+        hand_over: The terms on which consumers get batches.
+        receivers: The libraries that they get them in.
+        leases: Of the slots that consumers have.
     """
 
-    def __init__(self, backend: DeviceBackend, count: int, size: SlotSize, state: RingState) -> None:
+    def __init__(
+        self,
+        backend: DeviceBackend,
+        count: int,
+        size: SlotSize,
+        state: RingState,
+        hand_over: HandOver | None = None,
+    ) -> None:
         self._backend = backend
+        self.hand_over = hand_over or HandOver()
+        self.receivers = Receivers(backend, self.hand_over.framework)
+        self.leases = Leases(backend, state, self._set_free)
         self._size = size
         self._state = state
+        self._room = SlotRoom(backend.device, count)
         self.all = [DeviceSlot() for _ in range(count)]
         self._free = deque(self.all)
 
@@ -74,32 +48,45 @@ class DeviceSlots:
         """Return a free slot of at least this size, or None when none is free. The caller holds the lock.
 
         Raises:
-            DeviceMemoryError: The device has no room even for one slot.
+            DeviceMemoryError: The device has no room for so many slots as are needed at least.
         """
         while self._free:
             slot = self._free[0]  # the longest free, so the likeliest to be idle
             try:
                 self._grow(slot, nbytes)
             except DeviceMemoryError as error:
-                if len(self.all) == 1:
-                    raise DeviceMemoryError(f"not even one device slot fits: {error}") from error
-                self.all.remove(slot)  # go on with fewer slots rather than not at all
+                self._room.give_up_one(self.all, nbytes, error)
+                self.all.remove(slot)
                 self._free.popleft()
                 continue
             return self._free.popleft()
         return None
+
+    @property
+    def any_free(self) -> bool:
+        """True when a slot is free, or will be as soon as leaked leases were ended."""
+        return bool(self._free) or self.leases.any_leaked
+
+    @property
+    def all_held(self) -> bool:
+        """True when consumers have every slot, so that no batch can come until they give one back."""
+        return self.leases.held(self.all) == len(self.all)
+
+    def hold(self, slot: DeviceSlot, layout: BatchLayout, kept: list[Any]) -> DeviceBatch:
+        """Return the batch that is on its way to a slot."""
+        return DeviceBatch(self, slot, layout, kept)
 
     def _grow(self, slot: DeviceSlot, nbytes: int) -> None:
         have = slot.block.nbytes if slot.block else 0
         wanted = self._size.wanted(have, nbytes)
         if slot.block is not None and wanted == have:
             return
-        if slot.mark is not None:
+        for mark in slot.marks:
             # The device may still be at work on the old memory. Blocks with the lock held: it is rare.
             with self._state.fatal():
-                self._backend.join(slot.mark)
-            self._backend.retire(slot.mark)
-        slot.block = slot.mark = None
+                self._backend.join(mark)
+            self._backend.retire(mark)
+        slot.drop()
         slot.block = self._block(wanted, nbytes)
 
     def _block(self, wanted: int, nbytes: int) -> DeviceBlock:
@@ -110,28 +97,63 @@ class DeviceSlots:
                 raise
             return self._backend.device_block(nbytes)  # without the reserve for batches to come
 
-    def take_out(self, batch: DeviceBatch) -> list[Any]:
+    def take_out(self, batch: DeviceBatch, receiver: Receiver) -> list[Any]:
         """Copy a batch into memory of the consumer's, free its slot, and return the arrays."""
         backend, layout = self._backend, batch.layout
-        slot = self._claim(batch)
+        slot = self._claim(batch, DeviceState.READING)
         assert slot.block is not None
-        assert slot.mark is not None
         try:
-            own = backend.consumer_block(layout.nbytes)
-        except BaseException:
+            stream = receiver.current_stream()
+            self.leases.check_stream(stream)
+            own, memory = receiver.memory(layout.outside.nbytes)
+            arrays = [receiver.view(memory, array) for array in layout.outside.arrays]
+        except BaseException as error:
             with self._state.lock:
                 slot.state, batch._slot = DeviceState.HOLDING, slot
+                if isinstance(error, DeviceError):
+                    self._state.fail(
+                        error
+                    )  # mostly a kernel of the consumer's own, of which this is the first call to hear
                 self._state.announce()
             raise
+        arrived = slot.arrived
         with self._state.fatal():
-            stream = backend.current_stream()
-            backend.order_after(stream, slot.mark)
-            backend.d2d(own, slot.block, layout.nbytes, stream)
-            arrived, slot.mark = slot.mark, backend.mark(stream)
+            backend.order_after(stream, arrived)
+            if layout.cast is None:
+                backend.d2d(own, slot.block, layout.nbytes, stream)
+            else:
+                backend.cast(own, slot.block, layout.cast, stream)
+            slot.marks = [backend.mark(stream)]
         with self._state.lock:
+            self._state.measures.launches += 1
             backend.retire(arrived)
             self._set_free(slot)
-        return [backend.view(own, array.offset, array.shape, array.dtype) for array in layout.arrays]
+        return arrays
+
+    def lend(self, batch: DeviceBatch) -> tuple[Lease, DeviceBlock]:
+        """Begin the lease of a batch's slot; see :meth:`~.leases.Leases.lend`."""
+        self._state.check()
+        with self._state.lock:
+            return self.leases.lend(self._claim(batch, DeviceState.LEASED))
+
+    def views(self, block: DeviceBlock, layout: BatchLayout) -> list[NativeArray]:
+        """Return the arrays of a layout as views of a block."""
+        return [self._backend.view(block, array.offset, array.shape, array.dtype) for array in layout.arrays]
+
+    def copy_into(
+        self, lease: Lease, source: DeviceBlock, layout: BatchLayout, blocks: list[DeviceBlock], stream: StreamRef
+    ) -> None:
+        """Copy every array of a leased batch from its slot into a block of its own, and end the lease."""
+        with self.leases.using(lease, stream):
+            for number, (array, block) in enumerate(zip(layout.outside.arrays, blocks, strict=True)):
+                if not array.nbytes:
+                    continue
+                if layout.cast is None:
+                    self._backend.d2d(block, source, array.nbytes, stream, array.offset)
+                else:
+                    self._backend.cast(block, source, layout.cast.alone(number), stream)
+                self._state.measures.launches += 1
+        self.leases.end(lease)
 
     def discard(self, batch: DeviceBatch) -> None:
         """Free the slot of a batch that nobody reads; it stays behind the mark of its copy."""
@@ -142,14 +164,15 @@ class DeviceSlots:
             if slot is not None:
                 self._set_free(slot)
 
-    def _claim(self, batch: DeviceBatch) -> DeviceSlot:
+    def _claim(self, batch: DeviceBatch, state: DeviceState) -> DeviceSlot:
         self._state.check()
         with self._state.lock:
             self._state.check()
             slot, batch._slot = batch._slot, None
             if slot is None:
-                raise BatchReleasedError("this device batch was already taken out or discarded")
-            slot.state = DeviceState.READING
+                raise BatchReleasedError("this device batch was already taken out, lent or discarded")
+            slot.state = state
+            self._state.measures.asked(slot.arrival)
             return slot
 
     def _set_free(self, slot: DeviceSlot) -> None:

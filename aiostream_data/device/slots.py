@@ -4,7 +4,8 @@ A **host slot** is page-locked memory that a producer writes a batch into; a **d
 on the device that the copy goes to. Both live as long as the stage, and go round::
 
     host slot     FREE -> FILLING -> COPYING -> JOINING -> FREE
-    device slot   FREE -> HOLDING -> READING -> FREE
+    device slot   FREE -> HOLDING -> READING -> FREE    (copied out)
+                  FREE -> HOLDING -> LEASED -> FREE     (used where it is)
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from aiostream_data.device.backend import DeviceBlock, HostBlock, Mark
+from aiostream_data.device.measures import Arrival
+from aiostream_data.device.shared_slots import Lent
 from aiostream_data.errors import PlanError, SlotTooSmallError
 
 
@@ -36,6 +39,8 @@ class DeviceState(Enum):
     """It holds a batch, or will once its mark has passed."""
     READING = auto()
     """One consumer's thread is enqueueing the copy that takes the batch out."""
+    LEASED = auto()
+    """The consumer's streams may read and write it, until the lease is given back."""
 
 
 class HostSlot:
@@ -45,14 +50,35 @@ class HostSlot:
         state: Who may touch it.
         block: Its memory; None until first used.
         mark: Behind the copy that reads the slot, while it is COPYING or JOINING.
+        begun: Before that copy, where copies are timed.
+        arrival: Of the batch that is copied.
+        lent: Memory of other processes that the batch's copies read beside the slot's own.
     """
 
-    __slots__ = ("block", "mark", "state")
+    __slots__ = ("arrival", "begun", "block", "lent", "mark", "state")
 
     def __init__(self) -> None:
         self.state = HostState.FREE
         self.block: HostBlock | None = None
         self.mark: Mark | None = None
+        self.begun: Mark | None = None
+        self.arrival: Arrival | None = None
+        self.lent: Lent | None = None
+
+    def end_loan(self) -> None:
+        """Let go of what was lent: no copy reads it any more, or ever will."""
+        lent, self.lent = self.lent, None
+        if lent is not None:
+            lent.end()
+
+    @property
+    def marks(self) -> list[Mark]:
+        """What has to be passed before its memory may go."""
+        return [] if self.mark is None else [self.mark]
+
+    def drop(self) -> None:
+        """Let go of memory and marks."""
+        self.block = self.mark = self.begun = self.lent = None
 
 
 class DeviceSlot:
@@ -61,15 +87,28 @@ class DeviceSlot:
     Attributes:
         state: Who may touch it.
         block: Its memory; None until first used.
-        mark: Behind the last thing enqueued that reads or writes the slot; None when there is none.
+        marks: What has to be passed before the slot may be written: while it holds a batch, the one behind the
+            copy that brings it; afterwards one for every stream on which it was used.
+        arrival: Of the batch that it holds.
     """
 
-    __slots__ = ("block", "mark", "state")
+    __slots__ = ("arrival", "block", "marks", "state")
 
     def __init__(self) -> None:
         self.state = DeviceState.FREE
         self.block: DeviceBlock | None = None
-        self.mark: Mark | None = None
+        self.marks: list[Mark] = []
+        self.arrival = Arrival()
+
+    @property
+    def arrived(self) -> Mark:
+        """The mark behind the copy that brings its batch. Only while it holds one."""
+        (mark,) = self.marks
+        return mark
+
+    def drop(self) -> None:
+        """Let go of memory and marks."""
+        self.block, self.marks = None, []
 
 
 class SlotSize:

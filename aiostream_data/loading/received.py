@@ -48,22 +48,26 @@ class Received:
         """True when no element that follows is wanted."""
         return self._stop is not None and self._before + self._taken >= self._stop
 
-    def take(self, parcel: Parcel, elements: Sequence[Any]) -> Iterator[Any]:
+    def wanted(self, parcel: Parcel) -> Sequence[int]:
+        """Return the numbers of the elements of a new parcel that are to be given."""
+        first, count = self._before + self._taken, len(parcel.elements)
+        steering, only = self._opening.steering, self._opening.only
+        if not steering.skip and only is None:
+            return range(count)
+        start, stop = only or (0, first + count)
+        spans = steering.kept(first, count)
+        return [number for span in spans for number in range(*span) if start <= first + number < stop]
+
+    def take(self, parcel: Parcel, numbers: Sequence[int], elements: Sequence[Any]) -> Iterator[Any]:
         """Take a parcel in, and return an iterator of what is to be given of it.
 
         Args:
-            elements: As the consumer gets them.
+            numbers: Those that are :meth:`wanted`.
+            elements: The same, as the consumer gets them.
         """
-        first = self._before + self._taken
-        steering, only = self._opening.steering, self._opening.only
         self._parcel = parcel
         self._runs = deque(parcel.runs or ())
-        self._elements, self._numbers = elements, range(len(elements))
-        if steering.skip or only is not None:
-            start, stop = only or (0, first + len(elements))
-            spans = steering.kept(first, len(elements))
-            self._numbers = [number for span in spans for number in range(*span) if start <= first + number < stop]
-            self._elements = [elements[number] for number in self._numbers]
+        self._elements, self._numbers = elements, numbers
         return iter(self._elements)
 
     def let_go(self) -> tuple[int, int]:

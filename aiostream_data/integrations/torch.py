@@ -1,0 +1,112 @@
+"""Batches as PyTorch tensors: in memory of PyTorch's own allocator, or over a slot that is on loan.
+
+PyTorch is imported here alone, when ``to_device(framework="torch")`` or a batch's ``torch()`` asks for it. CPU tensors
+on ``cpu``; on a GPU, tensors of the same number. Verified without a GPU: all that is done on ``cpu``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from aiostream_data.device.backend import DeviceBackend, DeviceBlock, StreamRef
+from aiostream_data.device.handover import ExportedArray, Receiver, Target
+from aiostream_data.device.layout import SlotArray
+from aiostream_data.errors import DeviceLeafError, DeviceMemoryError, DeviceUnavailableError
+
+
+def receiver(backend: DeviceBackend) -> Receiver:
+    """Return PyTorch on the device of a backend.
+
+    Raises:
+        DeviceUnavailableError: This PyTorch does not know the device.
+    """
+    if not backend.device.startswith("cuda"):
+        return HostTensors(backend)
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(backend.device.partition(":")[2]) >= count:
+        raise DeviceUnavailableError(
+            f"PyTorch {torch.__version__} sees {count} GPU(s) and not {backend.device!r}: install one that is built "
+            "for CUDA, or take framework='cupy'"
+        )
+    return CudaTensors(backend)
+
+
+class _Tensors:
+    """What is the same on all devices. See :class:`~aiostream_data.device.handover.Receiver`.
+
+    Args:
+        backend: The device.
+    """
+
+    def __init__(self, backend: DeviceBackend) -> None:
+        self._backend = backend
+        self._device = torch.device(backend.device if backend.device.startswith("cuda") else "cpu")
+
+    def memory(self, nbytes: int) -> tuple[DeviceBlock, torch.Tensor]:
+        try:
+            tensor = torch.empty(nbytes, dtype=torch.uint8, device=self._device)
+        except torch.cuda.OutOfMemoryError as error:
+            message = f"PyTorch could not allocate {nbytes} bytes for a batch on {self._backend.device}: {error}"
+            raise DeviceMemoryError(message, need=nbytes) from error
+        return self._backend.block_at(tensor.data_ptr(), nbytes, tensor), tensor
+
+    def view(self, memory: torch.Tensor, array: SlotArray) -> torch.Tensor:
+        return memory[array.offset : array.offset + array.nbytes].view(dtype_of(array)).reshape(array.shape)
+
+    def target(self, array: Any) -> Target:
+        if not isinstance(array, torch.Tensor):
+            raise TypeError("no tensor")
+        if array.device != self._device:
+            raise TypeError(f"it is on {array.device}, and the batch is on {self._backend.device}")
+        if not array.is_contiguous():
+            raise TypeError("it is not contiguous")
+        if array.requires_grad and array.is_leaf:
+            raise TypeError("it requires a gradient")
+        block = self._backend.block_at(array.data_ptr(), array.nbytes, array)
+        return Target(block, tuple(array.shape), numpy_dtype_of(array))
+
+
+class HostTensors(_Tensors):
+    """Tensors in host memory, which have no streams of their own."""
+
+    def current_stream(self) -> StreamRef:
+        return self._backend.current_stream()
+
+    def borrowed(self, native: Any, exported: ExportedArray) -> torch.Tensor:
+        return torch.from_numpy(native)
+
+
+class CudaTensors(_Tensors):
+    """Tensors on a GPU, on PyTorch's current stream there."""
+
+    def current_stream(self) -> StreamRef:
+        stream = torch.cuda.current_stream(self._device)
+        return StreamRef(int(stream.cuda_stream), stream)
+
+    def borrowed(self, native: Any, exported: ExportedArray) -> torch.Tensor:
+        return torch.from_dlpack(exported)
+
+
+def dtype_of(array: SlotArray) -> torch.dtype:
+    """Return PyTorch's name of an array's dtype.
+
+    Raises:
+        DeviceLeafError: It has none.
+    """
+    try:
+        return torch.from_numpy(np.empty(0, array.dtype)).dtype
+    except TypeError as error:
+        raise DeviceLeafError(array.path, f"an array of {array.dtype}", f"PyTorch {torch.__version__}") from error
+
+
+def numpy_dtype_of(tensor: torch.Tensor) -> np.dtype[Any]:
+    """Return NumPy's name of a tensor's dtype.
+
+    Raises:
+        TypeError: It has none, as for bfloat16.
+    """
+    dtype: np.dtype[Any] = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+    return dtype
