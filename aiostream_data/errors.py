@@ -23,7 +23,9 @@ class AiostreamError(Exception):
 
 
 def _rebuild(kind: type[AiostreamError], args: tuple[Any, ...], fields: dict[str, Any]) -> AiostreamError:
-    error = kind.__new__(kind)
+    # MemoryError brings a __new__ that Python lets only its own direct subclasses use.
+    make = Exception.__new__ if issubclass(kind, MemoryError) else kind.__new__
+    error = make(kind)
     error.args = args
     error.__dict__.update(fields)
     return error
@@ -179,8 +181,36 @@ class DeviceLeafError(DataError, TypeError):
         self.device = device
 
 
+class DeviceTargetError(DataError, ValueError):
+    """A batch does not fit into the arrays that were given to ``into()``.
+
+    Attributes:
+        leaf: Path of the leaf; empty where it is about all of them.
+        reason: What does not fit.
+    """
+
+    def __init__(self, leaf: str, reason: str) -> None:
+        where = f"target {leaf!r}" if leaf else "the targets"
+        super().__init__(f"{where} of into() cannot take the batch: {reason}")
+        self.leaf = leaf
+        self.reason = reason
+
+
 class SlotTooSmallError(DataError, ValueError):
     """A batch is larger than the declared size of a device slot; nothing of it was copied."""
+
+
+class ImageCastError(DataError, ValueError):
+    """A batch has no images for :class:`ImageCast`, or others than it was made for.
+
+    Attributes:
+        leaf: Path of the leaf; "" where none is of images.
+    """
+
+    def __init__(self, leaf: str, reason: str) -> None:
+        super().__init__(f"ImageCast: leaf {leaf!r}: {reason}" if leaf else f"ImageCast: {reason}")
+        self.leaf = leaf
+        self.reason = reason
 
 
 # -- whoever wrote the function ----------------------------------------------------------------
@@ -363,19 +393,76 @@ class MissingExtraError(AiostreamError, ImportError):
 
 
 class DeviceUnavailableError(AiostreamError, RuntimeError):
-    """The asked-for device cannot be used on this machine."""
+    """The asked-for device cannot be used on this machine.
+
+    Attributes:
+        absent: There is none: no driver, or no GPU. Otherwise something is in the way, as the message says.
+        status: Number of the CUDA status that told so; None where there is none.
+    """
+
+    def __init__(self, message: str, *, absent: bool = False, status: int | None = None) -> None:
+        super().__init__(message)
+        self.absent = absent
+        self.status = status
 
 
 class DeviceMemoryError(AiostreamError, MemoryError):
-    """The device slots do not fit into device memory."""
+    """The device slots, or a batch taken out of one, do not fit into device memory.
+
+    Attributes:
+        need: Bytes that were asked for in one piece; None where nobody can tell.
+        free: Bytes that the device had free at that moment, of all programs together; None where it does not say.
+        depth: Number of device slots that were to be had; None where the memory was not for slots.
+    """
+
+    def __init__(
+        self, message: str, *, need: int | None = None, free: int | None = None, depth: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.need = need
+        self.free = free
+        self.depth = depth
+
+
+class PinningError(DeviceMemoryError):
+    """Host memory of ``need`` bytes could not be page-locked, so that the device could copy from it."""
 
 
 class DeviceError(AiostreamError, RuntimeError):
-    """The device reported a failure; what is on it can no longer be trusted."""
+    """The device reported a failure; what is on it can no longer be trusted.
+
+    Attributes:
+        status: Number of the CUDA status; None where there is none.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class GraphCaptureError(AiostreamError, RuntimeError):
+    """A batch was to be handed over on a stream that is being captured into a CUDA graph; it is still there."""
 
 
 class BatchReleasedError(AiostreamError, RuntimeError):
     """A device batch was used after it was taken out or given back."""
+
+
+class LeasesHeldError(AiostreamError, RuntimeError):
+    """The consumer has the batches of all device slots and asks for another one, which can never come.
+
+    Attributes:
+        depth: How many slots there are.
+        waited_s: For how long.
+    """
+
+    def __init__(self, depth: int, waited_s: float) -> None:
+        super().__init__(
+            f"the consumer has held all {depth} device slots for {waited_s:.3g} s while it waits for another batch, which "
+            "needs one: give batches back (a with block, release() or into()), or raise depth"
+        )
+        self.depth = depth
+        self.waited_s = waited_s
 
 
 class MemoryBudgetError(AiostreamError, MemoryError):

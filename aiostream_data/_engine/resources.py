@@ -62,6 +62,7 @@ class Resources:
         self.budget = Budget(options.memory_limit)
         self.board = Board()
         self._one_at_a_time = options.one_at_a_time
+        self._profile = options.profile
         self.pool = InlineExecutor() if options.one_at_a_time else ThreadExecutor(cpu_count(), "asd-pool")
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
@@ -108,6 +109,7 @@ class Resources:
             pause=self._closing.wait,
             runs=self.runs,
             one_at_a_time=self._one_at_a_time,
+            profile=self._profile,
         )
         return RunContext(
             services=services,
@@ -141,15 +143,23 @@ class Resources:
         """Close devices and stores, while the loop runs.
 
         Raises:
-            ExceptionGroup: Stores could not be closed.
+            ExceptionGroup: They could not be closed.
         """
-        for device in self.devices.values():
-            device.close()
-        closing = (stores.aclose() for stores in self.stores.values())
+        closing = [self._close_devices(), *(stores.aclose() for stores in self.stores.values())]
         results = await asyncio.gather(*closing, return_exceptions=True)
         failures = [result for result in results if isinstance(result, Exception)]
         if failures:
-            raise ExceptionGroup("closing the stores failed", failures)
+            raise ExceptionGroup("closing devices and stores failed", failures)
+
+    async def _close_devices(self) -> None:
+        """Close devices on a thread, since that waits for copies, and a loop never calls a device."""
+        if self._one_at_a_time:
+            for device in self.devices.values():
+                device.close()
+            return
+        for device in self.devices.values():
+            with self.workers.thread("asd-device") as thread:
+                value_of(await thread.submit(device.close))
 
     def close_executors(self, timeout_s: float) -> bool:
         """Close what runs functions, before the loop is; False when some are still in one after ``timeout_s``."""

@@ -1,7 +1,7 @@
 """CUDA devices through CuPy: the only file that imports it, and only when a GPU is asked for.
 
-Uses runtime calls alone (memory, streams, events, copies); no kernel is compiled, so NVRTC is not
-needed. Rules kept here, each after a failure seen in the wild:
+Uses runtime calls alone (memory, streams, events, copies). A kernel is compiled for ``ImageCast`` only, so
+nothing else needs NVRTC. Rules kept here, each after a failure seen in the wild:
 
 * Blocks are raw ``PinnedMemory`` and ``Memory``, outside of CuPy's pools, which round up and hand out
   memory again while copies are still running.
@@ -17,74 +17,70 @@ long anything takes. ``tests/gpu`` holds the checks.
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aiostream_data.device.backend import DeviceArray, DeviceBlock, HostBlock, Mark, StreamRef
-from aiostream_data.errors import DeviceError, DeviceMemoryError, DeviceUnavailableError, MissingExtraError
+from aiostream_data.device.backend import DeviceBlock, HostBlock, Mark, NativeArray, StreamRef
+from aiostream_data.device.cast_plan import CastPlan
+from aiostream_data.device.cuda_status import NOT_READY, OUT_OF_MEMORY, SUCCESS, of_capture, sentence_of, sticky
+from aiostream_data.device.image_cast_kernel import Launch, compile_kernels, launch_of
+from aiostream_data.errors import (
+    AiostreamError,
+    DeviceError,
+    DeviceMemoryError,
+    DeviceUnavailableError,
+    GraphCaptureError,
+    MissingExtraError,
+    PinningError,
+)
 
-# CuPy exposes these as numbers only.
-_SUCCESS = 0
-_OUT_OF_MEMORY = 2
-_INSUFFICIENT_DRIVER = 35
-_NO_DEVICE = 100
-_NOT_READY = 600
 
-
-def device_count(device: str) -> int:
-    """Return how many GPUs CUDA shows to this process. Initialises CUDA.
+def import_cupy(device: str) -> Any:
+    """Return the module.
 
     Args:
         device: What the user asked for, for messages.
 
     Raises:
         MissingExtraError: CuPy is not installed.
-        DeviceUnavailableError: There is no usable driver.
+        DeviceUnavailableError: It is, but cannot be imported.
     """
-    runtime = _import_cupy(device).cuda.runtime
-    try:
-        return int(runtime.getDeviceCount())
-    except runtime.CUDARuntimeError as error:
-        if error.status == _NO_DEVICE:
-            return 0
-        if error.status == _INSUFFICIENT_DRIVER:
-            why = "there is no NVIDIA driver, or it is too old for this CuPy"
-        else:
-            why = f"the NVIDIA driver does not start ({error})"
-        raise DeviceUnavailableError(f"device {device!r} cannot be used: {why} (CUDA status {error.status})") from error
-
-
-def open_cuda(index: int | None) -> CupyBackend:
-    """Open GPU ``index``, or CUDA's current device. Makes its context: up to hundreds of milliseconds.
-
-    Raises:
-        MissingExtraError: CuPy is not installed.
-        DeviceUnavailableError: There is no usable driver, or no such GPU.
-    """
-    asked = "cuda" if index is None else f"cuda:{index}"
-    count = device_count(asked)
-    if count == 0:
-        raise DeviceUnavailableError(f"device {asked!r} cannot be used: the NVIDIA driver shows no GPU to this process")
-    if index is not None and index >= count:
-        raise DeviceUnavailableError(f"device {asked!r} cannot be used: this process sees {count} GPU(s), from cuda:0")
-    cupy = _import_cupy(asked)
-    return CupyBackend(cupy, int(cupy.cuda.runtime.getDevice()) if index is None else index)
-
-
-def _import_cupy(device: str) -> Any:
     try:
         import cupy
         import cupy.cuda
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if error.name not in ("cupy", "cupy.cuda"):
+            raise _broken(device, error) from error
         raise MissingExtraError(
             f"device {device!r} needs CuPy ({error}): pip install 'aiostream-data[cupy13]' for CUDA 13, "
             "or 'aiostream-data[cupy12]' for CUDA 12"
         ) from error
+    except ImportError as error:
+        raise _broken(device, error) from error
     return cupy
+
+
+def _broken(device: str, error: ImportError) -> DeviceUnavailableError:
+    return DeviceUnavailableError(f"device {device!r} cannot be used: CuPy is installed but cannot be imported: {error}")
+
+
+_PORTABLE = 1
+"""``cudaHostRegisterPortable``, which CuPy has no name for: for all GPUs of the process."""
+
+
+def _unregister_all(runtime: Any, registered: dict[int, NDArray[np.uint8]], pid: int) -> None:
+    """Unlock shared memory of a backend that nobody closed, before it is unmapped."""
+    if os.getpid() == pid:
+        for address in registered:
+            with suppress(runtime.CUDARuntimeError):  # nobody is left to be told
+                runtime.hostUnregister(address)
 
 
 class CupyBackend:
@@ -96,6 +92,11 @@ class CupyBackend:
         self._runtime = cupy.cuda.runtime
         self._index = index
         self._spare_events: deque[Any] = deque()  # append and pop are atomic
+        self._kernels: dict[str, Any] = {}
+        self._spare_timed: deque[Any] = deque()
+        self._registered: dict[int, NDArray[np.uint8]] = {}
+        self._unregister = weakref.finalize(self, _unregister_all, self._runtime, self._registered, os.getpid())
+        self._unregister.atexit = False
         with self._calling("make a context"):
             self._runtime.free(0)  # makes the context now, and not under the first batch
 
@@ -108,10 +109,24 @@ class CupyBackend:
         return False
 
     def host_block(self, nbytes: int) -> HostBlock:
-        with self._calling(f"page-lock {nbytes} bytes of host memory"):
+        with self._pinning(nbytes, "host memory"):
             memory = self._cuda.PinnedMemory(nbytes, self._runtime.hostAllocPortable)
         pointer = self._cuda.PinnedMemoryPointer(memory, 0)
         return HostBlock(np.frombuffer(pointer, np.uint8, nbytes))
+
+    def adopt_shared(self, memory: NDArray[np.uint8]) -> HostBlock:
+        address = memory.ctypes.data
+        if memory.nbytes:  # CUDA refuses to register nothing
+            with self._pinning(memory.nbytes, "shared memory"):
+                self._runtime.hostRegister(address, memory.nbytes, _PORTABLE)
+            self._registered[address] = memory
+        return HostBlock(memory)
+
+    def disown_shared(self, block: HostBlock) -> None:
+        if block.nbytes:
+            with self._calling(f"unlock {block.nbytes} bytes of shared memory"):
+                self._runtime.hostUnregister(block.bytes.ctypes.data)
+            del self._registered[block.bytes.ctypes.data]
 
     def device_block(self, nbytes: int) -> DeviceBlock:
         try:
@@ -123,13 +138,13 @@ class CupyBackend:
             return self._raw_block(nbytes)
 
     def _raw_block(self, nbytes: int) -> DeviceBlock:
-        with self._calling(f"allocate {nbytes} bytes for a device slot"):
+        with self._calling(f"allocate {nbytes} bytes for a device slot", nbytes):
             return DeviceBlock(nbytes, self._cuda.MemoryPointer(self._cuda.Memory(nbytes), 0))
 
     def consumer_block(self, nbytes: int) -> DeviceBlock:
         # From the consumer's own allocator: the pool arena of the thread's current stream, which is
         # the stream that d2d is then given.
-        with self._calling(f"allocate {nbytes} bytes for a batch"):
+        with self._calling(f"allocate {nbytes} bytes for a batch", nbytes):
             return DeviceBlock(nbytes, self._cuda.alloc(nbytes))
 
     def stream(self) -> StreamRef:
@@ -142,15 +157,49 @@ class CupyBackend:
             stream = self._cuda.get_current_stream()
         return StreamRef(int(stream.ptr), stream)
 
-    def h2d(self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef) -> None:
-        self._copy(dst, src.bytes.ctypes.data, nbytes, self._runtime.memcpyHostToDevice, stream)
+    def h2d(
+        self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef, at: int = 0, offset: int = 0
+    ) -> None:
+        source = src.bytes.ctypes.data + offset
+        self._copy(dst, source, nbytes, self._runtime.memcpyHostToDevice, stream, at)
 
-    def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef) -> None:
-        self._copy(dst, int(src.memory.ptr), nbytes, self._runtime.memcpyDeviceToDevice, stream)
+    def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef, offset: int = 0) -> None:
+        self._copy(dst, int(src.memory.ptr) + offset, nbytes, self._runtime.memcpyDeviceToDevice, stream)
 
-    def _copy(self, dst: DeviceBlock, source: int, nbytes: int, kind: int, stream: StreamRef) -> None:
+    def _copy(self, dst: DeviceBlock, source: int, nbytes: int, kind: int, stream: StreamRef, at: int = 0) -> None:
         with self._calling(f"copy {nbytes} bytes"):
-            self._runtime.memcpyAsync(int(dst.memory.ptr), source, nbytes, kind, stream.ptr)
+            self._runtime.memcpyAsync(int(dst.memory.ptr) + at, source, nbytes, kind, stream.ptr)
+
+    def prepare_cast(self) -> None:
+        try:
+            with self._calling("load the kernels that cast images"):
+                self._kernels = self._kernels or compile_kernels(self._cupy)
+        except AiostreamError:
+            raise
+        except (RuntimeError, OSError, self._cuda.compiler.CompileException) as error:
+            raise DeviceUnavailableError(
+                f"{self.device}: ImageCast needs the compiler that CuPy uses, NVRTC: {error}; pip install "
+                "'aiostream-data[cupy13]' brings it, or leave transform= out and cast in the framework"
+            ) from error
+
+    def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:
+        if not self._kernels:
+            self.prepare_cast()
+        target, slot = int(dst.memory.ptr), int(src.memory.ptr)
+        with self._calling("take out a batch of images"):
+            for copy in plan.copies:
+                kind = self._runtime.memcpyDeviceToDevice
+                self._runtime.memcpyAsync(target + copy.target, slot + copy.source, copy.nbytes, kind, stream.ptr)
+            for launch in (launch_of(cast, target, slot) for cast in plan.casts):
+                if launch is not None:
+                    self._launch(launch, stream)
+
+    def _launch(self, launch: Launch, stream: StreamRef) -> None:
+        # By name of the stream, like everything here: CuPy asks what it is given for its ptr and nothing else.
+        try:
+            self._kernels[launch.name](launch.grid, launch.block, launch.arguments, stream=stream)
+        except self._cuda.driver.CUDADriverError as error:
+            raise self._told(f"launch {launch.name}", None, error, error.status) from error
 
     def mark(self, stream: StreamRef) -> Mark:
         with self._calling("record an event"):
@@ -160,6 +209,19 @@ class CupyBackend:
                 event = self._cuda.Event(block=True, disable_timing=True)
             self._runtime.eventRecord(event.ptr, stream.ptr)
         return Mark(event)
+
+    def timed_mark(self, stream: StreamRef) -> Mark:
+        with self._calling("record an event"):
+            try:
+                event = self._spare_timed.pop()
+            except IndexError:
+                event = self._cuda.Event(block=True, disable_timing=False)
+            self._runtime.eventRecord(event.ptr, stream.ptr)
+        return Mark(event, timed=True)
+
+    def elapsed_s(self, first: Mark, then: Mark) -> float:
+        with self._calling("ask how long a copy took"):
+            return float(self._runtime.eventElapsedTime(first.event.ptr, then.event.ptr)) / 1e3
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
         with self._calling("order a stream after an event"):
@@ -172,29 +234,91 @@ class CupyBackend:
     def finished(self, mark: Mark) -> bool:
         with self._calling("query an event"):
             status = int(self._runtime.eventQuery(mark.event.ptr))
-        if status not in (_SUCCESS, _NOT_READY):
-            raise DeviceError(f"{self.device}: an event reports CUDA status {status}")
-        return status == _SUCCESS
+        if status not in (SUCCESS, NOT_READY):
+            raise DeviceError(
+                f"{self.device}: an event reports CUDA status {status}: {sentence_of(status)}", status=status
+            )
+        return status == SUCCESS
+
+    def capturing(self, stream: StreamRef) -> bool:
+        try:
+            with self._calling("ask whether a stream is being captured"):
+                return bool(self._runtime.streamIsCapturing(stream.ptr))
+        except GraphCaptureError:
+            return True  # the legacy stream, while another stream is captured that waits for it
+        except DeviceError:
+            raise
+        except RuntimeError:
+            return True  # CuPy's own words for a capture that has failed and was not ended yet
 
     def retire(self, mark: Mark) -> None:
         # Streams already told to wait keep what they were told: recording anew does not change it.
-        self._spare_events.append(mark.event)
+        (self._spare_timed if mark.timed else self._spare_events).append(mark.event)
 
-    def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+    def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NativeArray:
         with self._calling("make an array"):
             return self._cupy.ndarray(shape, dtype, memptr=block.memory + offset)
 
+    def address(self, block: DeviceBlock) -> int:
+        return int(block.memory.ptr)
+
+    def block_at(self, address: int, nbytes: int, owner: object) -> DeviceBlock:
+        with self._calling("refer to memory of somebody else"):
+            memory = self._cuda.UnownedMemory(address, nbytes, owner, self._index)
+            return DeviceBlock(nbytes, self._cuda.MemoryPointer(memory, 0))
+
+    def block_of(self, array: NativeArray) -> DeviceBlock:
+        if not isinstance(array, self._cupy.ndarray):
+            raise TypeError(f"no CuPy array on {self.device}")
+        if array.device.id != self._index:
+            raise TypeError(f"on cuda:{array.device.id}, and the batch is on {self.device}")
+        return DeviceBlock(int(array.nbytes), array.data)
+
     def close(self) -> None:
         self._spare_events.clear()
+        self._spare_timed.clear()
+        self._unregister.detach()
 
     @contextmanager
-    def _calling(self, what: str) -> Iterator[None]:
-        """Run a block on this device, and tell its failures as ours. Never holds an ``await``."""
+    def _calling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
+        """Run a block on this device, and tell its failures as ours. Never holds an ``await``.
+
+        Args:
+            what: The attempt, for messages.
+            nbytes: Bytes of device memory that it takes; None where it takes none.
+        """
         try:
             with self._cuda.Device(self._index):
                 yield
         except self._runtime.CUDARuntimeError as error:
-            kind = DeviceMemoryError if error.status == _OUT_OF_MEMORY else DeviceError
-            raise kind(f"{self.device}: could not {what}: {error}") from error
+            raise self._told(what, nbytes, error, error.status) from error
         except self._cuda.memory.OutOfMemoryError as error:
-            raise DeviceMemoryError(f"{self.device}: could not {what}: {error}") from error
+            raise self._told(what, nbytes, error, OUT_OF_MEMORY) from error
+
+    @contextmanager
+    def _pinning(self, nbytes: int, what: str) -> Iterator[None]:
+        """Run a block that page-locks memory, and tell a refusal from a device that has failed."""
+        try:
+            with self._calling(f"page-lock {nbytes} bytes of {what}"):
+                yield
+        except (DeviceMemoryError, DeviceError) as error:
+            if isinstance(error, DeviceError) and sticky(error.status):
+                raise
+            raise PinningError(str(error), need=nbytes) from error
+
+    def _told(self, what: str, nbytes: int | None, error: Exception, status: int) -> AiostreamError:
+        message = f"{self.device}: could not {what}: {error}: {sentence_of(status)}"
+        if status == OUT_OF_MEMORY:
+            return DeviceMemoryError(message, need=nbytes, free=None if nbytes is None else self._free_nbytes())
+        if of_capture(status):
+            return GraphCaptureError(message)
+        return DeviceError(message, status=status)
+
+    def _free_nbytes(self) -> int | None:
+        """Return what the device has free, of all programs together. Holds the GIL: only after a failure."""
+        try:
+            with self._cuda.Device(self._index):
+                free, _ = self._runtime.memGetInfo()
+        except self._runtime.CUDARuntimeError:
+            return None
+        return int(free)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from aiostream_data.device import cuda
 from aiostream_data.device.backend import DeviceBackend
+from aiostream_data.device.cuda_opening import device_count, open_cuda
 from aiostream_data.device.host import HostBackend
 from aiostream_data.errors import DeviceUnavailableError, MissingExtraError, PlanError
 
@@ -31,26 +31,39 @@ def open_backend(name: str) -> DeviceBackend:
     """Open the device called ``name``.
 
     ``cuda`` is the GPU of this process's ``LOCAL_RANK`` where a launcher set it, else CUDA's current
-    device. ``auto`` is ``cuda`` where CuPy and a driver with a GPU are found, else ``cpu``. For GPUs
-    this initialises CUDA, which can take hundreds of milliseconds and must not precede a fork.
+    device. A process that is shown one GPU only takes that one, whatever its rank. ``auto`` is ``cuda``
+    where CuPy and a driver with a GPU are found, else ``cpu``; but a GPU that is there and cannot be used
+    is an error then, too. For GPUs this initialises CUDA, which can take hundreds of milliseconds and
+    must not precede a fork.
 
     Raises:
         PlanError: ``name`` is no device name.
         MissingExtraError: A GPU was asked for and CuPy is not installed.
-        DeviceUnavailableError: A GPU was asked for and there is no driver, or no such GPU.
+        DeviceUnavailableError: A GPU was asked for and there is no driver, or no such GPU, or it cannot be used.
+        DeviceMemoryError: The GPU has no room even to be opened.
+        ForkedPipelineError: This process was forked from one that had opened a GPU.
     """
     check_device(name)
-    if name == "cpu" or (name == "auto" and not _gpu_usable()):
+    if name == "cpu" or (name == "auto" and not _gpu_is_there()):
         return HostBackend()
     _, _, index = name.partition(":")
-    return cuda.open_cuda(int(index) if index else _local_rank())
+    if index:
+        return open_cuda(int(index), name)
+    rank = _local_rank()
+    if rank is None:
+        return open_cuda(None, name)
+    return open_cuda(rank, f"{name}, by {RANK_VARIABLE}={rank}", or_only=True)
 
 
-def _gpu_usable() -> bool:
+def _gpu_is_there() -> bool:
     try:
-        return cuda.device_count("auto") > 0
-    except (MissingExtraError, DeviceUnavailableError):
+        return device_count("auto") > 0
+    except MissingExtraError:
         return False
+    except DeviceUnavailableError as error:
+        if error.absent:
+            return False
+        raise
 
 
 def _local_rank() -> int | None:

@@ -21,6 +21,7 @@ from aiostream_data._engine.resources import idle_blocks_nbytes
 from aiostream_data._engine.trimming import KEPT_SHARE
 from aiostream_data._engine.watchdog import LOGGER
 from aiostream_data.executors.process import idle_nbytes
+from aiostream_data.loading.device_bound import DeviceBound, device_facts
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
@@ -65,25 +66,21 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryBound:
+class MemoryBound(DeviceBound):
     """The most memory that a loader takes, of all its processes together, as far as the plan tells.
+
+    What is on a device, and what of the host's memory is page-locked for it, :class:`.device_bound.DeviceBound` says.
 
     Attributes:
         limit: The memory limit, in bytes.
         rows: Bytes of everything that is charged to it: ``stats().memory.peak`` stays within this.
         parts: Host memory by kind, rows first.
-        device: Where batches are copied to; None where they are not.
-        device_slots: Number of slots there.
-        slot_nbytes: Bytes of each; None where the plan does not tell.
         not_counted: What the bound says nothing about, each a phrase.
     """
 
     limit: int
     rows: int
     parts: tuple[Part, ...]
-    device: str | None = None
-    device_slots: int = 0
-    slot_nbytes: int | None = 0
     not_counted: tuple[str, ...] = ()
 
     @property
@@ -92,41 +89,28 @@ class MemoryBound:
         return sum(part.nbytes for part in self.parts)
 
     @property
-    def device_nbytes(self) -> int | None:
-        """Bytes of device memory; None where the plan does not tell."""
-        return None if self.slot_nbytes is None else self.device_slots * self.slot_nbytes
-
-    @property
     def sentence(self) -> str:
         """One line: host and device."""
-        return f"worst case: {as_size(self.host_nbytes)} host" + self._on_device()
-
-    def _on_device(self) -> str:
-        if self.device is None or self.device == "cpu":
-            return ""
-        size = "the largest batch" if self.slot_nbytes is None else as_size(self.slot_nbytes)
-        return f", {self.device_slots} x {size} on {self.device}"
+        return f"worst case: {as_size(self.host_nbytes)} host" + self.on_device()
 
     def __str__(self) -> str:
         sizes = [as_size(part.nbytes) for part in self.parts]
         width = max(map(len, sizes))
         lines = [f"  {size:>{width}}  {part.what}" for size, part in zip(sizes, self.parts, strict=True)]
-        return "\n".join([self.sentence, *lines, *(f"  not counted: {each}" for each in self.not_counted)])
+        lines += [f"  {each}" for each in (*self.slot_lines(), *(f"not counted: {each}" for each in self.not_counted))]
+        return "\n".join([self.sentence, *lines])
 
 
 def memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> MemoryBound:
     """Return the most memory that a plan takes when it is opened with a memory limit in bytes. Reads nothing."""
     running = rewrite(plan)
     rows = _rows_nbytes(running, memory_limit)
-    slots = running if isinstance(running, op.ToDevice) else None
     return MemoryBound(
         limit=memory_limit,
         rows=rows,
         parts=tuple(part for part in _parts(running, memory_limit, rows, shard_cache) if part.nbytes),
-        device=None if slots is None else slots.device,
-        device_slots=0 if slots is None else slots.depth,
-        slot_nbytes=0 if slots is None else most_nbytes(slots),
         not_counted=tuple(_not_counted(running, memory_limit)),
+        **device_facts(running, memory_limit),
     )
 
 
@@ -168,9 +152,17 @@ def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | N
     yield Part(nbytes=ENGINE_NBYTES * (1 + hosts), what="the engine" + (" of every process" if hosts else ""))
     yield Part(nbytes=PROCESS_NBYTES * processes, what=f"{processes} worker processes with Python and NumPy")
     yield Part(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} more interpreters")
+    yield Part(nbytes=_cast_nbytes(plan), what="batches of images that were cast, until you have them")
     yield Part(nbytes=_idle_nbytes(plan, memory_limit), what="blocks of memory that wait to be used again")
     yield _cached(plan, shard_cache)
     yield Part(nbytes=_copied_nbytes(plan), what="arrays of from_tensor_slices, once in every process")
+
+
+def _cast_nbytes(plan: Node) -> int:
+    """Return the host memory of batches that a transform makes larger: as many are taken out at once as there are slots."""
+    if not isinstance(plan, op.ToDevice) or plan.transform is None or plan.device not in ("cpu", "auto"):
+        return 0
+    return plan.depth * (most_nbytes(plan) or 0) * plan.transform.itemsize
 
 
 def _beside_the_limit(rows: int, memory_limit: int) -> str:

@@ -139,7 +139,7 @@ def test_r50_explain_tells_host_and_device_before_anything_is_read() -> None:
     text = dataset.explain(memory_limit="64MB")
     assert "worst case: 122 MiB host\n" in text
     assert "64 MiB  rows, in queues and buffers (the memory limit)\n" in text
-    assert "slots: 2 × 128 KiB = 256 KiB pinned on the host" in text
+    assert "slots: 2 × 128 KiB = 256 KiB in host memory, and 256 KiB on cpu" in text
 
 
 def test_r50_open_logs_the_bound_once_before_the_start(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from fake_cupy import FakeCuda, install
 
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
-from aiostream_data.errors import DeviceError, DeviceLeafError, DeviceMemoryError
+from aiostream_data.errors import DeviceError, DeviceLeafError, DeviceMemoryError, PinningError
 
 
 @pytest.fixture
@@ -46,20 +46,22 @@ def test_events_are_recorded_anew_instead_of_made_anew(fake: FakeCuda) -> None:
 def test_full_device_memory_is_tried_again_after_the_pool_let_go(fake: FakeCuda) -> None:
     backend = open_backend("cuda:0")
     fake.failing["Memory"] = 2
-    with pytest.raises(DeviceMemoryError, match="cuda:0: could not allocate 100 bytes for a device slot"):
+    with pytest.raises(DeviceMemoryError, match="cuda:0: could not allocate 100 bytes for a device slot") as raised:
         backend.device_block(100)
-    assert fake.names()[-3:] == ["Memory", "free_all_blocks", "Memory"]
+    assert [name for name in fake.names() if name != "memGetInfo"][-3:] == ["Memory", "free_all_blocks", "Memory"]
+    assert (raised.value.need, raised.value.free) == (100, 1 << 30)
 
 
 def test_failures_of_the_device_are_told_as_ours_with_what_was_attempted(fake: FakeCuda) -> None:
     backend = open_backend("cuda:0")
     stream = backend.stream()
     mark = backend.mark(stream)
-    fake.failing.update(synchronize=700, memcpyAsync=719, PinnedMemory=2)
-    with pytest.raises(DeviceError, match="cuda:0: could not wait for an event: cudaError700"):
-        backend.join(mark)
-    with pytest.raises(DeviceMemoryError, match="page-lock 8 bytes"):
+    fake.failing.update(synchronize=700, PinnedMemory=2)
+    with pytest.raises(PinningError, match="page-lock 8 bytes"):
         backend.host_block(8)
+    with pytest.raises(DeviceError, match="cuda:0: could not wait for an event: cudaError700: a kernel") as raised:
+        backend.join(mark)
+    assert raised.value.status == 700
 
 
 @pytest.mark.parametrize(("status", "expected"), [(0, True), (600, False)])

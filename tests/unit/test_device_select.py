@@ -54,8 +54,9 @@ def test_a_driver_without_a_gpu_is_told_from_a_missing_driver(
 
 def test_a_gpu_that_is_not_there_is_named_with_how_many_are(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, FakeCuda(devices=2))
-    with pytest.raises(DeviceUnavailableError, match=r"'cuda:2' cannot be used: this process sees 2 GPU"):
+    with pytest.raises(DeviceUnavailableError, match=r"'cuda:2' cannot be used: this process sees 2 GPU") as raised:
         open_backend("cuda:2")
+    assert not raised.value.absent
 
 
 def test_the_device_is_the_one_named_else_the_launchers_rank_else_the_current_one(

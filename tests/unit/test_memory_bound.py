@@ -274,3 +274,35 @@ def test_where_the_allocator_says_nothing_nothing_is_given_back(monkeypatch: pyt
 )
 def test_sizes_are_said_in_the_largest_unit(nbytes: int, text: str) -> None:
     assert as_size(nbytes) == text
+
+
+def test_device_memory_and_page_locked_memory_are_told_for_every_hand_over() -> None:
+    image, label = np.zeros((64, 100, 100, 3), np.uint8), np.zeros(64, np.int64)
+    batches = Dataset.from_tensor_slices({"image": image, "label": label}).batch(8)
+    slot = 8 * 30_000 + 64 + 255  # the second array begins on a boundary
+    copied, leased = bound_of(batches.to_device("cuda:1")), bound_of(batches.to_device("cuda:1", handoff="lease"))
+    assert copied.slot_nbytes == leased.slot_nbytes == slot
+    assert copied.device_nbytes == copied.pinned_nbytes == leased.device_nbytes == leased.pinned_nbytes == 3 * slot
+    assert (copied.taken_nbytes, leased.taken_nbytes) == (slot, 0)
+    assert f"each batch that you have: {as_size(slot)} on cuda:1, beside the slots" in str(copied)
+    assert "each batch that you have" not in str(leased)
+    total = as_size(3 * slot)
+    assert f"slots: 3 × {as_size(slot)} = {total} pinned on the host, and {total} on cuda:1" in str(leased)
+
+
+def test_where_the_device_is_the_host_nothing_is_page_locked() -> None:
+    bound = bound_of(Dataset.range(100).batch(10).to_device("cpu"))
+    assert (bound.device_nbytes, bound.pinned_nbytes) == (3 * 80, 0)
+    assert "slots: 3 × 80 B = 240 B in host memory, and 240 B on cpu" in str(bound)
+    assert bound_of(Dataset.range(100)).pinned_nbytes == 0
+
+
+def test_what_subprocesses_share_with_the_device_and_what_may_be_pageable_is_said() -> None:
+    bound = bound_of(Dataset.range(100).batch(10).in_subprocess().to_device("cuda", allow_pageable=True))
+    assert 0 < bound.shared_nbytes <= LIMIT
+    known = MemoryBound(limit=1, rows=1, parts=(), device="cuda", device_slots=3, slot_nbytes=80, shared_nbytes=1000)
+    assert known.pinned_nbytes == 3 * 80 + 1000
+    assert "pinned on the host, or plain memory where that is refused" in str(bound)
+    unknown = bound_of(FILES.batch(2).to_device("cuda"))
+    assert (unknown.pinned_nbytes, unknown.taken_nbytes) == (None, None)
+    assert "each batch that you have: its size on cuda" in str(unknown)
