@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiostream_data import errors
     from aiostream_data.dataset import Dataset
+    from aiostream_data.device.image_cast import ImageCast
     from aiostream_data.errors import AiostreamError, RankError, StateMismatchError
     from aiostream_data.formats.example import parse_example
     from aiostream_data.formats.example_writer import encode_example, encode_sequence_example
@@ -38,6 +39,7 @@ _HOME = {
     "Dataset": "dataset",
     "FixedLen": "formats.features",
     "FixedLenSequence": "formats.features",
+    "ImageCast": "device.image_cast",
     "Loader": "loader",
     "Origin": "provenance",
     "Quarantine": "policies",
@@ -69,6 +71,7 @@ __all__ = [
     "Dataset",
     "FixedLen",
     "FixedLenSequence",
+    "ImageCast",
     "Loader",
     "Origin",
     "Quarantine",

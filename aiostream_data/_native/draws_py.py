@@ -16,15 +16,20 @@ _27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
 
 def words(start: int, count: int) -> NDArray[np.uint64]:
     """Return ``count`` 64-bit words: the hashes of a Weyl sequence that begins at ``start``."""
-    mixed = np.arange(count, dtype=np.uint64)
-    mixed *= np.uint64(WEYL)
-    mixed += np.uint64(start)
-    mixed ^= mixed >> _30
-    mixed *= _MIX_1
-    mixed ^= mixed >> _27
-    mixed *= _MIX_2
-    mixed ^= mixed >> _31
-    return mixed
+    positions = np.arange(count, dtype=np.uint64)
+    positions *= np.uint64(WEYL)
+    positions += np.uint64(start)
+    return mixed(positions)
+
+
+def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Replace every word by its hash, SplitMix64's, and return the array; different words have different hashes."""
+    words ^= words >> _30
+    words *= _MIX_1
+    words ^= words >> _27
+    words *= _MIX_2
+    words ^= words >> _31
+    return words
 
 
 def words_below(start: int, bound: int, count: int) -> NDArray[np.int64]:

@@ -11,16 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.device.backend import ALIGNMENT, DeviceArray
+from aiostream_data.device.backend import ALIGNMENT, NativeArray
 from aiostream_data.errors import DeviceLeafError
 from aiostream_data.parts import Parts
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.structure import Structure, flatten
+
+if TYPE_CHECKING:
+    from aiostream_data.device.cast_plan import CastPlan
 
 LeafKind = Literal["dense", "ragged", "object"]
 
@@ -52,16 +55,24 @@ class BatchLayout:
     Attributes:
         structure: Of the batch.
         kinds: One per leaf.
-        arrays: One per dense leaf, two per ragged leaf (values, row splits), in leaf order.
+        arrays: One per dense leaf, two per ragged leaf (values, row splits), in leaf order; behind them what a cast
+            needs beside the batch.
         nbytes: What a slot must hold; at least 1, so that every batch has a block.
+        cast: How images leave the slot; None when everything leaves it as it is.
     """
 
     structure: Structure
     kinds: tuple[LeafKind, ...]
     arrays: tuple[SlotArray, ...]
     nbytes: int
+    cast: CastPlan | None = None
 
-    def rebuild(self, arrays: Iterable[DeviceArray], kept: Iterable[Any]) -> Any:
+    @property
+    def outside(self) -> BatchLayout:
+        """The layout of the block that the batch is taken out into."""
+        return self if self.cast is None else self.cast.target
+
+    def rebuild(self, arrays: Iterable[NativeArray], kept: Iterable[Any]) -> Any:
         """Return the batch made of ``arrays`` (in layout order) and of what :func:`take_apart` kept."""
         arrays, kept = iter(arrays), iter(kept)
         leaves: list[Any] = []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import numpy as np
 
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.written import SourceLine, callers_line
@@ -42,6 +44,37 @@ class Decoder(Protocol):
     """A row-wise, GIL-free step that turns framed records into columns."""
 
     def parse(self, chunk: Columns, describe: Describe) -> Chunk: ...
+
+
+Shape: TypeAlias = tuple[int | None, ...]
+"""One entry per axis, None where it is not known."""
+Outcome: TypeAlias = "tuple[Shape | None, np.dtype[Any] | None]"
+
+
+class Transform(Protocol):
+    """What is done to batches while they are taken out of a device's slots."""
+
+    @property
+    def draws(self) -> bool:
+        """True when it draws something for every row."""
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of what is drawn; None for that of the run."""
+
+    @property
+    def itemsize(self) -> int:
+        """By at most this factor it makes a batch larger."""
+
+    def outcome(self, leaves: Sequence[tuple[str, Shape | None, np.dtype[Any] | None, bool]]) -> list[Outcome]:
+        """Return shape and dtype of every leaf of a batch as it comes out, as far as they are known.
+
+        Args:
+            leaves: Path, shape, dtype, and whether it is dense, of each as it goes in.
+
+        Raises:
+            DataError: Such batches cannot be transformed.
+        """
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -112,6 +112,18 @@ def _(node: SameElements) -> Spec:
     return spec_of(node.input)
 
 
+@spec_of.register
+def _(node: op.ToDevice) -> Spec:
+    structure, leaves = spec_of(node.input)
+    if node.transform is None or leaves == (UNKNOWN_SPEC,):
+        return structure, leaves
+    named = zip(structure.paths(), leaves, strict=True)
+    outcome = node.transform.outcome([(path, leaf.shape, leaf.dtype, not leaf.ragged) for path, leaf in named])
+    return structure, tuple(
+        ArraySpec(shape, dtype, leaf.ragged) for (shape, dtype), leaf in zip(outcome, leaves, strict=True)
+    )
+
+
 def _per_leaf(node: Operator, change: Callable[[ArraySpec], ArraySpec]) -> Spec:
     structure, leaves = spec_of(node.input)
     return structure, tuple(change(leaf) for leaf in leaves)

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from aiostream_data.errors import PlanError, StageBuildError
+from aiostream_data.errors import DataError, PlanError, StageBuildError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Cache, Repeat, ToDevice
 from aiostream_data.plan.reaching import obstacle_to_processes
 from aiostream_data.plan.sources import PythonIterable
+from aiostream_data.plan.spec import spec_of
 from aiostream_data.plan.written import function_name
 
 EXECUTORS = ("auto", "thread", "process", "inline", "interpreter")
@@ -24,6 +25,18 @@ def check_extends(node: Node, name: str) -> None:
     """
     if isinstance(node, ToDevice):
         raise PlanError(f"{name}() cannot follow to_device(): to_device must be the last operator of the chain")
+
+
+def check_transform(node: Node) -> None:
+    """Refuse a transform that cannot be done to what is known of the elements of a ``to_device``.
+
+    Raises:
+        PlanError: It cannot.
+    """
+    try:
+        spec_of(node)
+    except DataError as error:
+        raise PlanError(f"to_device(transform=...): {error}") from error
 
 
 def check_rereadable(node: Node, why: str) -> None:

@@ -108,6 +108,15 @@ def some_named(number: int) -> dict[str, Any]:
     return {"tokens": some(number), "weights": some(number) / 2}
 
 
+def small_image(number: int) -> np.ndarray[Any, Any]:
+    return np.arange(int(number), int(number) + 75, dtype=np.uint8).reshape(5, 5, 3)
+
+
+def cast(images: Dataset[Any]) -> Dataset[Any]:
+    cast = asd.ImageCast(flip="random", crop=(3, 3), crop_at="random")
+    return images.to_device("cpu", transform=cast)
+
+
 def numbers(rows: int = 10) -> Dataset[int]:
     return Dataset.range(rows)
 
@@ -247,6 +256,7 @@ CASES: dict[str, Case] = {
     "cache, shuffle and repeat": Case(lambda _: draws(6).cache().shuffle(4).repeat(3)),
     "prefetch": Case(lambda _: draws().batch(2).prefetch(3)),
     "to_device": Case(lambda _: draws().batch(4).to_device("cpu")),
+    "to_device, images cast": Case(lambda _: numbers().map(small_image).shuffle(4).repeat(2).batch(3).apply(cast)),
     # together
     "training": Case(
         lambda f: (

@@ -23,6 +23,7 @@ PUBLIC = [
     "Dataset",
     "FixedLen",
     "FixedLenSequence",
+    "ImageCast",
     "Loader",
     "Origin",
     "Quarantine",

@@ -1,0 +1,85 @@
+"""Cast images with NumPy: what ``cpu`` does, and the oracle of the kernel.
+
+Every step is one that the kernel takes, in float32 and rounded where the kernel rounds, so both give the
+same bits. One image's channel is at work at a time; nothing is ever held in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.device.cast_plan import MIRRORED, Cast, CastPlan, Copy
+from aiostream_data.device.layout import SlotArray
+
+Memory: TypeAlias = NDArray[np.uint8]
+Work: TypeAlias = Callable[[Memory, Memory], None]
+"""Called with the consumer's block and the slot."""
+
+
+def cast_batch(target: Memory, slot: Memory, plan: CastPlan) -> None:
+    """Take a batch out of ``slot`` into ``target``, both of at least the bytes that their layouts say."""
+    for work in pieces(plan, lambda count: ()):
+        work(target, slot)
+
+
+def pieces(plan: CastPlan, cuts: Callable[[int], Sequence[int]]) -> Iterator[Work]:
+    """Yield what has to be done, in pieces that may be done in any order.
+
+    Args:
+        cuts: Given a number of bytes or rows, says before which of them to cut, ascending.
+    """
+    for copy in plan.copies:
+        for start, stop in _spans(copy.nbytes, cuts):
+            yield partial(_copy, Copy(copy.source + start, copy.target + start, stop - start))
+    for cast in plan.casts:
+        for start, stop in _spans(cast.images.shape[0], cuts):
+            yield partial(_cast_rows, cast, start, stop)
+
+
+def reads_within(plan: CastPlan, slot: Memory) -> bool:
+    """Tell whether all that is to be cut out lies within the images: not so where the batch is not in the slot."""
+    return all(_reads_within(cast, _array(slot, cast.places)) for cast in plan.casts)
+
+
+def _reads_within(cast: Cast, places: NDArray[np.int32]) -> bool:
+    room = np.array(cast.images.shape[1:3]) - cast.size
+    corners = places[:, :MIRRORED]
+    return bool(((corners >= 0) & (corners <= room)).all())
+
+
+def _spans(count: int, cuts: Callable[[int], Sequence[int]]) -> list[tuple[int, int]]:
+    ends = [*cuts(count), count]
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _copy(copy: Copy, target: Memory, slot: Memory) -> None:
+    np.copyto(
+        target[copy.target : copy.target + copy.nbytes],
+        slot[copy.source : copy.source + copy.nbytes],
+    )
+
+
+def _cast_rows(cast: Cast, start: int, stop: int, target: Memory, slot: Memory) -> None:
+    images, result = _array(slot, cast.images), _array(target, cast.target)
+    gain, bias = _array(slot, cast.factors)
+    places = _array(slot, cast.places)
+    height, width = cast.size
+    exact = np.empty((height, width), np.float32)
+    for row in range(start, stop):
+        top, left, mirrored = places[row].tolist()
+        wanted = images[row, top : top + height, left : left + width]
+        if mirrored:
+            wanted = wanted[:, ::-1]
+        for channel in range(images.shape[3]):
+            np.multiply(wanted[..., channel], gain[channel], out=exact, dtype=np.float32)
+            np.add(exact, bias[channel], out=exact)
+            np.copyto(result[row, channel] if cast.planar else result[row, ..., channel], exact, casting="same_kind")
+
+
+def _array(memory: Memory, array: SlotArray) -> NDArray[Any]:
+    return np.ndarray(array.shape, array.dtype, buffer=memory, offset=array.offset)

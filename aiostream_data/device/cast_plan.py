@@ -1,0 +1,201 @@
+"""Decide how a batch of images leaves its slot: where everything stands before and after, and what is drawn.
+
+How this works. A batch that is cast has another layout outside of its slot than in it. Its images go
+through one **cast** each; what stands between them is copied as it is, in as few **copies** as there are
+runs of such arrays. What a cast must know of single rows (where to cut, whether to mirror) and of channels
+(what to multiply with, what to add) travels in the slot, as two small arrays behind those of the batch: so
+one copy brings everything, and taking out allocates nothing but the consumer's block. Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._native.draws_py import WEYL, mixed
+from aiostream_data.device.image_cast import RANDOM, ImageCast, LeafFacts
+from aiostream_data.device.layout import BatchLayout, LeafKind, SlotArray, TakenApart, place
+from aiostream_data.errors import ImageCastError
+
+RowKeys: TypeAlias = NDArray[np.uint64]
+"""A word per row, the same in every run for the same row of the same source and epoch: uint64 (rows,)."""
+
+TOP, LEFT, MIRRORED = range(3)
+"""Columns of an array of places."""
+
+_DRAW_TOP, _DRAW_LEFT, _DRAW_MIRRORED = range(3)
+_MOST: Final = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Bytes that are taken out as they are.
+
+    Attributes:
+        source: First byte in the slot.
+        target: First byte in the consumer's block.
+        nbytes: How many.
+    """
+
+    source: int
+    target: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Images that are cast while they are taken out.
+
+    Attributes:
+        images: uint8 (rows, height, width, channels), in the slot.
+        factors: float32 (2, channels), in the slot: what pixels are multiplied with, and what is added then.
+        places: int32 (rows, 3), in the slot: first line and column that are wanted, and whether they are mirrored.
+        target: The result, in the consumer's block.
+        planar: The result is (rows, channels, height, width), and not (rows, height, width, channels).
+    """
+
+    images: SlotArray
+    factors: SlotArray
+    places: SlotArray
+    target: SlotArray
+    planar: bool
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the result."""
+        shape = self.target.shape
+        return (shape[2], shape[3]) if self.planar else (shape[1], shape[2])
+
+
+@dataclass(frozen=True, slots=True)
+class CastPlan:
+    """How one batch is taken out of its slot.
+
+    Attributes:
+        copies, casts: What is done; they write to different bytes, so their order does not matter.
+        target: Layout of the consumer's block.
+    """
+
+    copies: tuple[Copy, ...]
+    casts: tuple[Cast, ...]
+    target: BatchLayout
+
+    def alone(self, number: int) -> CastPlan:
+        """Return the plan of taking out one array only, to the beginning of a block of its own."""
+        array = self.target.arrays[number]
+        target = replace(self.target, arrays=(replace(array, offset=0),), nbytes=max(array.nbytes, 1))
+        casts = tuple(replace(cast, target=target.arrays[0]) for cast in self.casts if cast.target is array)
+        within = (copy for copy in self.copies if 0 <= array.offset - copy.target < copy.nbytes)
+        copies = (Copy(copy.source + array.offset - copy.target, 0, array.nbytes) for copy in within)
+        return CastPlan(() if casts or not array.nbytes else tuple(copies), casts, target)
+
+
+def with_cast(parts: TakenApart, cast: ImageCast, keys: RowKeys | None) -> TakenApart:
+    """Return a batch to be written into a slot together with what the cast needs; its layout has the plan.
+
+    Args:
+        keys: Of the rows of the batch; needed where ``cast.draws``. Where there are not as many as rows, as for
+            elements that were never batched, rows are told apart by the first key and their number.
+
+    Raises:
+        ImageCastError: The batch has no images, or others than the cast is for.
+    """
+    inside = parts.layout.arrays
+    before = _facts(parts.layout)
+    after = cast.results(before)
+    chosen = [number for number, leaf in enumerate(after) if leaf is not before[number]]
+    sizes = {number: _size(after[number], cast) for number in chosen}
+    beside = [_beside(inside[number], sizes[number], cast, keys) for number in chosen]
+    extra = list(chain.from_iterable(beside))
+    slot, nbytes = place([*map(_spec, before), *((f"<{cast}>", array.shape, array.dtype) for array in extra)])
+    outside, taken_nbytes = place(map(_spec, after))
+    casts = tuple(
+        Cast(slot[number], slot[first], slot[first + 1], outside[number], cast.layout == "NCHW")
+        for number, first in zip(chosen, range(len(inside), len(slot), 2), strict=True)
+    )
+    target = replace(parts.layout, arrays=outside, nbytes=taken_nbytes)
+    plan = CastPlan(tuple(_copies(slot, outside, chosen)), casts, target)
+    layout = replace(parts.layout, arrays=slot, nbytes=nbytes, cast=plan)
+    return TakenApart(layout, [*parts.sources, *extra], parts.kept)
+
+
+def _facts(layout: BatchLayout) -> list[LeafFacts]:
+    """Return what is known of every array: those of ragged leaves are not dense."""
+    dense = [kind == "dense" for kind in layout.kinds for _ in range(_ARRAYS_OF[kind])]
+    return [LeafFacts(*_of(array), is_dense) for array, is_dense in zip(layout.arrays, dense, strict=True)]
+
+
+_ARRAYS_OF: Final[dict[LeafKind, int]] = {"dense": 1, "ragged": 2, "object": 0}
+
+
+def _of(array: SlotArray) -> tuple[str, tuple[int, ...], np.dtype[Any]]:
+    return array.path, array.shape, array.dtype
+
+
+def _spec(leaf: LeafFacts) -> tuple[str, tuple[int, ...], np.dtype[Any]]:
+    assert leaf.shape is not None
+    assert leaf.dtype is not None
+    return leaf.path, tuple(size for size in leaf.shape if size is not None), leaf.dtype
+
+
+def _size(leaf: LeafFacts, cast: ImageCast) -> tuple[int, int]:
+    _, shape, _ = _spec(leaf)
+    return (shape[2], shape[3]) if cast.layout == "NCHW" else (shape[1], shape[2])
+
+
+def _beside(
+    images: SlotArray, size: tuple[int, int], cast: ImageCast, keys: RowKeys | None
+) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Return what travels beside images: factors and places; see :class:`Cast`."""
+    rows, height, width, channels = images.shape
+    if max(rows, height * width * channels) > _MOST:
+        raise ImageCastError(images.path, f"shape {images.shape}: at most {_MOST} rows, and numbers in each")
+    return cast.factors(channels), places(cast, keys, rows, (height - size[0], width - size[1]))
+
+
+def places(cast: ImageCast, keys: RowKeys | None, rows: int, room: tuple[int, int]) -> NDArray[np.int32]:
+    """Return where images are cut and whether they are mirrored: int32 (rows, 3), :data:`TOP`, LEFT, MIRRORED.
+
+    Args:
+        keys: As for :func:`with_cast`.
+        room: Pixels, in height and width, that are cut off.
+    """
+    found = np.zeros((rows, 3), np.int32)
+    found[:, TOP], found[:, LEFT] = room[0] // 2, room[1] // 2
+    found[:, MIRRORED] = cast.flip is True
+    if cast.draws:
+        assert keys is not None, "what is drawn needs the keys of rows"
+        words = keys if len(keys) == rows else _words_of(keys, rows)
+        if cast.crop_at == RANDOM:
+            found[:, TOP] = _below(words, _DRAW_TOP, room[0] + 1)
+            found[:, LEFT] = _below(words, _DRAW_LEFT, room[1] + 1)
+        if cast.flip == RANDOM:
+            found[:, MIRRORED] = _below(words, _DRAW_MIRRORED, 2)
+    return found
+
+
+def _words_of(keys: RowKeys, rows: int) -> RowKeys:
+    """Return words for the rows of an element whose keys are not those of its rows."""
+    first = int(keys[0]) if len(keys) else 0
+    return np.arange(rows, dtype=np.uint64) * np.uint64(WEYL) + np.uint64(first)
+
+
+def _below(keys: RowKeys, draw: int, bound: int) -> NDArray[np.int64]:
+    """Return one draw per key, uniform from 0 to ``bound`` (excluded), which is below 2**32."""
+    words = mixed(mixed(keys.copy()) + np.uint64((draw + 1) * WEYL % 2**64))
+    return ((words >> np.uint64(32)) * np.uint64(bound) >> np.uint64(32)).astype(np.int64)
+
+
+def _copies(slot: Sequence[SlotArray], outside: Sequence[SlotArray], chosen: Sequence[int]) -> Iterator[Copy]:
+    """Yield the runs of arrays that are taken out as they are; within a run all keep their distances."""
+    for is_cast, run in groupby(range(len(outside)), key=lambda number: number in chosen):
+        numbers = list(run)
+        first, last = slot[numbers[0]], slot[numbers[-1]]
+        nbytes = last.offset + last.nbytes - first.offset
+        if nbytes and not is_cast:
+            yield Copy(first.offset, outside[numbers[0]].offset, nbytes)
