@@ -145,21 +145,21 @@ class Resources:
         Raises:
             ExceptionGroup: They could not be closed.
         """
-        closing = [self._close_devices(), *(stores.aclose() for stores in self.stores.values())]
-        results = await asyncio.gather(*closing, return_exceptions=True)
+        devices = (self._close(device) for device in self.devices.values())
+        results = await asyncio.gather(
+            *devices, *(stores.aclose() for stores in self.stores.values()), return_exceptions=True
+        )
         failures = [result for result in results if isinstance(result, Exception)]
         if failures:
             raise ExceptionGroup("closing devices and stores failed", failures)
 
-    async def _close_devices(self) -> None:
-        """Close devices on a thread, since that waits for copies, and a loop never calls a device."""
+    async def _close(self, device: DeviceStage) -> None:
+        """Close a device on a thread, since that waits for copies, and a loop never calls a device."""
         if self._one_at_a_time:
-            for device in self.devices.values():
-                device.close()
+            device.close()
             return
-        for device in self.devices.values():
-            with self.workers.thread("asd-device") as thread:
-                value_of(await thread.submit(device.close))
+        with self.workers.thread("asd-device") as thread:
+            value_of(await thread.submit(device.close))
 
     def close_executors(self, timeout_s: float) -> bool:
         """Close what runs functions, before the loop is; False when some are still in one after ``timeout_s``."""
