@@ -7,11 +7,14 @@ import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.batches import BatchOperators
+from aiostream_data.device.handover import FrameworkName, HandOff, HandOver
+from aiostream_data.device.image_cast import ImageCast
 from aiostream_data.device.select import check_device
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.example import ExampleParser
@@ -39,6 +42,7 @@ from aiostream_data.plan.validate import (
     check_extends,
     check_repeat,
     check_rereadable,
+    check_transform,
 )
 from aiostream_data.policies import OnError, Raise, log_path, policy_of
 from aiostream_data.structure import flatten
@@ -241,19 +245,60 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         """
         return self._then(in_subprocess, "in_subprocess", workers=workers)
 
-    def to_device(self, device: str = "auto", *, depth: int = 3) -> Dataset[Any]:
+    def to_device(
+        self,
+        device: str = "auto",
+        *,
+        depth: int = 3,
+        handoff: HandOff = "copy",
+        framework: FrameworkName | None = None,
+        transform: ImageCast | None = None,
+        allow_pageable: bool = False,
+    ) -> Dataset[Any]:
         """Give batches in the memory of a device; must come last.
 
-        Batches are written into ``depth`` reusable slots and copied ahead of the consumer, who gets
-        memory of its own: NumPy arrays on "cpu", CuPy arrays on a GPU.
+        Batches are written into ``depth`` reusable slots and copied ahead of the consumer::
+
+            for batch in dataset.batch(256).to_device(framework="torch"):
+                loss = step(batch["image"], batch["label"])  # tensors of your own, on your current stream
 
         Args:
-            device: "cpu", "cuda", "cuda:N", or "auto" for a GPU where there is one.
+            device: "cpu", "cuda", "cuda:N", or "auto" for a GPU where there is one. "cuda" is the GPU of the process's
+                LOCAL_RANK, if that is set, or CUDA's current one.
+            depth: How many batches may be on the device at once, those on their way included.
+            handoff: How the consumer gets a batch. "copy": as arrays of its own. "lease": as a
+                :class:`.device.device_batch.DeviceBatch`, whose arrays lie in the slot until it is given back: nothing
+                is copied. "into": the same, for :meth:`.device.device_batch.DeviceBatch.into`, which copies it into
+                arrays that stay where they are, as CUDA graphs need.
+            framework: Whose arrays: "cupy", "torch" or "jax". None is NumPy on "cpu" and CuPy on a GPU.
+            transform: Cast uint8 images on the device, while batches are taken out; not with handoff="lease".
+            allow_pageable: Do with ordinary host memory, with a warning, where none can be page-locked.
+
+        Raises:
+            PlanError: An argument is not what it may be, or they do not go together.
 
         Raises (when opened):
-            MissingExtraError, DeviceUnavailableError: The device cannot be used here.
+            MissingExtraError, DeviceUnavailableError: The device or the framework cannot be used here.
         """
-        return self._then(op.ToDevice, "to_device", device=check_device(device), depth=at_least("depth", depth, 1))
+        terms = HandOver(handoff=handoff, framework=framework)
+        if device == "cpu" and framework == "cupy":
+            raise PlanError("CuPy has no arrays on 'cpu': leave framework out, or name a GPU, as in 'cuda:0'")
+        if transform is not None and handoff == "lease":
+            raise PlanError("transform makes new arrays, and a lease is of the slot: use handoff='copy' or 'into'")
+        if not isinstance(transform, (ImageCast, NoneType)):
+            raise PlanError(f"transform must be an ImageCast or None, got {transform!r}")
+        placed = self._then(
+            op.ToDevice,
+            "to_device",
+            device=check_device(device),
+            depth=at_least("depth", depth, 1),
+            handoff=terms.handoff,
+            framework=terms.framework,
+            transform=transform,
+            allow_pageable=bool(allow_pageable),
+        )
+        check_transform(placed.plan)
+        return placed
 
     def apply(self, transformation: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
         """Return ``transformation(self)`` (tf.data ``apply``)."""
@@ -358,6 +403,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         stall_after: float | None = 120.0,
         stage_timeout: float | None = None,
         full_tracebacks: bool = False,
+        profile: bool = False,
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
 
@@ -400,6 +446,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
                 :class:`.errors.StageTimeoutError` that names the stage that is stuck; None for any time. Whatever the
                 stage is: a limit for each call of a function is ``map(timeout=)``.
             full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
+            profile: Ask the device how long every copy to it took, for ``stats().devices``; that costs a little.
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: It cannot start.
@@ -438,6 +485,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             stage_timeout_s=seconds_or_none("stage_timeout", stage_timeout),
             debug=bool(debug),
             full_tracebacks=full_tracebacks,
+            profile=bool(profile),
             saved=saved,
             steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
         )

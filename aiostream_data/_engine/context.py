@@ -141,6 +141,8 @@ class Services:
     cached: dict[CacheToken, Charge] = field(default_factory=dict)
     """What caches hold that another loader has filled."""
     once: OneShotRows = field(default_factory=OneShotRows)
+    profile: bool = False
+    """Copies to devices are timed by the device."""
     one_at_a_time: bool = False
     """Every row goes through everything before the next one is begun, in the thread that asks for it."""
     runs: StageRuns = field(default_factory=StageRuns)

@@ -232,7 +232,8 @@ def _awaited_calls(resources: Resources, now: float) -> Iterator[_Call]:
 def _threads(engine: Engine) -> list[threading.Thread]:
     consumer = engine.bridge.consumer
     waiting = [thread for thread in threading.enumerate() if consumer and thread.ident == consumer.thread]
-    return [engine.thread, *engine.resources.workers.threads(), *waiting]
+    of_devices = [thread for device in engine.resources.devices.values() for thread in device.threads]
+    return [engine.thread, *engine.resources.workers.threads(), *of_devices, *waiting]
 
 
 def _stacks(stacks: Iterable[tuple[str, str]]) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from aiostream_data._engine.context import RunContext, hop
 from aiostream_data._engine.shard_search import names_shards
 from aiostream_data._engine.shared_listing import find_all_shards
+from aiostream_data.device.handover import HandOver
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
+from aiostream_data.executors.mapping import mapping_of
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Shuffle, ToDevice
 from aiostream_data.plan.ranks import check_enough_files
@@ -38,7 +40,21 @@ async def prepare(plan: Node, context: RunContext) -> None:
 
 async def _open_device(node: ToDevice, context: RunContext) -> None:
     def open_stage() -> DeviceStage:
-        return DeviceStage(open_backend(node.device), host_slots=node.depth, device_slots=node.depth)
+        backend = open_backend(node.device)
+        if node.transform is not None:
+            backend.prepare_cast()
+        return DeviceStage(
+            backend,
+            host_slots=node.depth,
+            device_slots=node.depth,
+            hand_over=HandOver(handoff=node.handoff, framework=node.framework),
+            allow_pageable=node.allow_pageable,
+            profile=context.services.profile,
+            find_shared=mapping_of,
+            max_shared_nbytes=context.services.budget.limit,
+        )
 
     device = await hop(context.counters(node), context.services.pool.submit(open_stage))
     context.services.devices[node] = device
+    if not context.services.one_at_a_time:  # where whoever needs a slot waits for its copy
+        device.start_waiter()

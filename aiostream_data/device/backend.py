@@ -13,12 +13,15 @@ enqueued work as late and as interleaved as the rules allow.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-DeviceArray: TypeAlias = Any
+if TYPE_CHECKING:
+    from aiostream_data.device.cast_plan import CastPlan
+
+NativeArray: TypeAlias = Any
 """``numpy.ndarray`` on ``cpu``, ``cupy.ndarray`` on ``cuda``. Any, so that CuPy need not be installed."""
 
 ALIGNMENT = 256
@@ -32,9 +35,12 @@ class HostBlock:
     Attributes:
         bytes: uint8, shape (nbytes,), starting on an :data:`ALIGNMENT` boundary. The block lives as
             long as this array or a view of it does.
+        pinned: Page-locked. A copy from other memory is right, too, but slower, and part of it is done by the
+            thread that enqueues it.
     """
 
     bytes: NDArray[np.uint8]
+    pinned: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -69,12 +75,17 @@ class StreamRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mark:
-    """A recorded point in a stream. Made by :meth:`DeviceBackend.mark` only, so it is always recorded.
+    """A recorded point in a stream. Made by :class:`DeviceBackend` only, so it is always recorded.
 
     A mark has one owner, who hands it to :meth:`DeviceBackend.retire` when nobody will wait for it.
+
+    Attributes:
+        event: What the backend knows it by.
+        timed: It was made by :meth:`DeviceBackend.timed_mark`.
     """
 
     event: Any
+    timed: bool = False
 
 
 class DeviceBackend(Protocol):
@@ -95,8 +106,24 @@ class DeviceBackend(Protocol):
         """Allocate host memory for copies to the device; its content is undefined.
 
         Raises:
-            DeviceMemoryError: The memory cannot be had or cannot be page-locked.
+            PinningError: The memory cannot be had or cannot be page-locked.
         """
+
+    def adopt_shared(self, memory: NDArray[np.uint8]) -> HostBlock:
+        """Page-lock memory that another process writes too, so that the device copies from it directly.
+
+        It stays page-locked, and mapped, until :meth:`disown_shared`. Who adopted it sees to that before :meth:`close`:
+        afterwards it stays page-locked for ever, and must stay mapped.
+
+        Args:
+            memory: All of one mapping. No bytes are page-locked where there are none.
+
+        Raises:
+            PinningError: The system does not page-lock it.
+        """
+
+    def disown_shared(self, block: HostBlock) -> None:
+        """Undo :meth:`adopt_shared`. No copy that was enqueued may still read the block."""
 
     def device_block(self, nbytes: int) -> DeviceBlock:
         """Allocate device memory outside of every pool; its content is undefined.
@@ -118,14 +145,38 @@ class DeviceBackend(Protocol):
     def current_stream(self) -> StreamRef:
         """Return the stream on which the calling thread's own work runs."""
 
-    def h2d(self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef) -> None:
-        """Enqueue a copy of the first ``nbytes`` of ``src`` to ``dst``; both must live until it has run."""
+    def capturing(self, stream: StreamRef) -> bool:
+        """Tell whether work enqueued on ``stream`` would be recorded into a graph, and run later or never."""
 
-    def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef) -> None:
-        """Enqueue a copy of the first ``nbytes`` of ``src`` to ``dst``; both must live until it has run."""
+    def h2d(
+        self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef, at: int = 0, offset: int = 0
+    ) -> None:
+        """Enqueue a copy of ``nbytes`` of ``src``, from ``offset`` on, to ``dst``, from ``at`` on.
+
+        Both must live until it has run.
+        """
+
+    def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef, offset: int = 0) -> None:
+        """Enqueue a copy of ``nbytes`` of ``src``, from ``offset`` on, to ``dst``; both must live until it has run."""
+
+    def prepare_cast(self) -> None:
+        """Make ready what :meth:`cast` needs, as by compiling it: takes seconds at worst, so call it before the first.
+
+        Raises:
+            DeviceUnavailableError: It cannot be made ready.
+        """
+
+    def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:
+        """Enqueue what takes a batch of images out of ``src`` into ``dst``; both must live until it has run."""
 
     def mark(self, stream: StreamRef) -> Mark:
         """Record a mark behind everything enqueued on ``stream`` so far."""
+
+    def timed_mark(self, stream: StreamRef) -> Mark:
+        """Record a mark that notes when the device passes it. Costs more than :meth:`mark`; for profiles only."""
+
+    def elapsed_s(self, first: Mark, then: Mark) -> float:
+        """Return the seconds between two timed marks that the device has passed."""
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
         """Make what is enqueued on ``stream`` from now on run after ``mark``. Returns at once."""
@@ -139,8 +190,21 @@ class DeviceBackend(Protocol):
     def retire(self, mark: Mark) -> None:
         """Take back a mark for which nobody waits, nor will: it may be recorded anew."""
 
-    def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+    def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NativeArray:
         """Return the bytes of ``block`` from ``offset`` on as a C-ordered array that keeps it alive."""
+
+    def address(self, block: DeviceBlock) -> int:
+        """Return where ``block`` begins."""
+
+    def block_at(self, address: int, nbytes: int, owner: object) -> DeviceBlock:
+        """Return memory that is somebody else's as a block. It, and every view of it, keeps ``owner`` alive."""
+
+    def block_of(self, array: NativeArray) -> DeviceBlock:
+        """Return the memory of a C-ordered array of the device's own kind as a block that keeps it alive.
+
+        Raises:
+            TypeError: It is no writable array of NumPy on ``cpu``, or of CuPy on this ``cuda`` device.
+        """
 
     def close(self) -> None:
         """Drop streams and marks. Idempotent. Blocks live until their last reference is gone."""

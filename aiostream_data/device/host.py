@@ -6,22 +6,57 @@ stream has run when the call returns, so there is nothing to wait for.
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.device.backend import ALIGNMENT, DeviceBlock, HostBlock, Mark, StreamRef
+from aiostream_data.device.backend import ALIGNMENT, DeviceBlock, HostBlock, Mark, NativeArray, StreamRef
+from aiostream_data.device.cast_on_host import cast_batch
+from aiostream_data.device.cast_plan import CastPlan
+from aiostream_data.errors import DeviceMemoryError
 
 _THE_STREAM = StreamRef(0)
 _THE_MARK = Mark("passed")
 
 
 def aligned_bytes(nbytes: int) -> NDArray[np.uint8]:
-    """Return ``nbytes`` uninitialised bytes that start on an :data:`~.backend.ALIGNMENT` boundary."""
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    """Return ``nbytes`` uninitialised bytes that start on an :data:`~.backend.ALIGNMENT` boundary.
+
+    Raises:
+        DeviceMemoryError: There is no room for them.
+    """
+    try:
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    except MemoryError as error:
+        raise DeviceMemoryError(f"cpu: could not allocate {nbytes} bytes for a slot: {error}", need=nbytes) from error
     skip = -raw.ctypes.data % ALIGNMENT
     return raw[skip : skip + nbytes]
+
+
+class _Foreign:
+    """Memory of somebody else, for NumPy to make an array of, which then keeps the owner alive."""
+
+    def __init__(self, address: int, nbytes: int, owner: object) -> None:
+        self.owner = owner
+        self.__array_interface__ = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+
+
+def bytes_at(address: int, nbytes: int, owner: object) -> NDArray[np.uint8]:
+    """Return ``nbytes`` bytes of host memory from ``address`` on, as an array whose views keep ``owner`` alive."""
+    return np.asarray(_Foreign(address, nbytes, owner))
+
+
+def bytes_of(array: Any) -> NDArray[np.uint8]:
+    """Return the bytes of a C-ordered array as one that keeps it alive.
+
+    Raises:
+        TypeError: It is no NumPy array that can be written.
+    """
+    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+        raise TypeError("no NumPy array that can be written")
+    return bytes_at(array.ctypes.data, array.nbytes, array)
 
 
 class HostBackend:
@@ -36,7 +71,13 @@ class HostBackend:
         return True
 
     def host_block(self, nbytes: int) -> HostBlock:
-        return HostBlock(aligned_bytes(nbytes))
+        return HostBlock(aligned_bytes(nbytes), pinned=False)
+
+    def adopt_shared(self, memory: NDArray[np.uint8]) -> HostBlock:
+        return HostBlock(memory, pinned=False)
+
+    def disown_shared(self, block: HostBlock) -> None:
+        """Return: nothing was done to it."""
 
     def device_block(self, nbytes: int) -> DeviceBlock:
         return DeviceBlock(nbytes, aligned_bytes(nbytes))
@@ -50,14 +91,31 @@ class HostBackend:
     def current_stream(self) -> StreamRef:
         return _THE_STREAM
 
-    def h2d(self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef) -> None:
-        np.copyto(dst.memory[:nbytes], src.bytes[:nbytes])
+    def capturing(self, stream: StreamRef) -> bool:
+        return False
 
-    def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef) -> None:
-        np.copyto(dst.memory[:nbytes], src.memory[:nbytes])
+    def h2d(
+        self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef, at: int = 0, offset: int = 0
+    ) -> None:
+        np.copyto(dst.memory[at : at + nbytes], src.bytes[offset : offset + nbytes])
+
+    def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef, offset: int = 0) -> None:
+        np.copyto(dst.memory[:nbytes], src.memory[offset : offset + nbytes])
+
+    def prepare_cast(self) -> None:
+        """Return: NumPy is ready."""
+
+    def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:
+        cast_batch(dst.memory, src.memory, plan)
 
     def mark(self, stream: StreamRef) -> Mark:
         return _THE_MARK
+
+    def timed_mark(self, stream: StreamRef) -> Mark:
+        return Mark(perf_counter(), timed=True)
+
+    def elapsed_s(self, first: Mark, then: Mark) -> float:
+        return float(then.event - first.event)
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
         """Return: whatever the mark stands for has already run."""
@@ -73,6 +131,16 @@ class HostBackend:
 
     def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.ndarray(shape, dtype, buffer=block.memory, offset=offset)
+
+    def address(self, block: DeviceBlock) -> int:
+        return int(block.memory.ctypes.data)
+
+    def block_at(self, address: int, nbytes: int, owner: object) -> DeviceBlock:
+        return DeviceBlock(nbytes, bytes_at(address, nbytes, owner))
+
+    def block_of(self, array: NativeArray) -> DeviceBlock:
+        memory = bytes_of(array)
+        return DeviceBlock(memory.nbytes, memory)
 
     def close(self) -> None:
         """Return: memory goes with its last reference."""

@@ -9,15 +9,18 @@ from numpy.typing import NDArray
 
 from aiostream_data.device.backend import DeviceBackend, Mark
 from aiostream_data.device.layout import BatchLayout, views
+from aiostream_data.device.measures import Arrival
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slots import HostSlot, HostState, SlotSize
+from aiostream_data.device.staging import Staging
 
 
 class HostSlots:
     """K host slots. Methods may be called from any thread."""
 
-    def __init__(self, backend: DeviceBackend, count: int, size: SlotSize, state: RingState) -> None:
+    def __init__(self, backend: DeviceBackend, count: int, size: SlotSize, state: RingState, staging: Staging) -> None:
         self._backend = backend
+        self._staging = staging
         self._size = size
         self._state = state
         self._free = deque(HostSlot() for _ in range(count))
@@ -26,13 +29,13 @@ class HostSlots:
 
     def acquire(self) -> HostSlot | None:
         """Return a slot to write into, or None when none is free. Never waits."""
-        with self._state.lock:
-            self._state.check()
-            if not self._free:
-                return None
-            slot = self._free.popleft()
-            slot.state = HostState.FILLING
-            return slot
+        self._state.check()
+        try:
+            slot = self._free.popleft()  # without the lock, since an event loop may ask
+        except IndexError:
+            return None
+        slot.state = HostState.FILLING
+        return slot
 
     def arrays(self, slot: HostSlot, layout: BatchLayout) -> list[NDArray[Any]]:
         """Return the arrays of ``layout`` as views of an acquired slot, made larger when it is too small."""
@@ -43,7 +46,7 @@ class HostSlots:
         if slot.block is None or wanted > have:
             # The slot is the caller's and its last copy was joined, so the old memory may go at once.
             slot.block = None
-            slot.block = self._backend.host_block(wanted)
+            slot.block = self._staging.block(wanted)
         return views(slot.block.bytes, layout)
 
     def give_back(self, slot: HostSlot) -> None:
@@ -52,9 +55,14 @@ class HostSlots:
             if slot.state is HostState.FILLING:
                 self._set_free(slot)
 
-    def copying(self, slot: HostSlot, mark: Mark) -> None:
-        """Note that ``mark`` stands behind the copy that reads ``slot``. The caller holds the lock."""
-        slot.mark = mark
+    def copying(self, slot: HostSlot, mark: Mark, begun: Mark | None, arrival: Arrival) -> None:
+        """Note that ``mark`` stands behind the copy that reads ``slot``. The caller holds the lock.
+
+        Args:
+            begun: Before that copy, where it is timed.
+            arrival: To be told that the batch has reached the device.
+        """
+        slot.mark, slot.begun, slot.arrival = mark, begun, arrival
         self._copying.append(slot)
         self._state.announce()  # join_oldest has something to do
 
@@ -66,16 +74,27 @@ class HostSlots:
                 return False
             slot = self._copying.popleft()
             slot.state = HostState.JOINING
-        assert slot.mark is not None
+        mark, begun = slot.mark, slot.begun  # the ring may drop them when it is closed meanwhile
+        assert mark is not None
         with self._state.fatal():
-            self._backend.join(slot.mark)
+            self._backend.join(mark)
+            copy_s = None if begun is None else self._backend.elapsed_s(begun, mark)
         with self._state.lock:
-            self._backend.retire(slot.mark)
-            slot.mark = None
+            self._arrived(slot, copy_s)
+            for passed in (mark, begun):
+                if passed is not None:
+                    self._backend.retire(passed)
+            slot.mark = slot.begun = None
             self._set_free(slot)
         return True
 
+    def _arrived(self, slot: HostSlot, copy_s: float | None) -> None:
+        if slot.arrival is not None:
+            self._state.measures.arrived(slot.arrival, copy_s)
+            slot.arrival = None
+
     def _set_free(self, slot: HostSlot) -> None:
+        slot.end_loan()
         slot.state = HostState.FREE
         self._free.append(slot)
         self._state.announce()

@@ -45,6 +45,7 @@ class Opening:
         weights: Changes of mixtures' weights by row, instead of those of ``saved``.
         debug: One element at a time, in the thread of whoever asks for it.
         full_tracebacks: Errors keep the frames of the package.
+        profile: Copies to devices are timed by the device.
         stall_after_s: Seconds that the consumer may wait before the log says for what; None: for ever.
         stage_timeout_s: Seconds that it may wait before the loader fails; None: for ever.
         on_error: What becomes of records that fail in stages that were not told.
@@ -69,6 +70,7 @@ class Opening:
     weights: Any = None
     debug: bool = False
     full_tracebacks: bool = False
+    profile: bool = False
     stall_after_s: float | None = STALL_AFTER_S
     stage_timeout_s: float | None = None
     on_error: OnError = None
@@ -101,6 +103,7 @@ class Opening:
             force=self.force,
             allow=self.allow,
             full_tracebacks=self.full_tracebacks,
+            profile=self.profile,
             stall_after_s=self.stall_after_s,
             stage_timeout_s=self.stage_timeout_s,
             dead_letters=self.dead_letters,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections import deque
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 ON_DISK: Final = "disk_nbytes"
 PEAK_ON_DISK: Final = "disk_peak_nbytes"
 """Under ``extra``, bytes of the files in which rows of a stage wait now, and the most at any time."""
+
+LAST_WAITS: Final = 4096
+"""Hand-overs of which the consumer's waits are kept."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,7 @@ class ConsumerCounters:
         elements: Elements delivered.
         nbytes: Their bytes.
         wait_s: Seconds the training loop waited in ``next()``.
+        waits: Of these, the last :data:`LAST_WAITS`, one per hand-over.
         started_at, first_at, last_at: ``time.perf_counter()`` at open, first and last delivery; 0.0 before.
     """
 
@@ -70,3 +75,23 @@ class ConsumerCounters:
     started_at: float = 0.0
     first_at: float = 0.0
     last_at: float = 0.0
+    waits: deque[float] = field(default_factory=lambda: deque(maxlen=LAST_WAITS), repr=False)
+
+    def waited(self, seconds: float) -> None:
+        """Note a wait for a hand-over."""
+        self.wait_s += seconds
+        self.waits.append(seconds)
+
+    def wait_quantile_s(self, share: float) -> float:
+        """Return how long a hand-over was waited for at most in this share of the last ones; 0.0 before the first."""
+        waits = sorted(self.waits)
+        return waits[min(len(waits) - 1, int(share * len(waits)))] if waits else 0.0
+
+    def copy(self, elements: int) -> ConsumerCounters:
+        """Return the same as it is now, with another number of elements."""
+        return replace(self, elements=elements, waits=self.waits.copy())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the same as JSON-safe data, with the median and the 99th percentile of the last waits."""
+        named = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "waits"}
+        return named | {"wait_p50_s": self.wait_quantile_s(0.5), "wait_p99_s": self.wait_quantile_s(0.99)}

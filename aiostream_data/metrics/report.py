@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import Any, Final
 
 from aiostream_data.metrics.allocator import allocator_state
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK, ConsumerCounters, StageCounters
+from aiostream_data.metrics.device_copies import DeviceCopies
 from aiostream_data.metrics.limits import Limit, find_limit
 
 SHARD_CACHE: Final = "shard cache"
@@ -35,6 +36,9 @@ class MemoryStats:
     wait_s: float
     holders: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
+
+_WORTH_A_QUANTILE: Final = 100
+"""Waits from which on a 99th percentile says something."""
 
 _TOLD: Final = {
     "GET": "gets",
@@ -76,6 +80,7 @@ class LoaderStats:
         stream_rows: How many rows that is over.
         stores: As ``storage``, of each store by its scheme.
         cost: Of requests and bytes, by ``open(prices=...)``; 0 without.
+        devices: What each ``to_device`` copied, and who waited for whom there.
     """
 
     stages: tuple[StageCounters, ...]
@@ -88,12 +93,13 @@ class LoaderStats:
     stream_rows: int = 0
     stores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     cost: float = 0.0
+    devices: tuple[DeviceCopies, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same as JSON-safe data."""
         return {
             "stages": [stage.as_dict() for stage in self.stages],
-            "consumer": asdict(self.consumer),
+            "consumer": self.consumer.as_dict(),
             "storage": dict(self.storage),
             "memory": asdict(self.memory),
             "waiting": self.waiting,
@@ -102,6 +108,7 @@ class LoaderStats:
             "stream_rows": self.stream_rows,
             "stores": {scheme: dict(counters) for scheme, counters in self.stores.items()},
             "cost": self.cost,
+            "devices": [device.as_dict() for device in self.devices],
         }
 
 
@@ -114,6 +121,7 @@ def snapshot(
     stream_hash: str = "",
     stream_rows: int = 0,
     cost: float = 0.0,
+    devices: Sequence[DeviceCopies] = (),
 ) -> LoaderStats:
     """Return a copy of counters that the engine goes on writing."""
     first = next(iter(stores.values()), {})
@@ -122,7 +130,17 @@ def snapshot(
     copies = tuple(replace(stage, extra=dict(stage.extra)) for stage in list(stages))
     wall_s = max(1e-9, ended - consumer.started_at)
     return LoaderStats(
-        copies, replace(consumer), totals, memory, waiting, wall_s, stream_hash, stream_rows, stores, cost
+        stages=copies,
+        consumer=consumer.copy(consumer.elements),
+        storage=totals,
+        memory=memory,
+        waiting=waiting,
+        wall_s=wall_s,
+        stream_hash=stream_hash,
+        stream_rows=stream_rows,
+        stores=stores,
+        cost=cost,
+        devices=tuple(devices),
     )
 
 
@@ -200,13 +218,22 @@ def _aligned(cell: str, width: int, column: int) -> str:
     return cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
+def _per_hand_over(consumer: ConsumerCounters) -> str:
+    """Return how long single waits were, where there were enough to say."""
+    if len(consumer.waits) < _WORTH_A_QUANTILE:
+        return ""
+    p50, p99 = (1e3 * consumer.wait_quantile_s(share) for share in (0.5, 0.99))
+    return f" (each {p50:.2f} ms in the median, {p99:.2f} ms in the 99th percentile)"
+
+
 def _closing(stats: LoaderStats) -> list[str]:
     consumer, memory = stats.consumer, stats.memory
     lines = [
         f"delivered {consumer.elements:,} elements in {stats.wall_s:.2f} s; "
-        f"the training loop waited {consumer.wait_s:.2f} s",
+        f"the training loop waited {consumer.wait_s:.2f} s{_per_hand_over(consumer)}",
         f"memory: peak {memory.peak / (1 << 20):.1f} MiB of {memory.limit / (1 << 20):.0f} MiB{_holders(memory)}",
     ]
+    lines += [line for device in stats.devices for line in device.sentences]
     lines += [_on_disk(stage) for stage in stats.stages if PEAK_ON_DISK in stage.extra]
     lines += _beside(memory) + _storage(stats)
     allocator = allocator_state()

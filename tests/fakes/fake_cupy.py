@@ -213,6 +213,10 @@ class FakeCuda:
         def raw(nbytes: int) -> Any:
             return fake.allocate("Memory", nbytes)
 
+        def elapsed(first: int, then: int) -> float:
+            fake.call("eventElapsedTime", first, then)
+            return 250.0
+
         def query(event: int) -> int:
             fake.note("eventQuery", event)
             return fake._poison or fake.event_status
@@ -238,7 +242,7 @@ class FakeCuda:
             memcpyAsync=fake.copy,
             eventRecord=lambda event, stream: fake.call("eventRecord", stream),
             eventQuery=query,
-            eventElapsedTime=lambda first, then: fake.call("eventElapsedTime", first, then) or 250.0,
+            eventElapsedTime=elapsed,
             streamWaitEvent=lambda stream, event: fake.call("streamWaitEvent", stream),
             hostRegister=lambda pointer, nbytes, flags: fake.call("hostRegister", pointer, nbytes, flags),
             hostUnregister=lambda pointer: fake.call("hostUnregister", pointer),

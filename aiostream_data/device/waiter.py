@@ -1,0 +1,42 @@
+"""One thread per stage that waits for copies, in the order in which they run, and frees their host slots.
+
+It is the only thread that ever waits for the device, and does nothing else: a copy is enqueued and a batch handed over
+without it. Copies of one stream end in order, so waiting for the oldest is enough.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from aiostream_data.device.ring import SlotRing
+from aiostream_data.errors import DeviceError, DeviceMemoryError, LoaderClosedError
+
+NAME = "asd-device-wait"
+
+
+class Waiter:
+    """Joins the copies of a ring until the ring is closed or has failed. Its thread runs from the first on."""
+
+    def __init__(self, ring: SlotRing) -> None:
+        self._ring = ring
+        # A daemon, since the driver may never come back, and the interpreter must be able to end all the same.
+        self.thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        # Whoever uses the ring next is told what ended it: the ring has taken note.
+        with suppress(DeviceError, DeviceMemoryError, LoaderClosedError):
+            self._join_in_order()
+
+    def _join_in_order(self) -> None:
+        state = self._ring.state
+        while True:
+            changes = state.changes
+            if not self._ring.join_oldest():
+                state.wait_past(changes, None)
+
+    def close(self, timeout_s: float) -> bool:
+        """Wait until the thread has ended, behind the ring's own closing; False when it is still in the driver."""
+        self.thread.join(timeout_s)
+        return not self.thread.is_alive()
