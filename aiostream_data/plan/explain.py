@@ -6,10 +6,10 @@ from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.element_nbytes import most_nbytes
-from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle, ToDevice
+from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Prefetch, Shuffle, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.plan.subprocess import places_of, process_nbytes
+from aiostream_data.plan.subprocess import own_nbytes, places_of, process_nbytes
 from aiostream_data.plan.windows import Bucket, Pack
 from aiostream_data.plan.worker_share import place_of_sharing
 from aiostream_data.safe_url import safe_url
@@ -29,7 +29,8 @@ def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
     lines += _reads(running)
     lines += [worst_case] if worst_case else []
     lines += _of_the_limit(running, memory_limit)
-    lines += _device(running)
+    lines += _written(running)
+    lines += _in_place(running, memory_limit)
     return "\n".join(lines)
 
 
@@ -97,11 +98,24 @@ def _buffer_rows(node: Shuffle, row_nbytes: int | None) -> int:
     return min(node.buffer_rows, AUTO_BUFFER_NBYTES // row_nbytes)
 
 
-def _device(plan: Node) -> list[str]:
-    if not isinstance(plan, ToDevice):
+def _written(plan: Node) -> list[str]:
+    """Return how batches get into the slots of a device."""
+    if not isinstance(plan, ToDevice) or places_of(plan):
         return []
-    batch = most_nbytes(plan)
-    if batch is None:
-        return [f"slots: {plan.depth} on the host and {plan.depth} on {plan.device}, as large as the largest batch"]
-    total = as_size(plan.depth * batch)
-    return [f"slots: {plan.depth} × {as_size(batch)} = {total} pinned on the host, and {total} on {plan.device}"]
+    last = plan.input.input if isinstance(plan.input, Prefetch) else plan.input
+    if getattr(last, "parts_from", None) == 0:
+        return ["slots: batches are put together in them"]
+    return [
+        "slots: batches are made before, and copied into them; where to_device() follows batch(), that copy is saved"
+    ]
+
+
+def _in_place(plan: Node, memory_limit: int) -> list[str]:
+    if not isinstance(plan, ToDevice) or not places_of(plan):
+        return []
+    most = as_size(own_nbytes(plan, memory_limit))
+    locked = "used" if plan.device == "cpu" else "page-locked"
+    return [
+        f"in place: large arrays are copied to {plan.device} from where in_subprocess wrote them: at most {most} of that memory is "
+        f"{locked} at once; the slots on the host hold the rest"
+    ]

@@ -26,6 +26,7 @@ from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.windows import Bucket, PaddedBatch
 from aiostream_data.policies import OnError, handling_of
 
 
@@ -105,6 +106,8 @@ def batches_in_parts(node: Node, parts_from: int) -> Node:
     """Let the batches that a plan gives stay in parts, for whoever puts them together in memory of its own."""
     if isinstance(node, Prefetch):
         return replace(node, input=batches_in_parts(node.input, parts_from))
+    if parts_from == 0 and isinstance(node, (PaddedBatch, Bucket)):
+        return replace(node, parts_from=0)
     return replace(node, parts_from=parts_from) if isinstance(node, Batch) else node
 
 

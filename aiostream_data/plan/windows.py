@@ -35,12 +35,14 @@ class PaddedBatch(Operator):
 
     Attributes:
         padded_shapes, padding_values: As the user gave them.
+        parts_from: As of :class:`~.operators.Batch`; None, or 0 for a device's slot.
     """
 
     batch_size: int
     padded_shapes: Any = None
     padding_values: Any = None
     drop_remainder: bool = False
+    parts_from: int | None = None
 
     @property
     def label(self) -> str:
@@ -90,6 +92,7 @@ class Bucket(Operator):
         pad_to_boundary: Whether they are to the bucket's boundary minus 1, instead of the longest row.
         share: (number, count) where ranks share every batch, whose sizes are then those of all ranks together.
         tail: What becomes of rows of a last batch that do not suffice for one per rank.
+        parts_from: As of :class:`~.operators.Batch`; None, or 0 for a device's slot.
     """
 
     element_length: Callable[..., int] | str
@@ -103,6 +106,7 @@ class Bucket(Operator):
     drop_remainder: bool = False
     share: tuple[int, int] | None = None
     tail: Tail = "drop"
+    parts_from: int | None = None
 
     @property
     def label(self) -> str:

@@ -14,7 +14,14 @@ from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
 from aiostream_data.parts import Parts
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat, concat_column, gather, same_layout
-from aiostream_data.transforms.collate import object_array, stack, stack_leaf, stack_leaf_in_parts
+from aiostream_data.transforms.collate import (
+    LARGE_RESULT_NBYTES,
+    object_array,
+    stack,
+    stack_leaf,
+    stack_leaf_in_parts,
+)
+from aiostream_data.transforms.ragged_parts import ragged_in_parts
 
 Describe = Callable[[Ids, int], str]
 """``describe(ids, row)`` names row ``row`` of ``ids`` for messages: "s3://b/x.tfrecord record 17"."""
@@ -110,7 +117,8 @@ class Batcher:
         describe: Names rows in errors.
         parts_from: Leave dense leaves as :class:`Parts` of the chunks of at least so many bytes that they stand
             in, and large arrays of functions' results as they are, for whoever writes them into memory of its
-            own; None for never. Such batches keep the chunks' memory alive.
+            own; None for never. Such batches keep the chunks' memory alive. With 0, values of ragged leaves are
+            left, too, where they are long, and so are rows carried over where they are not few.
     """
 
     def __init__(self, order: BatchOrder, describe: Describe, parts_from: int | None = None) -> None:
@@ -186,7 +194,8 @@ class Batcher:
         return []
 
     def _carry_over(self, rows: Chunk) -> None:
-        self._carry.append(_owned(rows))
+        is_left = self._parts_from == 0 and isinstance(rows, Columns) and rows.nbytes >= LARGE_RESULT_NBYTES
+        self._carry.append(rows.with_lease(None) if is_left else _owned(rows))
         self._carry_nbytes += self._carry[-1].nbytes
 
     def _carried_away(self) -> list[Chunk]:
@@ -201,7 +210,7 @@ class Batcher:
     def _made(self, parts: Sequence[Chunk]) -> Batch:
         in_parts = any(map(self._is_left, parts))
         if in_parts and same_layout(parts):
-            return _batch_in_parts([part for part in parts if isinstance(part, Columns)])
+            return _batch_in_parts([part for part in parts if isinstance(part, Columns)], self._parts_from == 0)
         rows = concat(parts)
         if isinstance(rows, Items):
             leaf = stack_leaf_in_parts if in_parts else stack_leaf
@@ -231,8 +240,8 @@ def _cut_column(column: Column, cuts: Sequence[Cut], own: bool) -> list[Any]:
     return [block[start - first : stop - first] for start, stop, _ in cuts]
 
 
-def _batch_in_parts(chunks: Sequence[Columns]) -> Batch:
-    leaves = [_leaf_in_parts(columns) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)]
+def _batch_in_parts(chunks: Sequence[Columns], ragged: bool) -> Batch:
+    leaves = [_leaf_in_parts(columns, ragged) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)]
     ids = np.concatenate(of_one_width([chunk.ids for chunk in chunks]))
     if all(chunk.made_of is None for chunk in chunks):
         return Batch(chunks[0].structure.unflatten(leaves), ids)
@@ -240,10 +249,15 @@ def _batch_in_parts(chunks: Sequence[Columns]) -> Batch:
     return Batch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of))
 
 
-def _leaf_in_parts(columns: Sequence[Column]) -> Any:
+def _leaf_in_parts(columns: Sequence[Column], ragged: bool) -> Any:
     dense = tuple(column for column in columns if not isinstance(column, VarColumn) and not column.dtype.hasobject)
     if len(dense) == len(columns):
         return Parts(dense)
+    if ragged:
+        of_arrays = [column for column in columns if isinstance(column, VarColumn) and column.kind == "array"]
+        in_parts = ragged_in_parts(of_arrays) if len(of_arrays) == len(columns) else None
+        if in_parts is not None:
+            return in_parts
     return batch_leaf(concat_column(columns))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.parts import PaddedParts, Parts
 from aiostream_data.records import Chunk, Column, Columns, VarColumn
 from aiostream_data.structure import Structure, StructureError, structure_of
 from aiostream_data.transforms.collate import DescribeRow, object_array, stack, stack_leaf
@@ -17,6 +18,9 @@ from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
 """One entry per axis; None for as long as the longest row of the batch."""
+
+LONG_NBYTES: Final = 4 << 10
+"""Bytes of a row on average from which on it may be left in its place: shorter ones are faster copied together."""
 
 _TEXT: Final = (bytes, str)
 _FILLS: Final = {"f": "biuf", "c": "biufc"}
@@ -30,11 +34,13 @@ class LeafPadding(NamedTuple):
         path: Name of the leaf in messages.
         shape: What every row is padded to; None for the batch's maximum in every axis.
         fill: What with; None for 0, or the empty string.
+        in_parts: Long rows are left where they are.
     """
 
     path: str
     shape: Shape | None
     fill: Any
+    in_parts: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,13 @@ class PaddingRule:
         shapes: None, or the structure of the elements with a sequence of dimensions per leaf, where None
             and -1 stand for the batch's maximum, or None as a whole for that in every axis.
         values: None, one value for all leaves, or the structure of the elements with a value per leaf.
+        in_parts: Leave long rows where they are, as :class:`PaddedParts`, for whoever writes them into memory of its
+            own.
     """
 
     shapes: Any = None
     values: Any = None
+    in_parts: bool = False
 
     def leaves(self, structure: Structure) -> list[LeafPadding]:
         """Return how the leaves of elements of this structure are padded.
@@ -62,7 +71,7 @@ class PaddingRule:
         values = [self.values] * count if one else _leaves_of("padding_values", self.values, structure)
         paths = structure.paths()
         return [
-            LeafPadding(path, _shape(path, shape), value)
+            LeafPadding(path, _shape(path, shape), value, self.in_parts)
             for path, shape, value in zip(paths, shapes, values, strict=True)
         ]
 
@@ -173,7 +182,9 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
         return stack_leaf(leaf.path, values, describe)  # which says how they differ
     target = _target(leaf, [array.shape for array in arrays], describe, longest)
     alike = {array.shape[1:] for array in arrays} == {target[1:]}
-    return _laid_out(joined(arrays), target, leaf) if alike else _filled(arrays, target, leaf)
+    if alike and not (leaf.in_parts and _are_long(arrays)):
+        return _laid_out(joined(arrays), target, leaf)
+    return _filled(arrays, target, leaf)
 
 
 def _lists_as_arrays(values: list[Any]) -> list[Any]:
@@ -187,20 +198,29 @@ def _facts(arrays: Sequence[NDArray[Any]]) -> int:
     return len({(array.dtype, array.ndim) for array in arrays})
 
 
-def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any]:
+def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
     """Return rows that are short in their first axis alone."""
     fill = fill_value(leaf, rows.values)
+    if leaf.in_parts and rows.nbytes >= LONG_NBYTES * len(rows) and not rows.values.dtype.hasobject:
+        return PaddedParts(tuple(rows.elements()), target, fill)
     return fill_rows(rows, np.ones(len(rows), np.int64), target[0], fill)
 
 
-def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any]:
+def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
     """Return arrays of one dtype and number of axes as one array."""
     first = next((array for array in arrays if array.size), arrays[0])
+    if leaf.in_parts and _are_long(arrays):
+        return PaddedParts(tuple(arrays), target, fill_value(leaf, first))
     padded = np.full((len(arrays), *target), fill_value(leaf, first), first.dtype)
     for row, array in enumerate(arrays):
         inside: tuple[slice, ...] = tuple(map(slice, array.shape))
         padded[row][inside] = array
     return padded
+
+
+def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
+    """Tell whether rows are worth to be left where they are."""
+    return not arrays[0].dtype.hasobject and sum(array.nbytes for array in arrays) >= LONG_NBYTES * len(arrays)
 
 
 def _target(

@@ -103,7 +103,7 @@ class PaddedBatchStep(WindowStep):
 
     def order(self) -> WindowOrder:
         node: PaddedBatch = self.node
-        self._rule = PaddingRule(node.padded_shapes, node.padding_values)
+        self._rule = PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None)
         return WindowOrder(node.batch_size, node.batch_size, drop_remainder=node.drop_remainder)
 
     def make(self, rows: Chunk, describe: DescribeRow) -> Any:

@@ -1,0 +1,51 @@
+"""Ragged leaves whose values stay where they are until somebody writes them into memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.parts import Parts
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.records import VarColumn
+
+PIECE_NBYTES: Final = 4 << 10
+"""Bytes that a piece should have on average: below that, handling pieces costs more than copying them together."""
+
+
+def ragged_in_parts(columns: Sequence[VarColumn]) -> RaggedArray | None:
+    """Return the rows of columns of kind ``array`` as one ragged array, its values as :class:`Parts` of theirs.
+
+    Rows that stand one after another make one piece. The memory of the columns is kept alive.
+
+    Returns:
+        The array, or None where its pieces would be small.
+    """
+    runs = [_runs(column) for column in columns]
+    count = sum(len(firsts) for firsts, _ in runs)
+    row_nbytes = columns[0].values.itemsize * int(np.prod(columns[0].values.shape[1:], dtype=np.int64))
+    lengths = np.concatenate([column.lengths for column in columns])
+    if count > 1 and int(lengths.sum()) * row_nbytes < count * PIECE_NBYTES:
+        return None
+    splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    pieces = tuple(piece for pair in zip(columns, runs, strict=True) for piece in _pieces(*pair))
+    values: Any = Parts(pieces or (columns[0].values[:0],))
+    return RaggedArray(values, splits)
+
+
+def _runs(column: VarColumn) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where runs of rows that follow one another begin and end in the values; rows of nothing are in none."""
+    some = column.lengths > 0
+    starts = column.starts[some]
+    stops = starts + column.lengths[some]
+    breaks = np.flatnonzero(starts[1:] != stops[:-1])
+    firsts = np.concatenate([starts[:1], starts[1:][breaks]])
+    return firsts, np.concatenate([stops[:-1][breaks], stops[-1:]])
+
+
+def _pieces(column: VarColumn, runs: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Iterator[NDArray[Any]]:
+    for start, stop in zip(runs[0].tolist(), runs[1].tolist(), strict=True):
+        yield column.values[start:stop]
