@@ -10,7 +10,12 @@ from pathlib import Path
 
 MAX_NBYTES = 1_250_000
 """A third of it is the native core, an eighth what users test their pipelines with (``aiostream_data.testing``)."""
-NEEDED = ("aiostream_data/py.typed", "aiostream_data/_native/framing.pyi", "aiostream_data/dataset.py")
+NEEDED = (
+    "aiostream_data/py.typed",
+    "aiostream_data/_native/framing.pyi",
+    "aiostream_data/dataset.py",
+    "aiostream_data/device/gpu_verified.json",
+)
 
 
 def main() -> None:

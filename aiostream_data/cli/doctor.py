@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from aiostream_data import __version__, _native
+from aiostream_data.device.cuda_opening import describe_gpus
 from aiostream_data.device.select import open_backend
+from aiostream_data.device.verified import verification
 from aiostream_data.errors import AiostreamError
 from aiostream_data.metrics.allocator import allocator_state
 
@@ -34,6 +36,7 @@ def diagnose() -> Iterator[str]:
     for extra, packages in EXTRAS.items():
         yield f"extra {extra}: {_describe_packages(extra, packages)}"
     yield f"device: {_describe_device()}"
+    yield str(verification())
     yield from _describe_memory()
 
 
@@ -68,7 +71,7 @@ def _describe_device() -> str:
     if not any(_version_of(package) for package in CUPY_PACKAGES):
         return "cpu (CuPy is not installed: pip install 'aiostream-data[cupy12]' or [cupy13])"
     try:
-        return open_backend("cuda").device
+        return f"{open_backend('cuda').device} ({describe_gpus()})"
     except AiostreamError as error:
         return f"cpu ({error})"
 
