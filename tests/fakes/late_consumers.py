@@ -1,0 +1,135 @@
+"""Send batches through a ring to consumers that are late by random, on streams of their own, and find torn batches.
+
+A batch is one number over and over. Its smallest and largest value, found by a kernel on the consumer's stream, are
+both that number, or something was read too early or written too early.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from aiostream_data.device.backend import Mark, StreamRef
+from aiostream_data.device.cuda import CupyBackend
+from aiostream_data.device.device_batch import DeviceBatch
+from aiostream_data.device.stage import DeviceStage
+
+EXTREMES = """
+extern "C" __global__ void extremes(const long long* values, long long count, long long* found) {
+    long long stride = (long long)gridDim.x * blockDim.x;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+        atomicMin(&found[0], values[i]);
+        atomicMax(&found[1], values[i]);
+    }
+}
+"""
+
+NO_NUMBER = 1 << 62
+
+
+class LateConsumers:
+    """Two streams that look at batches, each behind work that takes a while."""
+
+    def __init__(self, cupy: Any, batches: int, seed: int) -> None:
+        self._cupy = cupy
+        self._random = random.Random(seed)
+        self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+        self._kernel = cupy.RawKernel(EXTREMES, "extremes")
+        self._found = cupy.asarray(np.tile(np.array([NO_NUMBER, -NO_NUMBER]), (batches, 1)))
+        side = np.random.default_rng(0).standard_normal((1024, 1024), np.float32) / 1024
+        self._matrix, self._product = cupy.asarray(side), cupy.empty((1024, 1024), np.float32)
+        self._numbers: list[int] = []
+
+    def look(self, number: int, batch: DeviceBatch) -> None:
+        """Take a batch out on one of the streams, and enqueue a look at it."""
+        with self._random.choice(self._streams):
+            if self._random.random() < 0.3:
+                for _ in range(self._random.randint(1, 6)):
+                    self._cupy.matmul(self._matrix, self._matrix, out=self._product)
+            taken = batch.materialise()
+            self._kernel((64,), (256,), (taken, np.int64(taken.size), self._found[number]))
+        self._numbers.append(number)
+
+    def torn(self) -> list[int]:
+        """Wait for all looks, and return the batches that were not one number, their own."""
+        for stream in self._streams:
+            stream.synchronize()
+        found = self._found.get()
+        return [number for number in self._numbers if found[number].tolist() != [number, number]]
+
+
+def torn_batches(cupy: Any, backend: CupyBackend, batches: int, *, nbytes: int = 1 << 18, seed: int = 0) -> list[int]:
+    """Send ``batches`` through a stage with few slots, and return those that came torn."""
+    consumers = LateConsumers(cupy, batches, seed)
+    held: deque[tuple[int, DeviceBatch]] = deque()
+    source = np.empty(nbytes // 8, np.int64)
+    with DeviceStage(backend, host_slots=2, device_slots=3) as stage:
+        for number in range(batches):
+            source.fill(number)
+            batch = stage.put(source)
+            assert batch is not None
+            held.append((number, batch))
+            if len(held) == 2:
+                consumers.look(*held.popleft())
+        while held:
+            consumers.look(*held.popleft())
+        return consumers.torn()
+
+
+class Watched(CupyBackend):
+    """Knows which streams are its own, and which are consumers'."""
+
+    def __init__(self, cupy: Any, index: int) -> None:
+        super().__init__(cupy, index)
+        self._own: set[int] = set()
+        self._idle = super().stream()
+
+    def stream(self) -> StreamRef:
+        made = super().stream()
+        self._own.add(made.ptr)
+        return made
+
+
+class JoinsNothing(Watched):
+    """A host slot is written again while it is still read."""
+
+    def join(self, mark: Mark) -> None:
+        """Return at once."""
+
+
+class ConsumerDoesNotWait(Watched):
+    """A batch is taken out before it has arrived."""
+
+    def order_after(self, stream: StreamRef, mark: Mark) -> None:
+        if stream.ptr in self._own:
+            super().order_after(stream, mark)
+
+
+class CopyDoesNotWait(Watched):
+    """A device slot is written again while a consumer still reads it."""
+
+    def order_after(self, stream: StreamRef, mark: Mark) -> None:
+        if stream.ptr not in self._own:
+            super().order_after(stream, mark)
+
+
+class MarksTheWrongStream(Watched):
+    """The end of a consumer's reading is marked on a stream that has nothing to do."""
+
+    def mark(self, stream: StreamRef) -> Mark:
+        return super().mark(stream if stream.ptr in self._own else self._idle)
+
+
+class ForgetsToRecord(Watched):
+    """The mark of a consumer was never recorded, so that waiting for it is waiting for nothing."""
+
+    def mark(self, stream: StreamRef) -> Mark:
+        if stream.ptr in self._own:
+            return super().mark(stream)
+        return Mark(self._cupy.cuda.Event(block=True, disable_timing=True))
+
+
+BROKEN = (JoinsNothing, ConsumerDoesNotWait, CopyDoesNotWait, MarksTheWrongStream, ForgetsToRecord)

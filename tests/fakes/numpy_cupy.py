@@ -1,0 +1,208 @@
+"""A CuPy of NumPy arrays, so that programs written for a GPU run, and their typing errors show, where there is none.
+
+Larger than :mod:`fake_cupy`, which holds the backend's own calls and notes them: here are also the arrays, streams,
+timed events and kernels that tests and benchmarks use. Everything has run when a call returns. So nothing is learnt
+here about order between streams, and nothing about time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pytest
+from fake_cupy import FakeCuda
+
+
+class Pointer:
+    """A place in the memory of an array, which it keeps alive."""
+
+    def __init__(self, array: Any, offset: int) -> None:
+        self.memory, self._offset = array, offset
+        self.ptr = array.ctypes.data + offset
+
+    def __add__(self, offset: int) -> Pointer:
+        return Pointer(self.memory, self._offset + offset)
+
+
+class DeviceNdarray(np.ndarray[Any, np.dtype[Any]]):
+    """An array "on the device": what ``cupy.ndarray`` adds to ``numpy.ndarray``."""
+
+    def __new__(cls, shape: Any, dtype: Any = float, memptr: Any = None) -> Self:
+        if memptr is None:
+            return np.zeros(shape, dtype).view(cls)
+        nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        memory = np.frombuffer((ctypes.c_uint8 * max(nbytes, 1)).from_address(memptr.ptr), np.uint8, nbytes)
+        array: Self = memory.view(dtype).reshape(shape).view(cls)
+        array.owner = memptr
+        return array
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.owner = getattr(source, "owner", None)
+
+    @property
+    def data(self) -> Any:
+        return Pointer(self, 0)
+
+    @property
+    def device(self) -> Any:
+        return SimpleNamespace(id=0)
+
+    def get(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return a copy on the host."""
+        return np.array(self, subok=False)
+
+
+class Event:
+    """An event that is passed as soon as it is recorded."""
+
+    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
+        self.ptr = id(self)
+        self.at = time.perf_counter()
+
+    def record(self, stream: Any = None) -> None:
+        self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Return: nothing is ever under way."""
+
+
+class Stream:
+    """A stream that is always idle."""
+
+    _current: ClassVar[list[Stream]] = []
+    null: Stream
+
+    def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
+        self.ptr = 0 if null else id(self)
+
+    def __enter__(self) -> Stream:
+        self._current.append(self)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._current.pop()
+
+    def synchronize(self) -> None:
+        """Return: nothing is ever under way."""
+
+    def wait_event(self, event: Event) -> None:
+        """Return: every event has passed."""
+
+    def record(self, event: Event | None = None) -> Event:
+        return event or Event()
+
+    def begin_capture(self, mode: int | None = None) -> None:
+        """Return: there are no graphs here."""
+
+    def end_capture(self) -> Any:
+        return SimpleNamespace(launch=lambda stream=None: None)
+
+
+Stream.null = Stream(null=True)
+
+
+def _extremes(values: Any, count: Any, out: Any) -> None:
+    out[0], out[1] = min(out[0], values.min()), max(out[1], values.max())
+
+
+KERNELS = {"extremes": _extremes}
+"""What kernels do, by the name of their function."""
+
+
+class RawKernel:
+    """A kernel that runs its twin in :data:`KERNELS`."""
+
+    def __init__(self, code: str, name: str, **options: Any) -> None:
+        assert f" {name}(" in code, f"the source has no {name}"
+        self._twin = KERNELS[name]
+
+    def __call__(self, grid: Any, block: Any, arguments: Any, **options: Any) -> None:
+        self._twin(*arguments)
+
+
+def module(cuda: FakeCuda) -> ModuleType:
+    """Return the module ``cupy`` over ``cuda``, with ``cupy.cuda`` in it."""
+    cupy: Any = cuda.module()
+    sub, runtime = cupy.cuda, cupy.cuda.runtime
+
+    def current() -> Stream:
+        return Stream._current[-1] if Stream._current else Stream.null
+
+    def asarray(values: Any, dtype: Any = None) -> DeviceNdarray:
+        return np.array(values, dtype).view(DeviceNdarray)
+
+    def zeros(shape: Any, dtype: Any = float) -> DeviceNdarray:
+        return DeviceNdarray(shape, dtype)
+
+    def memset(pointer: int, value: int, nbytes: int, stream: int) -> None:
+        ctypes.memset(pointer, value, nbytes)
+
+    def device(index: int) -> Any:
+        here = real_device(index)
+        here.synchronize = lambda: None
+        here.use = lambda: None
+        return here
+
+    real_device = sub.Device
+    for name, value in {
+        "Device": device,
+        "Event": Event,
+        "Stream": Stream,
+        "get_current_stream": current,
+        "get_elapsed_time": lambda first, last: max(1e3 * (last.at - first.at), 1e-3),
+        "UnownedMemory": lambda ptr, nbytes, owner, device_id=-1: SimpleNamespace(ptr=ptr, owner=owner),
+    }.items():
+        setattr(sub, name, value)
+    for name, value in {
+        "memsetAsync": memset,
+        "hostAllocWriteCombined": 4,
+        "streamCaptureModeGlobal": 0,
+        "streamCaptureModeThreadLocal": 1,
+        "eventSynchronize": lambda event: None,
+        "hostRegister": lambda pointer, nbytes, flags: None,
+        "hostUnregister": lambda pointer: None,
+        "malloc": lambda nbytes: cuda.allocate("malloc", nbytes),
+        "deviceSynchronize": lambda: None,
+        "memGetInfo": lambda: (1 << 30, 2 << 30),
+        "driverGetVersion": lambda: 13000,
+        "runtimeGetVersion": lambda: 13000,
+        "getDeviceProperties": lambda index: {"name": b"stand-in", "multiProcessorCount": 1, "totalGlobalMem": 1 << 30},
+    }.items():
+        if not hasattr(runtime, name):
+            setattr(runtime, name, value)
+    cupy.__version__ = "0"
+    cupy.is_stand_in = True
+    for name, value in {
+        "ndarray": DeviceNdarray,
+        "RawKernel": RawKernel,
+        "asarray": asarray,
+        "array": asarray,
+        "zeros": zeros,
+        "empty": zeros,
+        "ones": lambda shape, dtype=float: asarray(np.ones(shape, dtype)),
+        "arange": lambda *numbers, dtype=None: asarray(np.arange(*numbers, dtype=dtype)),
+        "matmul": lambda a, b, out=None: np.matmul(a, b, out=out),
+        "asnumpy": lambda array: np.array(array, subok=False),
+    }.items():
+        setattr(cupy, name, value)
+    return cupy  # type: ignore[no-any-return]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, cuda: FakeCuda | None = None) -> Any:
+    """Make ``import cupy`` give a stand-in for the rest of a test, and return it."""
+    made: Any = module(cuda or FakeCuda(devices=1))
+    monkeypatch.setitem(sys.modules, "cupy", made)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", made.cuda)
+    return made
+
+
+def install_for_good() -> Any:
+    """Make ``import cupy`` give a stand-in for the rest of this process, and return it."""
+    made: Any = module(FakeCuda(devices=1))
+    sys.modules["cupy"], sys.modules["cupy.cuda"] = made, made.cuda
+    return made
