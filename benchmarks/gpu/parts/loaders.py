@@ -1,0 +1,210 @@
+"""Every loader at every size of batch and length of step, taking turns, beside a batch that is there already.
+
+All contenders of a size are open at once, with their threads and processes, and idle while it is another's turn.
+A window is some steps to get going, then the steps that are timed: what lies prefetched is used up before the clock
+starts.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.computes import COMPUTES, Compute
+from benchmarks.gpu.contenders import headspace, jax_loader, ours, spdl_loader, torch_loaders
+from benchmarks.gpu.hardware import Hardware
+from benchmarks.gpu.recorder import Recorder
+from benchmarks.gpu.spread import spread
+from benchmarks.gpu.work import BATCHES, IMAGE, Contender, Work, image_pool
+
+SIZES = {"38.5 MB": 256, "4 MB": 27, "154 MB": 1024}
+"""Rows of a batch of 224 x 224 x 3 bytes. The usual size comes first, should the time run out."""
+
+CASTS = "256 images"
+COMPUTES_MS = (0, 5, 20)
+REPEATS = 5
+WARM_STEPS = 6
+WINDOW_MS = 160
+STEPS = (6, 24)
+"""Fewest and most steps of a window."""
+
+TOLERANCE = 0.02
+"""How far a cast may be off: float16 rounds values up to 2.7 by 0.001, and torch rounds several times."""
+
+
+def run(hardware: Hardware, recorder: Recorder) -> None:
+    """Measure the loaders whose batches CuPy and torch consume."""
+    # Those with worker processes first, which are forked before there are more threads.
+    usual = [*torch_loaders.ALL, *spdl_loader.ALL, *ours.IN_TORCH, *ours.IN_CUPY]
+    each_s = recorder.left_s / (len(SIZES) + 1)
+    for name, rows in SIZES.items():
+        _record(name, rows, usual, "uint8", hardware, recorder, each_s)
+    _record(f"{CASTS}, uint8", 256, ours.CASTS_UINT8, "uint8", hardware, recorder, each_s / 2)
+    _record(f"{CASTS}, fp32", 256, [ours.CASTS_FP32], "float32", hardware, recorder, each_s / 2)
+
+
+def run_jax(hardware: Hardware, recorder: Recorder) -> None:
+    """Measure the loaders whose batches JAX consumes, in a process without torch."""
+    each_s = recorder.left_s / len(SIZES)
+    for name, rows in SIZES.items():
+        _record(name, rows, [*jax_loader.ALL, *ours.IN_JAX], "uint8", hardware, recorder, each_s)
+
+
+def _record(
+    name: str,
+    rows: int,
+    contenders: Sequence[Contender],
+    dtype: str,
+    hardware: Hardware,
+    recorder: Recorder,
+    seconds: float,
+) -> None:
+    """Put what one size gave."""
+    rows, image = hardware.scaled(rows, 4), hardware.scaled(IMAGE, (16, 16, 3))
+    pool = image_pool(rows, dtype, image)
+    frameworks = dict.fromkeys(contender.framework for contender in contenders)
+    everyone = [*contenders, *(headspace.in_framework(framework) for framework in frameworks)]
+    with ExitStack() as stack:
+        group = Group(hardware, pool, rows, stack)
+        group.open(everyone)
+        group.measure(time.monotonic() + min(seconds, recorder.left_s))
+    recorder.put(**{name: {"nbytes": pool.nbytes // BATCHES, **group.found()}})
+
+
+@dataclass
+class Entrant:
+    """A contender that is running."""
+
+    contender: Contender
+    compute: Compute
+    batches: Iterator[Any]
+
+
+class Group:
+    """The contenders of one size."""
+
+    def __init__(self, hardware: Hardware, pool: Any, rows: int, stack: ExitStack) -> None:
+        self._hardware, self._pool, self._rows, self._stack = hardware, pool, rows, stack
+        self._computes: dict[str, Compute] = {}
+        self._entrants: list[Entrant] = []
+        self.errors: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+        self.windows: dict[str, dict[str, list[dict[str, float]]]] = {}
+
+    def open(self, contenders: Sequence[Contender]) -> None:
+        """Open them all, and hold their first batch against what must come; leave out those that fail."""
+        for contender in contenders:
+            with self._noting(contender.name):
+                compute = self._compute(contender.framework)
+                work = Work(self._hardware, self._pool, self._rows, compute)
+                batches = self._stack.enter_context(contender.open(work))
+                _check(compute, next(batches), contender, work)
+                self._entrants.append(Entrant(contender, compute, batches))
+
+    def _compute(self, framework: str) -> Compute:
+        if framework not in self._computes:
+            self._computes[framework] = COMPUTES[framework](self._hardware)
+        return self._computes[framework]
+
+    def measure(self, until: float) -> None:
+        """Time windows round by round, in turns, until there are enough or the time is over."""
+        for repeat in range(REPEATS):
+            for milliseconds in COMPUTES_MS:
+                for entrant in list(self._entrants):
+                    if repeat and time.monotonic() > until:
+                        return
+                    with self._noting(entrant.contender.name):
+                        self._add(entrant, milliseconds)
+
+    def _add(self, entrant: Entrant, milliseconds: int) -> None:
+        count = entrant.compute.count_for(self._hardware.scaled(milliseconds, 0.01 * milliseconds))
+        fewest, most = STEPS
+        steps = max(fewest, min(most, WINDOW_MS // max(milliseconds, 1)))
+        taken = window(entrant.compute, entrant.batches, count, self._hardware.scaled(steps, 2))
+        by_length = self.windows.setdefault(entrant.contender.name, {})
+        by_length.setdefault(str(milliseconds), []).append(taken)
+
+    def _noting(self, name: str) -> _Noting:
+        return _Noting(self, name)
+
+    def leave_out(self, name: str) -> None:
+        """Measure a contender no more."""
+        self._entrants = [entrant for entrant in self._entrants if entrant.contender.name != name]
+
+    def found(self) -> dict[str, Any]:
+        """Return all that was measured, as JSON-safe data."""
+        cells = {
+            name: {length: _summary(windows) for length, windows in by_length.items()}
+            for name, by_length in self.windows.items()
+        }
+        return {"steps": cells, "errors": self.errors, "missing": self.missing}
+
+
+class _Noting:
+    """Takes the failure of one contender for a finding, so that the others are measured."""
+
+    def __init__(self, group: Group, name: str) -> None:
+        self._group, self._name = group, name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        if issubclass(kind, ImportError):
+            self._group.missing[self._name] = str(error)
+        else:
+            self._group.errors[self._name] = "".join(traceback.format_exception(error, limit=-4))[-2000:]
+        self._group.leave_out(self._name)
+        return True
+
+
+def _check(compute: Compute, arrived: Any, contender: Contender, work: Work) -> None:
+    """Hold a batch against what must come.
+
+    Raises:
+        ValueError: It is another.
+    """
+    host, batch = compute.to_host(arrived), work.batch(0)
+    if contender.expected is None:
+        same = np.array_equal(host, batch)
+    else:
+        expected = contender.expected(batch)
+        same = host.shape == expected.shape and bool(np.abs(host.astype(np.float32) - expected).max() < TOLERANCE)
+    if not same:
+        raise ValueError(f"{contender.name} gave another first batch: shape {host.shape}, {host.dtype}")
+
+
+def window(compute: Compute, batches: Iterator[Any], count: int, steps: int) -> dict[str, float]:
+    """Return milliseconds per step, and the share of time in which the device had no step to work on."""
+    for _ in range(WARM_STEPS):
+        compute.touch(next(batches))
+        compute.work(count)
+    compute.wait()
+    marks = []
+    started = time.perf_counter()
+    for _ in range(steps):
+        compute.touch(next(batches))
+        first = compute.mark()
+        compute.work(count)
+        marks.append((first, compute.mark()))
+    compute.wait()
+    step_ms = (time.perf_counter() - started) * 1e3 / steps
+    whole = compute.between_ms(marks[0][0], marks[-1][1])
+    worked = sum(compute.between_ms(first, last) for first, last in marks)
+    return {"step_ms": step_ms, "idle": max(0.0, 1 - worked / whole) if whole > 0 else float("nan")}
+
+
+def _summary(windows: Sequence[dict[str, float]]) -> dict[str, Any]:
+    idle = [taken["idle"] for taken in windows if taken["idle"] == taken["idle"]]
+    summary: dict[str, Any] = {"step_ms": spread([taken["step_ms"] for taken in windows])}
+    if idle:
+        summary["idle"] = spread(idle)
+    return summary

@@ -1,0 +1,138 @@
+"""What was expected before anything had been measured, and whether it came so.
+
+The bounds were written down before the first run and stay as they are: a prediction that failed is a finding too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+from benchmarks.gpu.contenders.headspace import named
+
+Parts = Mapping[str, Any]
+"""What each part found, by the part's name."""
+
+USUAL = "38.5 MB"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A number that was expected within bounds.
+
+    Attributes:
+        says: In a sentence.
+        low, high: The bounds, both within.
+        unit: Of the number.
+        measured: Reads the number from the results; KeyError where the part that has it has failed.
+        required: The work is not done while this does not hold; the others only tell what is true of the machine.
+    """
+
+    says: str
+    low: float
+    high: float
+    unit: str
+    measured: Callable[[Parts], float]
+    required: bool = False
+
+
+def ceiling(parts: Parts, size: str = USUAL) -> float:
+    """Return GB/s of pinned memory."""
+    return float(parts["ceilings"]["h2d_pinned_by_batch"][size]["median"])
+
+
+def step_ms(parts: Parts, name: str, size: str, milliseconds: int) -> float:
+    """Return the median milliseconds per step of a contender."""
+    return float(parts["loaders"][size]["steps"][name][str(milliseconds)]["step_ms"]["median"])
+
+
+def rate(parts: Parts, name: str, size: str) -> float:
+    """Return GB/s of a contender when a step takes no time."""
+    return float(parts["loaders"][size]["nbytes"] / step_ms(parts, name, size, 0) / 1e6)
+
+
+def exposed(parts: Parts, name: str, framework: str, milliseconds: int) -> float:
+    """Return by how much a step is longer than with a batch that is there already, as a share of the copy's time."""
+    longer = step_ms(parts, name, USUAL, milliseconds) - step_ms(parts, named(framework), USUAL, milliseconds)
+    copy_ms = float(parts["loaders"][USUAL]["nbytes"]) / ceiling(parts) / 1e6
+    return max(0.0, longer) / copy_ms
+
+
+def more_idle(parts: Parts, name: str, framework: str) -> float:
+    """Return by how many points the device is idle more than with a batch that is there already, at steps of 20 ms."""
+    steps = parts["loaders"][USUAL]["steps"]
+    idle = [steps[each]["20"]["idle"]["median"] for each in (name, named(framework))]
+    return float(idle[0] - idle[1]) * 100
+
+
+def copy_out_us(parts: Parts) -> float:
+    """Return the microseconds that one copy within the device takes for a usual batch."""
+    return float(parts["loaders"][USUAL]["nbytes"] / parts["ceilings"]["d2d"]["median"] / 1e3)
+
+
+def of_ceiling(size: str) -> Callable[[Parts], float]:
+    """Return what reads the share of the ceiling that our copy hand-over reaches when steps take no time."""
+    return lambda parts: rate(parts, "ours copy (cupy)", size) / ceiling(parts, size)
+
+
+PREDICTIONS = {
+    "ceiling": Prediction(
+        "pinned memory is copied to the device at 50 to 56 GB/s at 38.5 MB",
+        50,
+        56,
+        "GB/s",
+        lambda parts: ceiling(parts),
+    ),
+    "ours at 38.5 MB": Prediction(
+        "we reach 95 % of the ceiling at 38.5 MB", 0.95, 1.02, "of the ceiling", of_ceiling("38.5 MB"), required=True
+    ),
+    "ours at 4 MB": Prediction(
+        "we reach 90 % of the ceiling at 4 MB", 0.90, 1.02, "of the ceiling", of_ceiling("4 MB")
+    ),
+    "exposed copy": Prediction(
+        "less than 2 % of a copy is exposed when a step takes longer than it",
+        *(0, 0.02, "of the copy's time"),
+        lambda parts: exposed(parts, "ours copy (cupy)", "cupy", 20),
+        required=True,
+    ),
+    "idle": Prediction(
+        "the device is idle within 1 point of headspace at steps of 20 ms",
+        *(-100, 1, "points"),
+        lambda parts: more_idle(parts, "ours copy (cupy)", "cupy"),
+        required=True,
+    ),
+    "copy out": Prediction("the copy out of a slot takes less than 40 us at 38.5 MB", 0, 40, "us", copy_out_us),
+    "torch DataLoader": Prediction(
+        "torch's DataLoader is held up by its copies on the host: below 15 GB/s",
+        *(0, 15, "GB/s"),
+        lambda parts: rate(parts, "torch DataLoader", USUAL),
+    ),
+}
+
+
+def judge(parts: Parts) -> dict[str, Any]:
+    """Return for each prediction what was measured, and whether it held; None where it was not measured."""
+    judged = {}
+    for name, prediction in PREDICTIONS.items():
+        value = _value(prediction, parts)
+        held = None if value is None else prediction.low <= value <= prediction.high
+        judged[name] = {"measured": value, "held": held}
+    return judged
+
+
+def _value(prediction: Prediction, parts: Parts) -> float | None:
+    try:
+        value = prediction.measured(parts)
+    except (KeyError, ZeroDivisionError):
+        return None
+    return None if isnan(value) else round(value, 4)
+
+
+def written_down() -> dict[str, Any]:
+    """Return the predictions themselves, as JSON-safe data."""
+    return {
+        name: {"says": each.says, "low": each.low, "high": each.high, "unit": each.unit, "required": each.required}
+        for name, each in PREDICTIONS.items()
+    }

@@ -1,0 +1,54 @@
+"""Decide whether a run passed: whether the device code did on a GPU all that it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks.gpu.part import FINDINGS
+
+OURS = "ours"
+"""How the names of our contenders begin. That another loader fails is a finding about it alone."""
+
+
+def what_failed(parts: Mapping[str, Any], self_check: bool) -> list[str]:
+    """Return what stands against a run, in words; nothing when it passed.
+
+    In a self-check tests may be skipped and questions stay open, as there is no GPU to answer them; nothing may break.
+    """
+    return [*_broken(parts), *_tests(parts, self_check), *_questions(parts, self_check), *_contenders(parts)]
+
+
+def _broken(parts: Mapping[str, Any]) -> Iterator[str]:
+    for name, found in parts.items():
+        if found["ending"] != "done":
+            yield f"{name}: {found['ending']}"
+
+
+def _tests(parts: Mapping[str, Any], self_check: bool) -> Iterator[str]:
+    suite = parts.get("suite")
+    if suite is None or "passed" not in suite:
+        return
+    yield from (f"test {name}: {message}" for name, message in suite["failed"].items())
+    if not self_check:
+        yield from (f"test {name} was skipped: {reason}" for name, reason in suite["skipped"].items())
+        if not suite["passed"]:
+            yield "no test passed"
+
+
+def _questions(parts: Mapping[str, Any], self_check: bool) -> Iterator[str]:
+    for part in FINDINGS:
+        for key, found in parts.get(part, {}).items():
+            if not isinstance(found, dict) or found["measured"].get("missing") or found["settled"]:
+                continue
+            if not self_check or found["measured"].get("failed"):
+                yield f"{key} is not settled: {found['answer']}"
+
+
+def _contenders(parts: Mapping[str, Any]) -> Iterator[str]:
+    groups = [found for name in ("loaders", "loaders_jax") for found in parts.get(name, {}).values()]
+    groups = [group for group in groups if isinstance(group, dict)]
+    for group in [*groups, *([parts["end_to_end"]] if "end_to_end" in parts else [])]:
+        for name, error in group.get("errors", {}).items():
+            if name.startswith(OURS):
+                yield f"{name}: {error}"
