@@ -53,6 +53,10 @@ class Block:
         """Return the bytes behind the words. What is cut out of this array keeps it, and the mapping, alive."""
         return self._mapping.view(ALIGNMENT, self.nbytes)
 
+    def retire(self) -> None:
+        """Note that it will not be lent again, for whoever had it page-locked."""
+        self._mapping.retired = True
+
 
 def rounded(nbytes: int) -> int:
     """Return the size of the block for that many bytes: few sizes, at most an eighth larger or a grain."""
@@ -274,7 +278,9 @@ class Borrower:
 
     def forget(self, number: int) -> None:
         """Unmap a block that will not be lent again."""
-        self._blocks.pop(number, None)
+        block = self._blocks.pop(number, None)
+        if block is not None:
+            block.retire()
         self._ends.pop(number, None)
 
     def open(self, number: int) -> tuple[NDArray[np.uint8], Lease]:
@@ -303,6 +309,8 @@ class Borrower:
         if self._bell is not None:
             self._bell.close()
         self._ends.clear()  # they lead to the words of their blocks, and nobody listens any more
+        for block in list(self._blocks.values()):
+            block.retire()
         self._blocks.clear()
 
     def let_go(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,16 @@ _FAILED = ctypes.c_void_p(-1).value
 class Mapping:
     """``nbytes`` of a descriptor, shared with whoever else maps it. Unmapped when nothing looks into it any more.
 
+    Attributes:
+        retired: Set by its user when nobody will write into it again.
+
     Raises:
         OSError: The system does not map it.
     """
 
     def __init__(self, descriptor: int, nbytes: int) -> None:
         self.nbytes = nbytes
+        self.retired = False
         self._address: int | None = None
         address = _map(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
         if address == _FAILED:
@@ -51,5 +56,13 @@ class _Window:
     """What NumPy asks for the place of an array's bytes, and keeps."""
 
     def __init__(self, mapping: Mapping, address: int, nbytes: int) -> None:
-        self._mapping = mapping
+        self.mapping = mapping
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (nbytes,), "data": (address, False)}
+
+
+def mapping_of(array: NDArray[Any]) -> Mapping | None:
+    """Return the mapping that an array looks into, however often it was cut and cast; None where it is in none."""
+    below: Any = array
+    while isinstance(below, (np.ndarray, memoryview)):
+        below = below.base if isinstance(below, np.ndarray) else below.obj
+    return below.mapping if isinstance(below, _Window) else None

@@ -9,6 +9,7 @@ import pickle
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from aiostream_data.executors import blocks, exchange
 from aiostream_data.executors.blocks import GRAIN_NBYTES, LinkEnded, rounded
 from aiostream_data.executors.exchange import BLOCK_NBYTES, Exchange, linked
+from aiostream_data.executors.mapping import mapping_of
 from aiostream_data.executors.pickling import APART_NBYTES
 from aiostream_data.testing.leaks import leaves_nothing
 
@@ -192,6 +194,34 @@ def test_blocks_are_used_again_once_their_arrays_are_dead(ends: tuple[Exchange, 
         assert received[0] == received[-1] == fill
         del received
     assert here._lender._next_number == 1
+
+
+def test_arrays_tell_which_mapping_they_look_into_however_they_were_cut(ends: tuple[Exchange, Exchange]) -> None:
+    here, there = ends
+    here.send({"image": np.arange(MIB, dtype=np.int32).reshape(4, -1), "small": np.arange(4)})
+    message = there.receive().message
+    image = message["image"]
+    mapping = mapping_of(image)
+    assert mapping is not None
+    assert mapping.nbytes == rounded(4 * MIB + 4096)
+    for array in (image[1:, ::2], image.T, image.view(np.uint8)[0], np.frombuffer(image[2].data, np.int8)):
+        assert mapping_of(array) is mapping
+    for array in (message["small"], image.copy(), np.zeros(3), np.frombuffer(b"bytes", np.uint8)):
+        assert mapping_of(array) is None
+
+
+def test_a_mapping_is_retired_when_its_block_is_not_lent_again() -> None:
+    here, there = linked(MIB)
+    with closing(here), closing(there):
+        mappings = []
+        for nbytes in (MIB - 4096, MIB // 4, MIB // 4):
+            here.send(block(nbytes))
+            mapping = mapping_of(there.receive().message)
+            assert mapping is not None
+            mappings.append(mapping)
+        assert [mapping.retired for mapping in mappings] == [True, False, False]
+        assert mappings[1] is mappings[2]
+    assert mappings[2].retired, "nobody writes into it once the link has ended"
 
 
 def test_a_block_comes_back_only_when_the_last_slice_is_dead(ends: tuple[Exchange, Exchange]) -> None:
