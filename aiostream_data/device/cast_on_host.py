@@ -1,7 +1,8 @@
 """Cast images with NumPy: what ``cpu`` does, and the oracle of the kernel.
 
-Every step is one that the kernel takes, in float32 and rounded where the kernel rounds, so both give the
-same bits. One image's channel is at work at a time; nothing is ever held in float64.
+A pixel has one of 256 values, so what becomes of each is computed once per channel, by the steps that the
+kernel takes: in float32, and rounded where the kernel rounds. Hence both give the same bits. Pixels are looked
+up then, one channel of one image at a time, which NumPy does three times as fast as it makes float16.
 """
 
 from __future__ import annotations
@@ -66,19 +67,26 @@ def _copy(copy: Copy, target: Memory, slot: Memory) -> None:
 
 def _cast_rows(cast: Cast, start: int, stop: int, target: Memory, slot: Memory) -> None:
     images, result = _array(slot, cast.images), _array(target, cast.target)
-    gain, bias = _array(slot, cast.factors)
-    places = _array(slot, cast.places)
+    places, tables = _array(slot, cast.places), _tables(cast, slot)
     height, width = cast.size
-    exact = np.empty((height, width), np.float32)
+    pixels = np.empty((height, width), np.intp)
     for row in range(start, stop):
         top, left, mirrored = places[row].tolist()
         wanted = images[row, top : top + height, left : left + width]
         if mirrored:
             wanted = wanted[:, ::-1]
-        for channel in range(images.shape[3]):
-            np.multiply(wanted[..., channel], gain[channel], out=exact, dtype=np.float32)
-            np.add(exact, bias[channel], out=exact)
-            np.copyto(result[row, channel] if cast.planar else result[row, ..., channel], exact, casting="same_kind")
+        for channel, table in enumerate(tables):
+            np.copyto(pixels, wanted[..., channel])
+            plane = result[row, channel] if cast.planar else result[row, ..., channel]
+            np.take(table, pixels, out=plane, mode="clip")  # clips nothing, and needs no buffer for that
+
+
+def _tables(cast: Cast, slot: Memory) -> NDArray[Any]:
+    """Return what becomes of the pixels 0 to 255 of each channel: (channels, 256), of the result's dtype."""
+    gain, bias = _array(slot, cast.factors)[..., np.newaxis]
+    with np.errstate(over="ignore", invalid="ignore"):  # the kernel does not complain either
+        exact = np.arange(256, dtype=np.float32) * gain + bias
+        return exact.astype(cast.target.dtype)
 
 
 def _array(memory: Memory, array: SlotArray) -> NDArray[Any]:
