@@ -116,6 +116,6 @@ def _in_place(plan: Node, memory_limit: int) -> list[str]:
     most = as_size(own_nbytes(plan, memory_limit))
     locked = "used" if plan.device == "cpu" else "page-locked"
     return [
-        f"in place: large arrays are copied to {plan.device} from where in_subprocess wrote them: at most {most} of that memory is "
-        f"{locked} at once; the slots on the host hold the rest"
+        f"in place: large arrays are copied to {plan.device} from where in_subprocess wrote them: at most {most} of "
+        f"that memory is {locked} at once; the slots on the host hold the rest"
     ]

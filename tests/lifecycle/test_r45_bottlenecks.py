@@ -132,9 +132,9 @@ def test_r45_stacking_into_batches() -> None:
 class SlowBackend(HostBackend):
     """A device at the end of a narrow bus."""
 
-    def h2d(self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef) -> None:
+    def h2d(self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef, *places: Any) -> None:
         time.sleep(0.01)
-        super().h2d(dst, src, nbytes, stream)
+        super().h2d(dst, src, nbytes, stream, *places)
 
 
 def test_r45_copies_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
