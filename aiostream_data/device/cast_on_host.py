@@ -85,7 +85,7 @@ def _tables(cast: Cast, slot: Memory) -> NDArray[Any]:
     """Return what becomes of the pixels 0 to 255 of each channel: (channels, 256), of the result's dtype."""
     gain, bias = _array(slot, cast.factors)[..., np.newaxis]
     with np.errstate(over="ignore", invalid="ignore"):  # the kernel does not complain either
-        exact = np.arange(256, dtype=np.float32) * gain + bias
+        exact: NDArray[np.float32] = np.arange(256, dtype=np.float32) * gain + bias
         return exact.astype(cast.target.dtype)
 
 
