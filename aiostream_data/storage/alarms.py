@@ -54,8 +54,8 @@ class Alarms:
         now = max(loop.time(), self._rings_at)  # a loop's clock may be coarse
         try:
             for what in [what for what, at in self._due.items() if at <= now]:
-                del self._due[what]
-                what.is_due()
+                if self._due.pop(what, None) is not None:  # none of those before it has taken it back
+                    what.is_due()
         finally:
             if self._due and self._timer is None:
                 self._arm(loop, min(self._due.values()))
