@@ -8,7 +8,7 @@ place, and never keeps the body in memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from aiostream_data.errors import (
@@ -18,6 +18,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
     WrongAnswerError,
 )
+from aiostream_data.records import ShardRef
 from aiostream_data.storage.urls import safe_url
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(?:(\d{1,19})|\*)")
@@ -38,6 +39,18 @@ class ChunkReader(Protocol):
 
     async def readany(self) -> bytes:
         """Return what has arrived, at least one byte; ``b""`` at the end of the body."""
+
+
+class SizedReader(Protocol):
+    """Another part of it."""
+
+    async def read(self, n: int) -> bytes:
+        """Return at most so many bytes that have arrived, at least one; ``b""`` at the end of the body."""
+
+
+def ends_there(shard: ShardRef, start: int, nbytes: int) -> bool:
+    """Tell whether a range is the last one of an object, so that nothing may follow it, whatever was sent."""
+    return start + nbytes == shard.nbytes
 
 
 def parse_content_range(header: str) -> ContentRange | None:
@@ -75,8 +88,10 @@ def check_range_answer(
         given = parse_content_range(headers.get("content-range", ""))
         if given is not None and given[:2] == (start, start + nbytes) and length == str(nbytes):
             return 0  # or it sends the range, says so twice, and calls it by the wrong status, as rclone does
-        if length.isdecimal() and len(length) < 20 and int(length) < start + nbytes:
-            raise _too_short(url, start, nbytes, int(length), known_nbytes)
+        told_nbytes = int(length) if length.isdecimal() and len(length) < 20 else None
+        if told_nbytes is not None and told_nbytes < start + nbytes:
+            raise _too_short(url, start, nbytes, told_nbytes, known_nbytes)
+        _check_size(url, known_nbytes, told_nbytes)
         return start
     told = headers.get("content-range", "")
     total = _TOTAL.search(told)
@@ -91,6 +106,7 @@ def check_range_answer(
         raise WrongAnswerError(
             safe_url(url), f"bytes {start} to {start + nbytes} were asked for, {given.start} to {given.stop} came"
         )
+    _check_size(url, known_nbytes, given.total)
     return 0
 
 
@@ -104,11 +120,23 @@ def check_version(url: str, known: str, found: str) -> None:
         raise ObjectChangedError(safe_url(url), f"the object was replaced: version {known!r} is now {found!r}")
 
 
+def _check_size(url: str, known_nbytes: int | None, told_nbytes: int | None) -> None:
+    """Refuse an answer about an object of another size: what is read of it would be the beginning of something else."""
+    if known_nbytes is not None and told_nbytes is not None and known_nbytes != told_nbytes:
+        raise _other_size(url, known_nbytes, told_nbytes)
+
+
 def _too_short(url: str, start: int, nbytes: int, total: int, known_nbytes: int | None) -> StorageError:
     if known_nbytes is None or known_nbytes < start + nbytes:
         return short_object(url, start, nbytes, total)
+    return _other_size(url, known_nbytes, total)
+
+
+def _other_size(url: str, known_nbytes: int, told_nbytes: int) -> WrongAnswerError:
     return WrongAnswerError(
-        safe_url(url), f"the object has {known_nbytes} bytes, and the answer says that it has {total}"
+        safe_url(url),
+        f"the object has {known_nbytes} bytes, and the answer says that it has {told_nbytes}; was it replaced since "
+        "it was listed?",
     )
 
 
@@ -118,12 +146,31 @@ def short_object(url: str, start: int, nbytes: int, total: int) -> ShortReadErro
     )
 
 
-async def fill_buffer(url: str, body: ChunkReader, buffer: memoryview, *, skip: int = 0, exact: bool = True) -> None:
+async def read_at_most(body: SizedReader, limit_nbytes: int) -> bytes:
+    """Return a body, cut after ``limit_nbytes``."""
+    parts: list[bytes] = []
+    room = limit_nbytes
+    while room > 0 and (chunk := await body.read(room)):
+        parts.append(chunk)
+        room -= len(chunk)
+    return b"".join(parts)
+
+
+async def fill_buffer(
+    url: str,
+    body: ChunkReader,
+    buffer: memoryview,
+    *,
+    skip: int = 0,
+    exact: bool = True,
+    filled: Callable[[int], None] = lambda nbytes: None,
+) -> None:
     """Copy the body into ``buffer``, leaving out its first ``skip`` bytes.
 
     Args:
         exact: The body must end where the buffer does. Reading its end also lets the connection go
             back to its pool.
+        filled: Is told how many bytes of the buffer are there, whenever some have come.
 
     Raises:
         StoreUnreachableError: The body broke off; worth another attempt.
@@ -140,5 +187,6 @@ async def fill_buffer(url: str, body: ChunkReader, buffer: memoryview, *, skip: 
         fresh = memoryview(chunk)[place - position : place - position + len(buffer) - place]
         buffer[place : place + len(fresh)] = fresh
         position += len(chunk)
+        filled(min(max(position, 0), len(buffer)))
     if exact and (position > len(buffer) or await body.readany()):
         raise WrongAnswerError(safe_url(url), f"more than the {len(buffer)} bytes asked for came")

@@ -19,15 +19,24 @@ from aiostream_data.errors import CredentialsError, MissingExtraError, NoMatchEr
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
-from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
+from aiostream_data.storage.body import (
+    check_range_answer,
+    check_version,
+    ends_there,
+    fill_buffer,
+    range_header,
+    read_at_most,
+)
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_gcs
 from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.gcs_plain import GcsPlain
 from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
 from aiostream_data.storage.renewal import Renewal
-from aiostream_data.storage.translate import shorten, translate_error, translate_status, translating
+from aiostream_data.storage.retry_after import with_retry_after
+from aiostream_data.storage.translate import bucket_alone, shorten, translate_error, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
 from aiostream_data.storage.wire.client import Refused
+from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import Dialect, range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
 
@@ -73,6 +82,8 @@ class GcsStore:
 
     async def _info(self, url: str) -> ShardRef:
         bucket, key = split_bucket(split_url(url).path)
+        if not key:
+            raise bucket_alone(url)
         with translating(url, translate_error):
             self.counters.sent("HEAD")
             async with self._route.asking(url):
@@ -105,17 +116,28 @@ class GcsStore:
         with translating(shard.url, translate_error):
             if await self._read_plain(shard, path, params, start, buffer):
                 return
-            headers = {"Range": range_header(start, len(buffer))}
-            async with (
-                self._route.by_library(shard.url, len(buffer)) as reading,
-                self._get(shard.url, path, params, headers) as answer,
-            ):
-                reading.began()
+        async with self._route.by_library(shard.url, len(buffer)) as reading:
+            await self._read_by_library(shard, path, params, start, buffer, reading)
+
+    async def _read_by_library(
+        self,
+        shard: ShardRef,
+        path: str,
+        params: Mapping[str, str],
+        start: int,
+        buffer: memoryview,
+        reading: LibraryRead,
+    ) -> None:
+        headers = {"Range": range_header(start, len(buffer))}
+        with translating(shard.url, translate_error):
+            async with self._get(shard.url, path, params, headers) as answer:
                 version = answer.headers.get("X-Goog-Generation", "")
+                reading.began(version)
                 check_version(shard.url, shard.version, version)
                 skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer), shard.nbytes)
                 self._hear(shard.url, version, _lower(answer.headers))
-                await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
+                exact = answer.status == 206 or ends_there(shard, start, len(buffer))
+                await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=exact, filled=reading.filled)
                 self.counters.received_nbytes += len(buffer)
 
     async def _read_plain(
@@ -190,7 +212,7 @@ class GcsStore:
 
     async def _get_json(self, url: str, path: str, params: Mapping[str, str]) -> dict[str, Any]:
         async with self._get(url, f"storage/v1/{path}", params, {}) as answer:
-            text = await _read_at_most(answer, _PAGE_LIMIT_NBYTES)
+            text = await read_at_most(answer.content, _PAGE_LIMIT_NBYTES)
         found = json.loads(text)
         if not isinstance(found, dict):
             raise StorageError(safe_url(url), "the server answered with JSON that is not an object")
@@ -221,13 +243,14 @@ class GcsStore:
         async with request as answer:
             try:
                 if answer.status >= 300:
-                    detail = _message_of(await _read_at_most(answer, _DETAIL_NBYTES))
+                    detail = _message_of(await read_at_most(answer.content, _DETAIL_NBYTES))
                     is_anonymous = file_system.credentials.credentials is None
                     request_id = answer.headers.get("X-GUploader-UploadID", "")
                     is_listing = path.endswith("/o")
-                    raise _refusal(
+                    error = _refusal(
                         url, answer.status, detail, request_id, is_anonymous=is_anonymous, is_listing=is_listing
                     )
+                    raise with_retry_after(error, answer.headers)
                 yield answer
             finally:
                 if not answer.content.at_eof():
@@ -282,19 +305,6 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
         key = name.lower()
         joined[key] = f"{joined[key]}, {value}" if key in joined else value
     return joined
-
-
-async def _read_at_most(answer: aiohttp.ClientResponse, limit_nbytes: int) -> bytes:
-    """Return the body, cut after ``limit_nbytes``."""
-    parts: list[bytes] = []
-    room = limit_nbytes
-    while room > 0:
-        chunk = await answer.content.read(room)
-        if not chunk:
-            break
-        parts.append(chunk)
-        room -= len(chunk)
-    return b"".join(parts)
 
 
 def _refusal(

@@ -5,28 +5,32 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from aiostream_data.errors import MissingExtraError, StorageError
+from aiostream_data.errors import CredentialsError, MissingExtraError, PlanError, StorageError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.body import (
     check_range_answer,
     check_version,
+    ends_there,
     fill_buffer,
     parse_content_range,
     range_header,
+    read_at_most,
 )
 from aiostream_data.storage.checksums import take_verify
-from aiostream_data.storage.translate import translate_error, translate_status, translating
+from aiostream_data.storage.retry_after import with_retry_after
+from aiostream_data.storage.translate import shorten, translate_error, translate_status, translating
 from aiostream_data.storage.urls import safe_url
-from aiostream_data.storage.wire.client import Refused, Target
+from aiostream_data.storage.wire.client import DETAIL_NBYTES, Refused, Target
+from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import Dialect, range_of
-from aiostream_data.storage.wire.route import LibraryRead, Route, take_route_options
+from aiostream_data.storage.wire.route import Route, take_route_options
 
 if TYPE_CHECKING:
     import aiohttp
@@ -34,6 +38,9 @@ if TYPE_CHECKING:
 _KEEPALIVE_S = 60.0
 _PORTS: Final = {"http": 80, "https": 443}
 _QUOTED: Final = re.compile(r"/[!-~]*")
+_REQUEST_IDS: Final = ("x-request-id", "x-amz-request-id", "x-guploader-uploadid", "x-ms-request-id")
+"""Under which names servers say what they call a request."""
+
 _NO_HEAD_STATUSES = frozenset({400, 403, 405, 501})
 """Answers to HEAD after which a GET may still succeed; URLs signed for GET give 403."""
 
@@ -62,21 +69,24 @@ class HttpStore:
     async def info(self, url: str) -> ShardRef:
         target = target_of(url)
         if target is not None and self._route.leads_to(target):
-            told = await self._route.describe(target, {**self._headers, "accept-encoding": "identity"}, url)
-            length = "" if told is None else told.headers.get("content-length", "")
-            if told is not None and length.isdecimal():
-                return ShardRef(url, int(length), _version_told(told.headers))
+            headers = {**self._headers, "accept-encoding": "identity"}
+            told = await self._route.describe(target, headers, _DIALECT, url, _NO_HEAD_STATUSES)
+            if told is not None and (nbytes := _length_told(told.headers)):
+                return ShardRef(url, nbytes, _version_told(told.headers))
+            if told is not None:
+                with translating(url, translate_error):
+                    return await self._info_by_range(url)
         return await self._info_by_library(url)
 
     async def _info_by_library(self, url: str) -> ShardRef:
         with translating(url, translate_error):
             self.counters.sent("HEAD")
             async with self._route.asking(url), self._request("HEAD", url, {}) as answer:
-                length = answer.headers.get("Content-Length", "")
-                if answer.status == 200 and length.isdecimal():
-                    return ShardRef(url, int(length), version_of(answer.headers))
+                nbytes = _length_told(answer.headers)
+                if answer.status == 200 and nbytes:
+                    return ShardRef(url, nbytes, version_of(answer.headers))
                 if answer.status != 200 and answer.status not in _NO_HEAD_STATUSES:
-                    raise _refusal(url, answer)
+                    raise await _refusal(url, answer)
             return await self._info_by_range(url)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
@@ -100,12 +110,13 @@ class HttpStore:
         headers = {"Range": range_header(start, len(buffer)), **_condition(shard)}
         with translating(shard.url, translate_error):
             async with self._request("GET", shard.url, headers) as answer:
-                reading.began()
+                reading.began(version_of(answer.headers))
                 if answer.status >= 300:
-                    raise _refusal(shard.url, answer)
+                    raise await _refusal(shard.url, answer)
                 check_version(shard.url, shard.version, version_of(answer.headers))
                 skip = check_range_answer(shard.url, answer.status, answer.headers, start, len(buffer), shard.nbytes)
-                await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=answer.status == 206)
+                exact = answer.status == 206 or ends_there(shard, start, len(buffer))
+                await fill_buffer(shard.url, answer.content, buffer, skip=skip, exact=exact, filled=reading.filled)
                 self.counters.received_nbytes += len(buffer)
 
     async def aclose(self) -> None:
@@ -115,18 +126,20 @@ class HttpStore:
             await session.close()
 
     async def _info_by_range(self, url: str) -> ShardRef:
-        """Learn the size from the answer to a request for the first byte."""
+        """Learn the size from the answer to a request for the first byte: where HEAD says none, or that there is none.
+
+        Some say 0 of whatever they make while it is asked for; to believe that would be to lose the object.
+        """
         self.counters.sent("GET")
         async with self._route.asking(url), self._request("GET", url, {"Range": "bytes=0-0"}) as answer:
             version = version_of(answer.headers)
             told = answer.headers.get("Content-Range", "")
-            if answer.status == 416 and told.strip() == "bytes */0":
+            if answer.status == 416 and told.strip() in ("bytes */0", ""):  # there is no first byte
                 return ShardRef(url, 0, version)
             if answer.status not in (200, 206):
-                raise _refusal(url, answer)
+                raise await _refusal(url, answer)
             if answer.status == 200:
-                length = answer.headers.get("Content-Length", "")
-                return ShardRef(url, int(length) if length.isdecimal() else None, version)
+                return ShardRef(url, _length_told(answer.headers), version)
             given = parse_content_range(told)
             if given is None:
                 raise StorageError(safe_url(url), f"HTTP 206 came with Content-Range {told[:80]!r}")
@@ -184,11 +197,22 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
 
 
 def headers_of(options: StoreOptions) -> dict[str, str]:
-    """Return the headers that the user's options ask for."""
-    headers = dict(options.get("headers", {}))
-    if options.get("auth"):
-        user, password, *_ = options["auth"]
-        headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+    """Return the headers that the user's options ask for.
+
+    Raises:
+        PlanError: They are none.
+    """
+    given = options.get("headers") or {}
+    if not isinstance(given, Mapping):
+        raise PlanError(f"headers must be a dict of text by name, got {type(given).__name__}")
+    headers = dict(given)
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise PlanError(f"names and values of headers must be text, got {type(value).__name__} for {name!r}")
+    if auth := options.get("auth"):
+        if isinstance(auth, (str, bytes)) or not isinstance(auth, Sequence) or len(auth) < 2:
+            raise PlanError(f"auth must be a pair of user and password, got {type(auth).__name__}")
+        headers["Authorization"] = "Basic " + b64encode(f"{auth[0]}:{auth[1]}".encode()).decode()
     return headers
 
 
@@ -198,14 +222,14 @@ def target_of(url: str) -> Target | None:
 
     URLs that are quoted already, presigned ones above all, are sent as they are.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return None
     if not url.isascii() or parts.username is not None or parts.hostname is None or parts.scheme not in _PORTS:
         return None
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    try:
-        port = parts.port or _PORTS[parts.scheme]
-    except ValueError:
-        return None
     return Target(parts.hostname, port, parts.scheme == "https", path) if _QUOTED.fullmatch(path) else None
 
 
@@ -228,14 +252,29 @@ def _version_told(headers: Mapping[str, str]) -> str:
     return headers.get("etag", "") or headers.get("last-modified", "")
 
 
+def _length_told(headers: Mapping[str, str]) -> int | None:
+    length = headers.get("content-length", "")
+    return int(length) if length.isdecimal() and len(length) < 20 else None
+
+
 def _refused(url: str, answer: Refused) -> StorageError:
-    return translate_status(url, answer.status, request_id=answer.headers.get("x-request-id", ""))
+    return _error_of(url, answer.status, answer.headers, answer.detail)
 
 
 _DIALECT: Final = Dialect(_version_told, _refused)
 
 
-def _refusal(url: str, answer: aiohttp.ClientResponse) -> StorageError:
-    return translate_status(
-        url, answer.status, detail=answer.reason or "", request_id=answer.headers.get("X-Request-Id", "")
-    )
+async def _refusal(url: str, answer: aiohttp.ClientResponse) -> StorageError:
+    detail = b"" if answer.method == "HEAD" else await read_at_most(answer.content, DETAIL_NBYTES)
+    error = _error_of(url, answer.status, answer.headers, detail, answer.reason or "")
+    return with_retry_after(error, answer.headers)
+
+
+def _error_of(url: str, status: int, headers: Mapping[str, str], detail: bytes, reason: str = "") -> StorageError:
+    request_id = next((headers[name] for name in _REQUEST_IDS if name in headers), "")
+    if status in (400, 401, 403) and b"expired" in detail.lower():  # as stores say of a URL that was signed
+        told = f"HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
+        return CredentialsError(
+            safe_url(url), f"the credentials, or the signature of the URL, have expired ({told}); renew them"
+        )
+    return translate_status(url, status, detail=reason, request_id=request_id)

@@ -39,8 +39,10 @@ def is_transient(error: BaseException) -> bool:
 
 
 def shows_life(error: BaseException) -> bool:
-    """True when ``error`` is an answer of the store, as opposed to silence or a refused connection."""
-    return isinstance(error, StorageError) and not isinstance(error, _SILENT)
+    """True when ``error`` is an answer of the store, or ended one; not for silence or a refused connection."""
+    if not isinstance(error, StorageError):
+        return False
+    return not isinstance(error, _SILENT) or error.received > 0 or error.version != ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,10 +68,11 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         for name in ("total_s", "connect_total_s", "base_s", "cap_s"):
-            if not getattr(self, name) >= 0:
-                raise PlanError(f"{name} must be at least 0 seconds, got {getattr(self, name)!r}")
-        if self.attempts < 1:
-            raise PlanError(f"attempts must be at least 1, got {self.attempts}")
+            seconds = getattr(self, name)
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
+                raise PlanError(f"{name} must be at least 0 seconds, got {seconds!r}")
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
+            raise PlanError(f"attempts must be a whole number of at least 1, got {self.attempts!r}")
 
     def pause_s(self, attempt: int, elapsed_s: float, draw: float, *, reached: bool) -> float | None:
         """Return the pause before the next attempt, or None to give up.

@@ -19,7 +19,7 @@ from aiostream_data.storage.aws_data import session_of
 from aiostream_data.storage.aws_logs import redact_logs
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
-from aiostream_data.storage.body import check_range_answer, check_version, fill_buffer, range_header
+from aiostream_data.storage.body import check_range_answer, check_version, ends_there, fill_buffer, range_header
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_s3
 from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
@@ -31,11 +31,12 @@ from aiostream_data.storage.s3_errors import (
     translate_s3_answer,
     translate_s3_error,
 )
-from aiostream_data.storage.s3_plain import DIALECT, Bucket, S3Plain, is_plain, target_of
-from aiostream_data.storage.translate import translating
+from aiostream_data.storage.s3_plain import DIALECT, Bucket, S3Plain, is_plain, is_plain_bucket, target_of
+from aiostream_data.storage.translate import bucket_alone, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
+from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import range_of
-from aiostream_data.storage.wire.route import LibraryRead, Route, take_route_options
+from aiostream_data.storage.wire.route import Route, take_route_options
 from aiostream_data.storage.wire.tls import client_context
 
 _CONFIG = {
@@ -47,6 +48,9 @@ _CONFIG = {
 }
 
 _PIECE_NBYTES = 256 << 10
+
+_SILENT_REFUSALS = frozenset({400, 403})
+"""With these S3 answers a HEAD, whatever of several things is wrong: that credentials have expired, say."""
 
 
 class _S3Body:
@@ -98,18 +102,19 @@ class S3Store:
 
     async def _info(self, url: str) -> ShardRef:
         bucket, key = split_bucket(split_url(url).path)
+        if not key:
+            raise bucket_alone(url)
         with translating(url, translate_s3_error):
             client = await self._open()
-            asks = {} if self.checksums is None else {"ChecksumMode": "ENABLED"}
-            self.counters.sent("HEAD")
-            try:
-                async with self._route.asking(url):
+        asks = {} if self.checksums is None else {"ChecksumMode": "ENABLED"}
+        self.counters.sent("HEAD")
+        async with self._route.asking(url):
+            with translating(url, translate_s3_error):
+                try:
                     answer = await client.head_object(Bucket=bucket, Key=key, **asks, **self._request_options)
-            except client.exceptions.ClientError as error:
-                # The answer to HEAD has no body that could say which of the two is missing.
-                if response_status(error) == 404 and await self._bucket_is_missing(client, bucket):
-                    raise translate_s3_answer(url, 404, "NoSuchBucket", request_id_of(error)) from error
-                raise
+                except client.exceptions.ClientError as error:
+                    reason = await self._with_reason(client, url, error)
+                    raise reason from (None if reason is error else error)
         version = str(answer.get("ETag", ""))
         if self.checksums is not None:
             self.checksums.tell(url, version, told_by_s3(answer["ResponseMetadata"]["HTTPHeaders"]))
@@ -123,7 +128,7 @@ class S3Store:
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)
         with translating(pattern, translate_s3_error):
-            found = await self._search.find(pattern, key_pattern, partial(self._list_page, bucket))
+            found = await self._search.find(pattern, key_pattern, partial(self._list_page, pattern, bucket))
         if not found:
             raise NoMatchError(safe_url(pattern), f"no object in bucket {bucket!r} matches")
         return [ShardRef(f"s3://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
@@ -144,7 +149,7 @@ class S3Store:
             if self._client is None:
                 await self._open()
             plain = self._plain
-            if plain is None:
+            if plain is None or not is_plain_bucket(name):
                 return False
             bucket = plain.known(name) or await plain.bucket(name)
             try:
@@ -178,15 +183,17 @@ class S3Store:
             answer = await client.get_object(
                 Bucket=bucket, Key=key, Range=range_header(start, len(buffer)), **condition, **self._request_options
             )
-            reading.began()
+            version = str(answer.get("ETag", ""))
+            reading.began(version)
             body = answer["Body"]
             try:
                 metadata = answer["ResponseMetadata"]
                 status: int = metadata["HTTPStatusCode"]
                 headers: Mapping[str, str] = metadata["HTTPHeaders"]
-                check_version(shard.url, shard.version, str(answer.get("ETag", "")))
+                check_version(shard.url, shard.version, version)
                 skip = check_range_answer(shard.url, status, headers, start, len(buffer), shard.nbytes)
-                await fill_buffer(shard.url, _S3Body(body), buffer, skip=skip, exact=status == 206)
+                exact = status == 206 or ends_there(shard, start, len(buffer))
+                await fill_buffer(shard.url, _S3Body(body), buffer, skip=skip, exact=exact, filled=reading.filled)
                 self.counters.received_nbytes += len(buffer)
             finally:
                 body.close()  # after a body that was read to its end, its connection is in the pool already
@@ -220,6 +227,26 @@ class S3Store:
         verify = self._options.get("client_kwargs", {}).get("verify")
         return client_context(verify=verify if verify is not None else os.environ.get("AWS_CA_BUNDLE"))
 
+    async def _with_reason(self, client: Any, url: str, error: Exception) -> Exception:
+        """Find out what is wrong where a HEAD was refused: the answer has no body that could say so."""
+        bucket, key = split_bucket(split_url(url).path)
+        status = response_status(error)
+        if status == 404 and await self._bucket_is_missing(client, bucket):
+            return translate_s3_answer(url, 404, "NoSuchBucket", request_id_of(error))
+        if status in _SILENT_REFUSALS:
+            return await self._refusal_of_get(client, bucket, key) or error
+        return error
+
+    async def _refusal_of_get(self, client: Any, bucket: str, key: str) -> Exception | None:
+        """Return the error of a GET of one byte; None where it is answered, or the object is empty."""
+        self.counters.sent("GET")
+        try:
+            answer = await client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0", **self._request_options)
+        except client.exceptions.ClientError as error:
+            return error if response_status(error) in _SILENT_REFUSALS else None
+        answer["Body"].close()
+        return None
+
     async def _bucket_is_missing(self, client: Any, bucket: str) -> bool:
         self.counters.sent("HEAD")
         try:
@@ -228,7 +255,7 @@ class S3Store:
             return response_status(error) == 404
         return False
 
-    async def _list_page(self, bucket: str, asked: PageRequest) -> Page:
+    async def _list_page(self, pattern: str, bucket: str, asked: PageRequest) -> Page:
         request = {"Bucket": bucket, "Prefix": asked.prefix, "MaxKeys": asked.most, **self._request_options}
         if asked.folded:
             request["Delimiter"] = "/"
@@ -237,7 +264,8 @@ class S3Store:
         client = await self._open()
         self.counters.sent("LIST")
         async with self._route.listing(f"s3://{bucket}/{asked.prefix}"):
-            answer = await client.list_objects_v2(**request)
+            with translating(pattern, translate_s3_error):
+                answer = await client.list_objects_v2(**request)
         entries = [
             Entry(str(entry["Key"]), int(entry["Size"]), str(entry.get("ETag", "")))
             for entry in answer.get("Contents", ())

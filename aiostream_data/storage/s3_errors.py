@@ -17,6 +17,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
 )
 from aiostream_data.storage.connecting import proxy_failure, tls_failure
+from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.translate import (
     describe_connection_failure,
     shorten,
@@ -105,7 +106,10 @@ def _metadata(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 def _translate_answer(url: str, answer: Mapping[str, Any]) -> StorageError:
     code = str(answer["Error"].get("Code", ""))
     code = "" if code.isdecimal() else code  # which is the status: the answer to HEAD has no body
-    return translate_s3_answer(url, _status(answer), code, str(_metadata(answer).get("RequestId", "")))
+    metadata = _metadata(answer)
+    error = translate_s3_answer(url, _status(answer), code, str(metadata.get("RequestId", "")))
+    headers = metadata.get("HTTPHeaders")
+    return with_retry_after(error, headers) if isinstance(headers, Mapping) else error
 
 
 def translate_s3_answer(url: str, status: int, code: str, request_id: str, region: str = "") -> StorageError:

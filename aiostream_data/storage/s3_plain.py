@@ -123,9 +123,9 @@ class S3Plain:
 
 
 def host_in(host: str, region: str) -> str:
-    """Return Amazon's host of a region for one of Amazon's; any other host as it is."""
+    """Return Amazon's host of a region for one of Amazon's that has one; any other host as it is."""
     found = _AMAZON.fullmatch(host)
-    if found is None or (region in ("us-east-1", "aws-global") and found[2] is None):
+    if found is None or found[2] == "accelerate" or (region in ("us-east-1", "aws-global") and found[2] is None):
         return host
     return f"{found[1]}s3.{region}.amazonaws.com{found[3]}"
 
@@ -147,6 +147,11 @@ def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
         and set(sent) <= set(_SENT)
         and not options.get("session")
     )
+
+
+def is_plain_bucket(name: str) -> bool:
+    """Return whether plain GETs read a bucket: those of S3 Express want a session, and an ARN is an address."""
+    return not name.endswith(("--x-s3", "--xa-s3")) and not name.startswith("arn:")
 
 
 def code_of(answer: Refused) -> str:

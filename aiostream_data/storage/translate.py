@@ -116,6 +116,11 @@ def translate_status(url: str, status: int, *, detail: str = "", request_id: str
     return StorageError(where, f"unexpected answer ({told})")
 
 
+def bucket_alone(url: str) -> ObjectNotFoundError:
+    """Return the error for a URL that names a bucket where an object should be."""
+    return ObjectNotFoundError(safe_url(url), "names a bucket, and no object in it; add /* to read what it holds")
+
+
 def _cause(error: BaseException) -> str:
     """Name the error, with the system's words where it is the system that spoke."""
     if isinstance(error, OSError) and error.strerror:

@@ -23,6 +23,8 @@ REFUSALS: Mapping[str, Fault] = MappingProxyType(
         "bad gateway 502": Fault(status=502),
         "gateway timeout 504": Fault(status=504),
         "request timeout 408": Fault(status=408),
+        "busy 503 in chunks": Fault(status=503, code="SlowDown", chunked=True),
+        "internal 500 without a length": Fault(status=500, without=("Content-Length",), close_after=True),
         "error in a 200": Fault(status=200, code="InternalError"),
     }
 )

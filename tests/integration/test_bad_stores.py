@@ -87,6 +87,8 @@ BAD = {
     "wrong key": Bad(ObjectNotFoundError, "no such object", name="bucket/nothing", status=404),
     "a directory": Bad(ObjectNotFoundError, "no such object", name="bucket/folder", status=404),
     "a directory with its slash": Bad(ObjectNotFoundError, "no such object", name="bucket/folder/", status=404),
+    "a bucket": Bad(ObjectNotFoundError, "names a bucket", name="bucket", only=("s3", "gcs")),
+    "a bucket with its slash": Bad(ObjectNotFoundError, "names a bucket", name="bucket/", only=("s3", "gcs")),
     "access denied": refused("denied", AccessDeniedError, "refused access", status=403, only=("s3", "http")),
     "a wrong secret": refused("bad_signature", AccessDeniedError, "secret key", only=("s3",), status=403),
     "an unknown key": refused("unknown_key", CredentialsError, "access key", only=("s3",), status=403),

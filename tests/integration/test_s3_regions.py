@@ -11,7 +11,7 @@ from aiostream_data import Dataset
 from aiostream_data.errors import StorageError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.s3 import S3Store
-from aiostream_data.storage.s3_plain import host_in, region_of
+from aiostream_data.storage.s3_plain import host_in, is_plain_bucket, region_of
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import FaultServer, fault_server
@@ -105,6 +105,7 @@ def test_a_store_that_sends_from_region_to_region_is_an_error_that_names_it(read
         ("s3.eu-west-1.amazonaws.com", "us-west-2", "s3.us-west-2.amazonaws.com"),
         ("s3-eu-west-1.amazonaws.com", "us-west-2", "s3.us-west-2.amazonaws.com"),
         ("b.s3.cn-north-1.amazonaws.com.cn", "cn-northwest-1", "b.s3.cn-northwest-1.amazonaws.com.cn"),
+        ("bucket.s3-accelerate.amazonaws.com", "eu-west-1", "bucket.s3-accelerate.amazonaws.com"),
         ("127.0.0.1", "eu-west-1", "127.0.0.1"),
         ("minio.example", "eu-west-1", "minio.example"),
         ("s3.amazonaws.com.evil.example", "eu-west-1", "s3.amazonaws.com.evil.example"),
@@ -112,6 +113,12 @@ def test_a_store_that_sends_from_region_to_region_is_an_error_that_names_it(read
 )
 def test_only_hosts_of_amazon_move_with_the_region(host: str, region: str, there: str) -> None:
     assert host_in(host, region) == there
+
+
+def test_buckets_that_want_more_than_a_signature_are_left_to_the_library() -> None:
+    assert is_plain_bucket("my.bucket-1")
+    for name in ("data--use1-az4--x-s3", "data--use1-az4--xa-s3", "arn:aws:s3:eu-west-1:123456789012:accesspoint:data"):
+        assert not is_plain_bucket(name)
 
 
 @pytest.mark.parametrize("told", ["evil.example/", "a b", "EU", "x" * 60, "", "eu-west-1.evil", "e"])

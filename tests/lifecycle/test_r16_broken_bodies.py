@@ -33,6 +33,17 @@ def test_r16_what_had_come_before_the_end_is_not_asked_for_again(dialect: Dialec
         assert reads(server) == [(0, NBYTES), (HAD_COME[at], NBYTES)]
 
 
+@pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
+def test_r16_a_library_goes_on_behind_what_had_come_as_well(dialect: DialectName) -> None:
+    with leaves_nothing(), fault_server(dialect) as server:
+        url = server.put("bucket/key", CONTENT)
+        server.set_rules(Rule(Fault(truncate_at="middle"), kind="get", times=1))
+        assert _content(server, url, reader="library") == CONTENT
+        (_, (start, stop)) = reads(server)
+        assert 0 < start <= NBYTES // 2
+        assert stop == NBYTES
+
+
 @pytest.mark.parametrize("at", PLACES)
 @pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
 def test_r16_a_reset_costs_no_more_than_what_the_system_had_not_handed_on(dialect: DialectName, at: At) -> None:

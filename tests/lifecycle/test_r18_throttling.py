@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from email.utils import formatdate
 from itertools import pairwise
 
+import pytest
 from reading import CONTENT, with_stores
 
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import fault_server
-from aiostream_data.testing.faults import Fault, Rule
+from aiostream_data.testing.faults import Fault, Kind, Rule
 from aiostream_data.testing.leaks import leaves_nothing
+from aiostream_data.testing.object_api.dialect import DialectName
 from aiostream_data.testing.wire_model import WireModel
 
 BEFORE_S, BUSY_S, AFTER_S = 2.0, 5.0, 4.0
@@ -85,16 +88,64 @@ def test_r18_no_two_clients_are_in_step() -> None:
     assert sum(gap > 0.002 for gap in gaps) >= 5
 
 
-def test_r18_a_store_that_says_how_long_is_left_alone_for_that_long() -> None:
-    with leaves_nothing(), fault_server("s3") as server:
+@pytest.mark.parametrize("reader", ["plain", "library"])
+@pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
+def test_r18_a_store_that_says_how_long_is_left_alone_for_that_long(dialect: DialectName, reader: str) -> None:
+    with leaves_nothing(), fault_server(dialect) as server:
         url = server.put("bucket/resting/key", CONTENT)
-        server.set_rules(Rule(Fault(status=503, code="SlowDown", retry_after="1"), kind="get", times=1))
-
-        async def case(stores: StoreSet) -> bytes:
-            buffer = bytearray(NBYTES)
-            await stores.read_into(ShardRef(url, len(CONTENT)), 0, memoryview(buffer))
-            return bytes(buffer)
-
-        assert with_stores(server, case) == CONTENT[:NBYTES]
+        server.set_rules(Rule(Fault(status=503, retry_after="1"), kind="get", times=1))
+        assert with_stores(server, lambda stores: _beginning(stores, url), reader=reader) == CONTENT[:NBYTES]
         first, second = [seen.time_s for seen in server.log() if seen.kind == "get"]
     assert 1.0 <= second - first < 2.0
+
+
+def test_r18_a_date_is_waited_for_as_seconds_are() -> None:
+    with leaves_nothing(), fault_server("s3") as server:
+        url = server.put("bucket/dated/key", CONTENT)
+        until = formatdate(time.time() + 3, usegmt=True)  # in whole seconds: two at least
+        server.set_rules(Rule(Fault(status=503, retry_after=until), kind="get", times=1))
+        assert with_stores(server, lambda stores: _beginning(stores, url)) == CONTENT[:NBYTES]
+        first, second = [seen.time_s for seen in server.log() if seen.kind == "get"]
+    assert 1.8 <= second - first < 4.0
+
+
+@pytest.mark.parametrize(
+    ("dialect", "kind"), [("s3", "list"), ("s3", "head"), ("gcs", "list"), ("gcs", "head"), ("http", "head")]
+)
+def test_r18_who_lists_or_looks_up_leaves_the_store_alone_as_well(dialect: DialectName, kind: Kind) -> None:
+    with leaves_nothing(), fault_server(dialect) as server:
+        url = server.put("bucket/looked-up/key", CONTENT)
+        server.set_rules(Rule(Fault(status=503, retry_after="1"), kind=kind, times=1))
+
+        async def case(stores: StoreSet) -> int:
+            (shard,) = await stores.glob(f"{url[:-1]}*" if kind == "list" else url)
+            assert shard.nbytes == len(CONTENT)
+            return stores.counters.throttled
+
+        assert with_stores(server, case) == 1
+        first, second, *more = [seen.time_s for seen in server.log()]
+    assert 1.0 <= second - first < 2.0
+    assert not more
+
+
+@pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
+def test_r18_refusals_in_chunks_are_refusals_and_nothing_is_left_to_the_library(dialect: DialectName) -> None:
+    """As Amazon sends them: each would be sent again at once, and few of them would give up the plain path."""
+    with leaves_nothing(), fault_server(dialect) as server:
+        url = server.put("bucket/in-chunks/key", CONTENT)
+        server.set_rules(Rule(Fault(status=503, chunked=True), kind="get", times=4))
+
+        async def case(stores: StoreSet) -> tuple[int, int]:
+            assert await _beginning(stores, url) == CONTENT[:NBYTES]
+            return stores.counters.throttled, stores.counters.gets
+
+        assert with_stores(server, case) == (4, 5)
+        log = [seen for seen in server.log() if seen.kind == "get"]
+        assert len({seen.connection for seen in log}) == 1  # which an error does not end
+    assert not any("user-agent" in seen.headers for seen in log)
+
+
+async def _beginning(stores: StoreSet, url: str) -> bytes:
+    buffer = bytearray(NBYTES)
+    await stores.read_into(ShardRef(url, len(CONTENT)), 0, memoryview(buffer))
+    return bytes(buffer)

@@ -47,6 +47,36 @@ def test_r19_a_store_that_stays_silent_is_a_time_out_error() -> None:
         assert time.monotonic() - began < 2 * 1.2 * TIMEOUT_S + 1.0
 
 
+@pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
+def test_r19_silence_on_a_connection_that_was_good_is_waited_for_once(dialect: DialectName) -> None:
+    with leaves_nothing(), fault_server(dialect) as server:
+        url = server.put("bucket/key", CONTENT)
+
+        async def case(stores: StoreSet) -> tuple[float, int]:
+            await read(stores, ShardRef(url, NBYTES), 0, 10)
+            server.set_rules(Rule(Fault(stall_at="start"), kind="get"))
+            began = time.monotonic()
+            with pytest.raises(StoreTimeoutError):
+                await read(stores, ShardRef(url, NBYTES), 10, 20)
+            return time.monotonic() - began, stores.counters.timeouts
+
+        options = {"first_byte_timeout": TIMEOUT_S, "read_timeout": TIMEOUT_S, "retry_attempts": 1}
+        took_s, timeouts = with_stores(server, case, **options)
+    assert took_s < 1.2 * TIMEOUT_S + 0.2
+    assert timeouts == 1
+
+
+@pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
+def test_r19_libraries_are_held_to_the_time_for_all_of_an_answer_too(dialect: DialectName) -> None:
+    with leaves_nothing(), fault_server(dialect) as server:
+        url = server.put("bucket/key", CONTENT)
+        server.set_rules(Rule(Fault(slow_head_s=0.05), kind="get"))
+        began = time.monotonic()
+        with pytest.raises(StoreTimeoutError, match=r"0\.5 s in all"):
+            _content(server, url, total_timeout=0.5, retry_attempts=1, reader="library")
+        assert time.monotonic() - began < 5.0
+
+
 def test_r19_an_answer_that_trickles_is_ended_by_the_time_for_all_of_it() -> None:
     with leaves_nothing(), fault_server("s3") as server:
         url = server.put("bucket/key", CONTENT)

@@ -116,6 +116,35 @@ def test_r21_a_file_with_new_credentials_is_read_again_when_the_old_ones_have_ex
     assert refused <= READERS * rotation.handed_out
 
 
+def test_r21_credentials_that_a_look_up_finds_expired_are_renewed_too(
+    aws_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a HEAD has no body, and so no code that would say so."""
+    from aiostream_data.storage import s3
+
+    with leaves_nothing(), fault_server("s3") as server:
+        url = server.put("bucket/key", CONTENT)
+        old = Account(key="old", secret="old", token="old", expires_s=time.time() - 1.0)
+        new = Account(key="new", secret="new", token="new", expires_s=time.time() + 60.0)
+        server.set_accounts(old, new)
+        make, to_come = s3.make_file_system, [old, new]
+
+        def make_with_the_next(options: Any) -> Any:
+            _write(aws_file, to_come.pop(0))
+            return make(options)
+
+        monkeypatch.setattr(s3, "make_file_system", make_with_the_next)
+
+        async def main() -> tuple[int | None, int]:
+            stores = StoreSet({**QUICK, **_aws_options(server)}, asyncio.to_thread)
+            try:
+                return (await stores.info(url)).nbytes, stores.counters.credentials_renewed
+            finally:
+                await stores.aclose()
+
+        assert asyncio.run(asyncio.wait_for(main(), 60)) == (len(CONTENT), 1)
+
+
 def test_r21_credentials_that_nobody_renews_are_called_expired(aws_file: Path) -> None:
     with leaves_nothing(), fault_server("s3") as server:
         url = server.put("bucket/key", CONTENT)

@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
-from aiostream_data.errors import ObjectChangedError, ShortReadError, StorageError, StoreUnreachableError
+from aiostream_data.errors import (
+    ObjectChangedError,
+    ShortReadError,
+    StorageError,
+    StoreUnreachableError,
+    WrongAnswerError,
+)
 from aiostream_data.storage.body import (
     ContentRange,
     check_range_answer,
@@ -76,6 +82,28 @@ def test_another_range_than_asked_for_is_refused(told: str) -> None:
 def test_an_object_that_ends_too_soon_is_a_short_read(status: int, headers: dict[str, str]) -> None:
     with pytest.raises(ShortReadError, match="12"):
         check_range_answer(URL, status, headers, 10, 5)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (206, {"content-range": "bytes 10-14/100"}),
+        (206, {"content-range": "bytes 10-14/99"}),
+        (200, {"content-length": "100"}),
+    ],
+)
+@pytest.mark.parametrize("known", [15, 101])
+def test_an_object_of_another_size_is_another_object(status: int, headers: dict[str, str], known: int) -> None:
+    with pytest.raises(WrongAnswerError, match=f"has {known} bytes, and the answer says"):
+        check_range_answer(URL, status, headers, 10, 5, known)
+    assert check_range_answer(URL, 206, {"content-range": "bytes 10-14/*"}, 10, 5, known) == 0
+
+
+def test_what_has_come_is_told_with_every_piece() -> None:
+    told: list[int] = []
+    pieces = Chunks(b"abc", b"de", b"fgh")
+    asyncio.run(fill_buffer(URL, pieces, memoryview(bytearray(4)), skip=2, exact=False, filled=told.append))
+    assert told == [1, 3, 4]
 
 
 def test_versions_are_compared_when_both_are_known() -> None:

@@ -15,16 +15,23 @@ from aiostream_data.errors import (
     CredentialsError,
     ObjectChangedError,
     ObjectNotFoundError,
+    PlanError,
     ShortReadError,
     StorageError,
     StoreBusyError,
     StoreTimeoutError,
     StoreUnreachableError,
+    WrongAnswerError,
 )
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
+from aiostream_data.testing.fault_server import fault_server
+from aiostream_data.testing.faults import Fault as Wrong
+from aiostream_data.testing.faults import Rule
 from aiostream_data.testing.http_server import Fault, HttpObjects
+
+ROOM = memoryview(bytearray(10))
 
 
 def use(case: Callable[[StoreSet], Awaitable[Any]], **options: Any) -> Any:
@@ -152,6 +159,80 @@ def test_the_size_is_learnt_without_head_where_that_is_refused(http_objects: Htt
         url = http_objects.put(name, data)
         http_objects.faults.append(Fault(status=status))
         assert use(methodcaller("info", url)).nbytes == len(data)
+
+
+def test_a_head_that_says_nothing_is_there_is_not_believed(http_objects: HttpObjects) -> None:
+    for name, data in (("/x", CONTENT), ("/empty", b"")):
+        url = http_objects.put(name, data)
+        http_objects.requests.clear()
+        http_objects.faults.append(Fault(status=200, headers={"Content-Length": "0"}))
+        assert use(methodcaller("info", url)).nbytes == len(data)
+        assert [seen.method for seen in http_objects.requests] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("status", [404, 401, 503])
+def test_a_look_up_that_is_refused_is_not_made_again_by_the_library(http_objects: HttpObjects, status: int) -> None:
+    http_objects.faults.append(Fault(status=status))
+    with pytest.raises(StorageError, match=f"HTTP {status}"):
+        use(methodcaller("info", http_objects.put("/x", CONTENT)))
+    assert len(http_objects.requests) == 1
+
+
+@pytest.mark.parametrize("reader", ["plain", "library"])
+@pytest.mark.parametrize("ignore_range", [False, True])
+def test_an_object_that_is_larger_than_was_said_is_not_read_in_part(
+    http_objects: HttpObjects, reader: str, ignore_range: bool
+) -> None:
+    url = http_objects.put("/x", CONTENT)
+    http_objects.faults.extend([Fault(ignore_range=ignore_range)] * 2)
+    with pytest.raises(WrongAnswerError, match=f"has 5000 bytes, and the answer says that it has {len(CONTENT)}"):
+        use(lambda stores: read_range(stores, ShardRef(url, 5000), 0, 5000), reader=reader)
+
+
+def test_a_body_of_unknown_length_may_not_go_on_behind_the_object() -> None:
+    with fault_server("http") as server:
+        url = server.put("x", CONTENT)
+        server.set_rules(Rule(Wrong(ignore_range=True, chunked=True), kind="get"))
+        assert read(url, 10, len(CONTENT)) == CONTENT[10:]
+        with pytest.raises(WrongAnswerError, match="more than the 4990 bytes"):
+            use(lambda stores: read_range(stores, ShardRef(url, 5000), 10, 5000))
+
+
+@pytest.mark.parametrize("url", ["http://[::1/x", "http://host:port/x", "http://host:99999/x", "http://", "http:///x"])
+@pytest.mark.parametrize("what", ["info", "read"])
+def test_a_url_that_is_none_is_told_as_one(url: str, what: str) -> None:
+    with pytest.raises(StorageError):
+        use(lambda stores: stores.info(url) if what == "info" else read_range(stores, ShardRef(url), 0, 5))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"headers": {"X-Number": 5}}, "headers must be text, got int"),
+        ({"headers": {5: "x"}}, "headers must be text"),
+        ({"auth": "me:hunter2"}, "auth must be a pair"),
+        ({"auth": ("hunter2",)}, "auth must be a pair"),
+    ],
+)
+def test_headers_and_logins_that_are_none_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(PlanError, match=told) as caught:
+        read("http://127.0.0.1:9/x", **options)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("reader", ["plain", "library"])
+@pytest.mark.parametrize("what", ["info", "read"])
+def test_a_signature_that_has_expired_is_told_with_the_name_of_the_request(
+    http_objects: HttpObjects, reader: str, what: str
+) -> None:
+    said = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
+    refusal = Fault(status=403, body=said, headers={"x-amz-request-id": "R4"})
+    http_objects.faults.extend([refusal] * 3)
+    url = f"{http_objects.endpoint_url}/x?X-Amz-Signature=hunter2"
+    ask = methodcaller("info", url) if what == "info" else methodcaller("read_into", ShardRef(url), 0, ROOM)
+    with pytest.raises(CredentialsError, match=r"have expired \(HTTP 403, request id R4\)") as caught:
+        use(ask, reader=reader)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_headers_and_password_are_sent_and_never_told(http_objects: HttpObjects) -> None:

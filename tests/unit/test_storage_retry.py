@@ -20,7 +20,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
 )
 from aiostream_data.records import ShardRef
-from aiostream_data.storage.retry import RetryingStore, RetryPolicy, is_transient, take_retry_options
+from aiostream_data.storage.retry import RetryingStore, RetryPolicy, is_transient, shows_life, take_retry_options
 
 NO_PAUSE = RetryPolicy(base_s=0.0)
 SHARD = ShardRef("x://y")
@@ -130,6 +130,14 @@ def test_any_answer_shows_that_the_store_is_there(errors: list[Exception], reach
     asyncio.run(case())
 
 
+@pytest.mark.parametrize(("received", "version"), [(1, ""), (0, '"etag"')])
+def test_an_answer_that_broke_off_shows_it_as_well(received: int, version: str) -> None:
+    broken = StoreUnreachableError("x", "the connection broke off")
+    assert not shows_life(broken)
+    broken.received, broken.version = received, version
+    assert shows_life(broken)
+
+
 def test_the_clock_ends_the_attempts() -> None:
     async def case() -> None:
         times = iter(range(0, 1000, 4))
@@ -182,9 +190,15 @@ def test_retry_options_are_taken_out_of_storage_options() -> None:
     assert rest == {"anon": True}
 
 
-@pytest.mark.parametrize("options", [{"retry_total_s": -1}, {"retry_attempts": 0}, {"retry_total_s": float("nan")}])
-def test_senseless_retry_options_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(PlanError, match="must be at least"):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retry_total_s": -1}, {"retry_attempts": 0}, {"retry_total_s": float("nan")}, {"retry_total_s": "5"},
+        {"retry_connect_total_s": None}, {"retry_attempts": 2.5}, {"retry_attempts": True},
+    ],
+)  # fmt: skip
+def test_senseless_retry_options_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(PlanError, match="at least"):
         take_retry_options(options)
 
 

@@ -201,6 +201,66 @@ def test_a_body_without_a_length_ends_with_the_connection() -> None:
     run(main)
 
 
+CHUNKED = head(None, "transfer-encoding: chunked", status=503) + b"5\r\n<Code\r\n1;x=y\r\n>\r\n0\r\n\r\n"
+
+
+async def refused(wire: Wire, room: bytearray) -> asyncio.Task[AnswerHead]:
+    plan = BodyPlan(memoryview(room), whole=False, partial=True)
+    task = asyncio.ensure_future(wire.connection.get(b"GET", lambda _: plan, PATIENCE))
+    await asyncio.sleep(0)
+    return task
+
+
+@pytest.mark.parametrize("at_most", [1, 7, 1000])
+def test_a_body_in_chunks_ends_with_the_last_of_them_and_the_connection_goes_on(at_most: int) -> None:
+    async def main() -> None:
+        wire = Wire()
+        for _ in range(2):
+            room = bytearray(100)
+            task = await refused(wire, room)
+            wire.arrive(CHUNKED, at_most)
+            assert (await task).framing == "chunked"
+            raw = CHUNKED.partition(b"\r\n\r\n")[2]
+            assert room[: wire.connection.received] == raw
+            assert wire.connection.usable
+
+    run(main)
+
+
+@pytest.mark.parametrize("nbytes", [0, 3, 100, 101])
+def test_of_a_body_without_a_known_end_as_much_is_kept_as_there_is_room_for(nbytes: int) -> None:
+    async def main() -> None:
+        for lines in ((), ("transfer-encoding: chunked",)):
+            wire = Wire()
+            room = bytearray(100)
+            task = await refused(wire, room)
+            wire.arrive(head(None, *lines, status=404) + (b"ff\r\n" + BODY)[:nbytes])
+            if nbytes < 100:
+                assert not task.done()
+                wire.end()
+            assert (await task).status == 404
+            assert wire.connection.received == min(nbytes, 100) or nbytes > 100
+            assert room[: min(nbytes, 100)] == (b"ff\r\n" + BODY)[: min(nbytes, 100)]
+            assert not wire.connection.usable
+
+    run(main)
+
+
+def test_chunks_that_are_none_and_chunks_that_are_reset_end_the_request() -> None:
+    async def main() -> None:
+        for rest, ends, kind in ((b"no size\r\n", False, MalformedAnswer), (b"5\r\nab", True, BrokenAnswer)):
+            wire = Wire()
+            task = await refused(wire, bytearray(100))
+            wire.arrive(head(None, "transfer-encoding: chunked", status=503) + rest)
+            if ends:
+                wire.end(ConnectionResetError("reset"))
+            with pytest.raises(kind):
+                await task
+            assert not wire.connection.usable
+
+    run(main)
+
+
 def test_bytes_that_answer_nothing_end_the_connection() -> None:
     async def main() -> None:
         wire = Wire()

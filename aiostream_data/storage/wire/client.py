@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from aiostream_data.storage.caps import Caps
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.wire.answer_head import AnswerHead
-from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, Patience
+from aiostream_data.storage.wire.chunked import read_chunks
+from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, Patience, SilentAnswer
 from aiostream_data.storage.wire.pool import Pool, Server
 from aiostream_data.storage.wire.request import request_head
 
@@ -67,12 +68,12 @@ class Refused(Exception):
 
     Attributes:
         status, headers: Of the answer.
-        detail: Its body, as far as it was read.
+        detail: Its body, as far as it was read; not shown, since stores say there what was signed.
     """
 
     status: int
     headers: Mapping[str, str]
-    detail: bytes
+    detail: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         super().__init__(self.status)
@@ -202,25 +203,24 @@ class WireClient:
         connection = await pool.take(fresh=fresh)
         was_used = connection.requests > 0
         is_stale = False
-        detail: list[bytearray] = []
+        detail: list[BodyPlan] = []
 
         def decide(head: AnswerHead) -> BodyPlan:
-            if (head.framing == "chunked" and not bodiless) or head.headers.get(
-                "content-encoding", "identity"
-            ) != "identity":
+            if head.headers.get("content-encoding", "identity") != "identity":
                 raise Unusual
             if head.status in (200, 206):
+                if head.framing == "chunked" and not bodiless:
+                    raise Unusual
                 return accept(head)
-            if (300 <= head.status < 400 and head.status not in known) or (head.length is None and not bodiless):
+            if 300 <= head.status < 400 and head.status not in known:
                 raise Unusual
-            nbytes = 0 if bodiless else head.length or 0
-            detail.append(bytearray(min(nbytes, DETAIL_NBYTES)))
-            return BodyPlan(memoryview(detail[0]), whole=nbytes <= DETAIL_NBYTES)
+            detail.append(_plan_of_detail(None if bodiless else head))
+            return detail[0]
 
         try:
             head = await connection.get(request, decide, self._patience, bodiless=bodiless)
         except BrokenAnswer as error:
-            if error.fresh and was_used and not fresh:
+            if error.fresh and was_used and not fresh and not isinstance(error, SilentAnswer):
                 is_stale = True  # the server has not seen it
                 raise _StaleConnection from error
             raise
@@ -229,7 +229,7 @@ class WireClient:
                 self._count(connection, bodiless=bodiless, was_used=was_used, is_object=not detail)
             pool.give_back(connection)
         if detail:
-            raise Refused(head.status, head.headers, bytes(detail[0]))
+            raise Refused(head.status, head.headers, _detail(head, bytes(detail[0].into[: connection.received])))
         return Took(connection.first_byte_s, connection.body_s)
 
     def _count(self, connection: Connection, *, bodiless: bool, was_used: bool, is_object: bool) -> None:
@@ -248,6 +248,19 @@ class WireClient:
             pool = Pool(server, limit=self.options.connections, connect_s=self.options.connect_s)
             self._pools[key] = pool
         return pool
+
+
+def _plan_of_detail(head: AnswerHead | None) -> BodyPlan:
+    """Return what to do with the body of an answer that is none of success; None for one that has no body."""
+    if head is None:
+        return BodyPlan(memoryview(bytearray()))
+    if head.length is None:  # as S3 answers: in chunks
+        return BodyPlan(memoryview(bytearray(DETAIL_NBYTES)), whole=False, partial=True)
+    return BodyPlan(memoryview(bytearray(min(head.length, DETAIL_NBYTES))), whole=head.length <= DETAIL_NBYTES)
+
+
+def _detail(head: AnswerHead, raw: bytes) -> bytes:
+    return read_chunks(raw).body if head.framing == "chunked" else raw
 
 
 class _StaleConnection(Exception):

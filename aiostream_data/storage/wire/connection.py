@@ -22,6 +22,7 @@ from aiostream_data.storage.wire.answer_head import (
     end_of_head,
     parse_head,
 )
+from aiostream_data.storage.wire.chunked import read_chunks
 
 HEAD_NBYTES: Final = 8 << 10
 """Room for a head at first; little, since what comes behind it has to be copied."""
@@ -55,11 +56,13 @@ class BodyPlan(NamedTuple):
         skip: Bytes at its beginning that nobody wants.
         into: Where what follows goes.
         whole: The body must end where ``into`` does; else the connection is given up there.
+        partial: The body may end before ``into`` does, too, however its end is told. Chunks are kept as they come.
     """
 
     into: memoryview
     skip: int = 0
     whole: bool = True
+    partial: bool = False
 
 
 Decide = Callable[[AnswerHead], BodyPlan]
@@ -270,6 +273,8 @@ class Connection(asyncio.BufferedProtocol):
         if plan is None or head is None or self._waiter is None or self._waiter.done():
             return
         if self._skip < plan.skip or self._filled < len(plan.into):
+            if plan.partial and head.framing == "chunked":
+                self._look_for_last_chunk(bytes(plan.into[: self._filled]))
             return
         if not plan.whole:
             self._usable = False  # more of the body is coming, which nobody reads
@@ -281,10 +286,22 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(MalformedAnswer("more came than was asked for"))
         # else the end of the connection is the end of the body
 
+    def _look_for_last_chunk(self, raw: bytes) -> None:
+        try:
+            end = read_chunks(raw).end
+        except MalformedAnswer as error:
+            self._fail(error)
+            return
+        if end is not None:
+            self._usable = self._usable and end == len(raw)
+            self._succeed()
+
     def _ended_by_closing(self) -> bool:
         plan, head = self._plan, self._answer
-        if plan is None or head is None or head.framing != "close":
+        if plan is None or head is None:
             return False
+        if plan.partial or head.framing != "close":
+            return plan.partial
         return self._skip == plan.skip and self._filled == len(plan.into) and not self._beyond
 
     # -- how a request ends
@@ -292,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
     def _succeed(self) -> None:
         assert self._answer is not None
         assert self._waiter is not None
-        if not self._answer.keeps_alive or self._answer.framing != "length" or not self._usable:
+        if not self._answer.keeps_alive or self._answer.framing == "close" or not self._usable:
             self._usable = False
             if self._transport is not None:
                 self._transport.abort()

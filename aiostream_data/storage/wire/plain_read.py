@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from aiostream_data.errors import StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.body import check_range_answer, check_version, range_header
+from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.translate import translate_error
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
@@ -20,9 +21,6 @@ THROTTLED: Final = frozenset({429, 503})
 
 WHOLE: Final = {"accept-encoding": "identity"}
 """Headers of every plain GET: the bytes are wanted as they are stored."""
-
-MAX_RETRY_AFTER_S: Final = 120.0
-"""A store that asks for a longer rest is asked again by then."""
 
 
 class Dialect(NamedTuple):
@@ -79,7 +77,7 @@ async def read_plain(
     try:
         return await client.get(target, headers, accept, dialect.redirects)
     except Refused as answer:
-        raise _with_retry_after(dialect.refusal(shard.url, answer), answer) from None
+        raise refused(dialect, shard.url, answer) from None
     except StorageError as error:
         error.version = error.version or version
         raise
@@ -121,13 +119,9 @@ def _broken(url: str, broken: BrokenAnswer, nbytes: int) -> StorageError:
     return error
 
 
-def _with_retry_after(error: StorageError, answer: Refused) -> StorageError:
+def refused(dialect: Dialect, url: str, answer: Refused) -> StorageError:
+    """Return the error for an answer that is none of success, with what it says of when to come back."""
+    error = dialect.refusal(url, answer)
     if isinstance(error, StoreBusyError):
         error.is_throttled = error.is_throttled or answer.status in THROTTLED
-        error.retry_after_s = retry_after_s(answer.headers.get("retry-after", ""))
-    return error
-
-
-def retry_after_s(told: str) -> float | None:
-    """Return the seconds of a Retry-After header; None where it has none that can be believed."""
-    return min(float(told), MAX_RETRY_AFTER_S) if told.isascii() and told.isdecimal() and len(told) < 10 else None
+    return with_retry_after(error, answer.headers)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
-from aiostream_data.errors import PlanError, StoreBusyError
+from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.caps import take_cap_options
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.lanes import Lane, lane_of
 from aiostream_data.storage.meters import meter_of
+from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead
 from aiostream_data.storage.wire.client import Refused, Target, Unusual, WireClient, WireOptions
-from aiostream_data.storage.wire.plain_read import Dialect, read_plain, translating_wire
+from aiostream_data.storage.wire.library_read import LibraryRead
+from aiostream_data.storage.wire.plain_read import Dialect, read_plain, refused, translating_wire
 from aiostream_data.storage.wire.tls import client_context
 
 WAITED_S: Final = 0.001
@@ -106,26 +109,41 @@ class Route:
         self.plain_reads += 1
         return True
 
-    async def describe(self, target: Target, headers: Mapping[str, str], url: str) -> AnswerHead | None:
+    async def describe(
+        self, target: Target, headers: Mapping[str, str], dialect: Dialect, url: str, no_heads: Container[int]
+    ) -> AnswerHead | None:
         """Ask by a HEAD of our own what an object is; None where the library has to.
 
+        Args:
+            no_heads: Statuses with which some refuse a HEAD, and serve a GET.
+
         Raises:
-            StorageError: The server cannot be reached, or does not answer as it should.
+            StorageError: The server cannot be reached, refuses, or does not answer as it should.
         """
         async with self.asking(url):
             with translating_wire(url):
                 try:
                     return await self.client.head(target, headers)
-                except (Unusual, Refused):  # some refuse HEAD, and serve a GET
+                except Unusual:
                     return None
+                except Refused as answer:
+                    if answer.status in no_heads:
+                        return None
+                    raise refused(dialect, url, answer) from None
 
     @asynccontextmanager
     async def by_library(self, url: str, nbytes: int) -> AsyncIterator[LibraryRead]:
-        """Read so many bytes by the library inside of the block, and say there when the answer began."""
+        """Read so many bytes by the library inside of the block, and say there when the answer began, and what came.
+
+        Raises:
+            StoreTimeoutError: The answer is not complete in time.
+        """
         async with _Passing(self, url, nbytes) as lane:
             self.counters.sent("GET")
             reading = LibraryRead()
-            yield reading
+            with reading.breaking_off():
+                async with self._in_time(url):
+                    yield reading
             first_byte_s, now = reading.first_byte_s, monotonic()
             if first_byte_s is not None:
                 lane.answered(first_byte_s, now - reading.sent_at - first_byte_s, nbytes)
@@ -136,14 +154,29 @@ class Route:
         """Ask inside of the block what an object is, by one request."""
         async with _Passing(self, url) as lane:
             began = monotonic()
-            yield
+            async with self._in_time(url):
+                yield
             lane.answered(monotonic() - began)
 
     @asynccontextmanager
     async def listing(self, url: str) -> AsyncIterator[None]:
         """List inside of the block, by one request. It says nothing about how long answers take that hold an object."""
-        async with _Passing(self, url):
+        async with _Passing(self, url), self._in_time(url):
             yield
+
+    @asynccontextmanager
+    async def _in_time(self, url: str) -> AsyncIterator[None]:
+        """End the block where it takes longer than an answer may in all; of libraries, none knows such a limit."""
+        total_s = self.client.options.total_s
+        deadline = asyncio.timeout(total_s)
+        try:
+            async with deadline:
+                yield
+        except TimeoutError as error:
+            if isinstance(error, StorageError) or not deadline.expired():
+                raise
+            told = f"no complete answer within the time-outs, {total_s:g} s in all"
+            raise StoreTimeoutError(safe_url(url), told) from None
 
     def lane(self, url: str) -> Lane:
         """Return the lane that requests for a URL pass."""
@@ -195,23 +228,6 @@ class _Passing:
         self._lane.leave()
         if self._metered is not None:
             await self._metered.__aexit__(kind, error, traceback)
-
-
-class LibraryRead:
-    """One read by a library.
-
-    Attributes:
-        sent_at: Monotonic time at which the request was sent.
-        first_byte_s: Until its answer began; None as long as nobody has said so.
-    """
-
-    def __init__(self) -> None:
-        self.sent_at = monotonic()
-        self.first_byte_s: float | None = None
-
-    def began(self) -> None:
-        """Take note that the head of the answer is there."""
-        self.first_byte_s = monotonic() - self.sent_at
 
 
 def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireOptions]:
