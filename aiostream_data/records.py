@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.safe_url import safe_url
 from aiostream_data.structure import LEAF, Structure
 
 VarKind = Literal["bytes", "str", "array"]
@@ -49,6 +50,10 @@ class ShardRef:
     url: str
     nbytes: int | None = None
     version: str = ""
+
+    def __repr__(self) -> str:
+        """Show it without what signs its URL."""
+        return f"ShardRef(url={safe_url(self.url)!r}, nbytes={self.nbytes!r}, version={self.version!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Keep secrets out of what botocore logs at DEBUG: it writes down requests as they are sent, and URLs of proxies."""
+"""Keep secrets out of what botocore logs at DEBUG: requests as they are sent, URLs of proxies, and answers.
+
+S3 repeats in an answer the signature that does not fit, and the token that has expired.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import logging
 import re
 from typing import Final
 
-_LOGGERS: Final = ("botocore.auth", "botocore.endpoint")
+_LOGGERS: Final = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
 _SECRET: Final = re.compile(
-    r"((?:x-amz-security-token|signature)['\"]?\s*[:=]\s*b?['\"]?)[^\s'\",&}]+|(://)[^/\s@]+@", re.IGNORECASE
+    r"((?:x-amz-security-token|signature)['\"]?\s*[:=]\s*b?['\"]?|<(?:SignatureProvided|Token-\d+)>)[^\s'\",&}<]+"
+    r"|(://)[^/\s@]+@",
+    re.IGNORECASE,
 )
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 import pytest
 
 import aiostream_data as asd
 from aiostream_data.errors import CorruptRecordError, ExampleParseError
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.wire.client import Refused
+from aiostream_data.storage.wire.sigv4 import AwsKey
 from aiostream_data.testing.http_server import HttpObjects
 
 SECRET = "do-not-tell"
@@ -67,6 +72,19 @@ def test_plans_dumps_states_and_dead_letters_show_no_signature(signed: Callable[
         assert list(loader) == []
     assert [text for text in [*shown, log.read_text()] if SECRET in text] == []
     assert len(list(dataset.map(len).replay(log))) == 3
+
+
+def test_credentials_and_shards_are_shown_without_what_signs_and_credentials_are_not_pickled() -> None:
+    key = AwsKey("AKIAEXAMPLE", SECRET, SECRET)
+    shard = ShardRef(f"https://host/a?X-Amz-Signature={SECRET}", 5, '"etag"')
+    answer = Refused(403, {}, f"<SignatureProvided>{SECRET}</SignatureProvided>".encode())
+    shown = [str(key), f"{key}", pformat([key]), repr({"key": key}), repr(shard), pformat(shard), repr(answer)]
+    assert [text for text in shown if SECRET in text] == []
+    assert "AKIAEXAMPLE" in repr(key)
+    assert repr(ShardRef("s3://b/k", 5, "v")) == "ShardRef(url='s3://b/k', nbytes=5, version='v')"
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(key)
+    assert pickle.loads(pickle.dumps(shard)) == shard
 
 
 def test_a_factory_is_named_and_not_printed_with_its_arguments() -> None:

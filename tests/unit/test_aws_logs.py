@@ -23,6 +23,8 @@ from aiostream_data.storage.aws_logs import redact_logs, without_secrets
         ("Signature:\nabc", "Signature:\n***"),
         ("http://me:abc@proxy:3128/", "http://***@proxy:3128/"),
         ("https://bucket/key@2x.png", "https://bucket/key@2x.png"),
+        ("b'<SignatureProvided>abc</SignatureProvided>'", "b'<SignatureProvided>***</SignatureProvided>'"),
+        ("<Token-0>abc+/=</Token-0><RequestId>R</RequestId>", "<Token-0>***</Token-0><RequestId>R</RequestId>"),
         ("nothing of the kind", "nothing of the kind"),
     ],
 )

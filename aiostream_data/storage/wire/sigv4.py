@@ -12,7 +12,7 @@ import hmac
 import time
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
 _PAYLOAD: Final = "UNSIGNED-PAYLOAD"
@@ -27,6 +27,9 @@ class AwsKey(NamedTuple):
 
     def __repr__(self) -> str:
         return f"AwsKey(access_key={self.access_key!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("credentials are not pickled; whoever needs them asks for their own")
 
 
 class Signer:
