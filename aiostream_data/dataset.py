@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.batches import BatchOperators
-from aiostream_data.device.handover import FrameworkName, HandOff, HandOver
-from aiostream_data.device.image_cast import ImageCast
-from aiostream_data.device.select import check_device
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
@@ -49,6 +46,8 @@ from aiostream_data.structure import flatten
 from aiostream_data.windows import WindowOperators
 
 if TYPE_CHECKING:
+    from aiostream_data.device.handover import FrameworkName, HandOff
+    from aiostream_data.device.image_cast import ImageCast
     from aiostream_data.loader import Loader
     from aiostream_data.loading.memory_bound import MemoryBound
     from aiostream_data.provenance import Origin
@@ -280,6 +279,10 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         Raises (when opened):
             MissingExtraError, DeviceUnavailableError: The device or the framework cannot be used here.
         """
+        from aiostream_data.device.handover import HandOver
+        from aiostream_data.device.image_cast import ImageCast
+        from aiostream_data.device.select import check_device
+
         terms = HandOver(handoff=handoff, framework=framework)
         if device == "cpu" and framework == "cupy":
             raise PlanError("CuPy has no arrays on 'cpu': leave framework out, or name a GPU, as in 'cuda:0'")
