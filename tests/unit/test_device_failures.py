@@ -112,22 +112,18 @@ def test_a_gpu_that_is_there_and_cannot_be_used_is_an_error_for_auto_too(
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The folder from which CuPy is imported, if at all."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def leave_no_cupy() -> Iterator[None]:
-    yield
+def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The folder from which CuPy is imported, if at all; one that is really installed is out of sight."""
+    loaded = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "cupy"}
+    for name in loaded:
+        del sys.modules[name]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *(each for each in sys.path if not Path(each, "cupy").is_dir())])
+    yield tmp_path
     for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
         del sys.modules[name]
+    sys.modules.update(loaded)
 
 
-@pytest.mark.usefixtures("leave_no_cupy")
 def test_a_cupy_that_does_not_import_is_not_taken_for_one_that_is_not_installed(site: Path) -> None:
     (site / "cupy").mkdir()
     (site / "cupy" / "__init__.py").write_text("raise ImportError('libcudart.so.13 is missing')")
@@ -138,7 +134,6 @@ def test_a_cupy_that_does_not_import_is_not_taken_for_one_that_is_not_installed(
             open_backend(name)
 
 
-@pytest.mark.usefixtures("leave_no_cupy")
 def test_a_cupy_of_which_a_part_is_missing_is_told_by_that_part(site: Path) -> None:
     (site / "cupy").mkdir()
     (site / "cupy" / "__init__.py").write_text("import no_such_part_of_cupy")
@@ -146,7 +141,6 @@ def test_a_cupy_of_which_a_part_is_missing_is_told_by_that_part(site: Path) -> N
         open_backend("cuda")
 
 
-@pytest.mark.usefixtures("leave_no_cupy")
 def test_an_empty_folder_that_an_uninstalled_cupy_left_is_no_cupy(site: Path) -> None:
     (site / "cupy").mkdir()
     with pytest.raises(MissingExtraError, match="cupy13"):
