@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator, SameElements
+from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator, SameElements, Transform
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import OnError
 from aiostream_data.structure import Structure
@@ -278,13 +278,19 @@ class ToDevice(SameElements):
 
     device: str
     depth: int = 3
+    handoff: Literal["copy", "lease", "into"] = "copy"
+    framework: Literal["cupy", "torch", "jax"] | None = None
+    transform: Transform | None = None
+    allow_pageable: bool = False
 
     @property
     def label(self) -> str:
         return "to_device"
 
     def detail(self) -> str:
-        return f"{self.device}, depth={self.depth}"
+        framework = "" if self.framework is None else f", framework={self.framework}"
+        transform = "" if self.transform is None else f", {self.transform}"
+        return f"{self.device}, depth={self.depth}, handoff={self.handoff}{framework}{transform}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
