@@ -1,83 +1,79 @@
 """A device that runs what is enqueued as late, and as interleaved, as the rules of streams allow.
 
 Every stream is a queue. Its work runs only when a seeded scheduler picks it, one step at a time, in
-the middle of some later call; sources are read when the copy *runs*, and each copy runs in two steps,
-so that a slot written or freed too early shows as torn data or as a violation. What passes for many
-seeds here needs no luck on a GPU; the reverse does not hold: nothing is learnt about a real driver.
+the middle of some later call (:mod:`.stream_model`); sources are read when the copy *runs*, and each
+copy runs in two steps, so that a slot written or freed too early shows as torn data or as a violation.
+Work knows addresses, and no arrays (:mod:`.address_model`): memory that its owner let go is poisoned,
+and a consumer's goes back to a pool that hands it out again at once, as allocators of frameworks do.
+What passes for many seeds here needs no luck on a GPU; the reverse does not hold: nothing is learnt
+about a real driver.
 """
 
 from __future__ import annotations
 
 import random
-import weakref
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import DeviceBlock, HostBlock, Mark, StreamRef
-from aiostream_data.errors import DeviceError, DeviceMemoryError
-
-Step = Callable[[], bool]
-"""One step of a stream; returns False when it must be tried again later."""
-
-POISON = 0xA5
+from aiostream_data.device.cast_on_host import Work, pieces, reads_within
+from aiostream_data.device.cast_plan import CastPlan
+from aiostream_data.testing.adversarial_memory import AdversarialMemory
+from aiostream_data.testing.stream_model import Event, Point, Step, Streams
 
 
-class _Point:
-    """What one recording of an event stands for."""
-
-    def __init__(self) -> None:
-        self.passed = False
-
-    def pass_(self) -> bool:
-        self.passed = True
-        return True
-
-
-class _Event:
-    """A reusable event. Waiting means waiting for the recording that is the latest at that moment."""
-
-    def __init__(self) -> None:
-        self.latest = _Point()
-
-
-class AdversarialBackend:
-    """Implements :class:`~aiostream_data.device.backend.DeviceBackend` in host memory, for one thread.
+class AdversarialBackend(AdversarialMemory):
+    """Implements :class:`~aiostream_data.device.backend.DeviceBackend` in host memory. Thread-safe.
 
     Attributes:
-        consumers: Streams that consumers may use, none ordered after another.
+        consumers: Streams that consumers may use, none ordered after another; see :meth:`consumer_stream`.
         current: The one that :meth:`current_stream` returns; set it as a consumer would.
+        captured: Streams that are being captured into a graph; what is enqueued there meanwhile is a violation.
         violations: What no device would forgive: memory freed under a copy, marks retired twice.
         calls: How many calls that could fail were made.
-        events_made, blocks_made: How much was ever allocated.
+        counts: How often each of them was made, by its name and that of the thread.
+        events_made, blocks_made: How much was ever allocated, without what consumers hold.
+        host_nbytes: Host memory that is allocated now, as if it were page-locked.
+        marks_out: Marks that were made and not retired yet.
     """
 
     def __init__(
-        self, seed: int, *, fail_at_call: int | None = None, capacity_nbytes: int = 1 << 30, keeps_objects: bool = False
+        self,
+        seed: int,
+        *,
+        haste: float = 0.1,
+        fail_at_call: int | None = None,
+        fail_calls: int | None = None,
+        fail_status: int = 719,
+        capacity_nbytes: int = 1 << 30,
+        keeps_objects: bool = False,
     ) -> None:
         """Make a device.
 
         Args:
             seed: Decides the order of everything that streams leave open.
-            fail_at_call: Number of the call, from 0, from which on every call raises ``DeviceError``.
+            haste: How likely work runs although nobody waits for it, from 0 to 1 for each call that enqueues some.
+            fail_at_call: Number of the call, from 0, from which on calls fail.
+            fail_calls: How many of them; None: every one, as after errors that a device does not recover from.
+            fail_status: CUDA status with which they fail.
             capacity_nbytes: Size of device memory, without what consumers hold.
             keeps_objects: As in the protocol.
         """
-        self._random = random.Random(seed)
-        self._queues: dict[int, deque[Step]] = {}
-        self._spare: list[_Event] = []
-        self._fail_at_call = fail_at_call
-        self._room_nbytes = capacity_nbytes
+        super().__init__(fail_at_call, fail_calls, fail_status, capacity_nbytes)
+        self._chance = random.Random(seed)
+        self._streams = Streams(self._chance, haste)
+        self._spare: list[Event] = []
         self._keeps_objects = keeps_objects
-        self.violations: list[str] = []
-        self.calls = 0
+        self.captured: list[StreamRef] = []
         self.events_made = 0
-        self.blocks_made = 0
-        self.consumers = (self._new_stream(), self._new_stream())
-        self.current = self.consumers[0]
+        self.marks_out = 0
+        self.consumers: tuple[StreamRef, ...] = ()
+        self.current = self.consumer_stream()
+        self.consumer_stream()
 
     @property
     def device(self) -> str:
@@ -87,142 +83,193 @@ class AdversarialBackend:
     def keeps_objects(self) -> bool:
         return self._keeps_objects
 
-    # -- memory --------------------------------------------------------------------------------
-
-    def host_block(self, nbytes: int) -> HostBlock:
-        self._called()
-        self.blocks_made += 1
-        return HostBlock(np.full(nbytes, POISON, np.uint8))
-
-    def device_block(self, nbytes: int) -> DeviceBlock:
-        self._called()
-        if nbytes > self._room_nbytes:
-            raise DeviceMemoryError(f"adversarial: {nbytes} bytes asked for, {self._room_nbytes} left")
-        memory = np.full(nbytes, POISON, np.uint8)
-        self.blocks_made += 1
-        self._room_nbytes -= nbytes
-        weakref.finalize(memory, self._freed, nbytes)
-        return DeviceBlock(nbytes, memory)
-
-    def _freed(self, nbytes: int) -> None:
-        self._room_nbytes += nbytes
-
-    def consumer_block(self, nbytes: int) -> DeviceBlock:
-        self._called()
-        return DeviceBlock(nbytes, np.full(nbytes, POISON, np.uint8))
-
-    def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        return np.ndarray(shape, dtype, buffer=block.memory, offset=offset)
-
     # -- streams -------------------------------------------------------------------------------
 
     def stream(self) -> StreamRef:
-        self._called()
-        return self._new_stream()
+        with self._lock:
+            self._called("stream")
+            return StreamRef(self._streams.make())
 
-    def _new_stream(self) -> StreamRef:
-        stream = StreamRef(len(self._queues) + 1)
-        self._queues[stream.ptr] = deque()
-        return stream
+    def consumer_stream(self) -> StreamRef:
+        """Make another stream for consumers, ordered after no other, and add it to :attr:`consumers`."""
+        with self._lock:
+            stream = StreamRef(self._streams.make())
+            self.consumers = (*self.consumers, stream)
+            return stream
 
     def current_stream(self) -> StreamRef:
-        self._called()
-        return self.current
+        with self._lock:
+            self._called("current_stream")
+            return self.current
 
-    def h2d(self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef) -> None:
-        self._called()
-        self._enqueue_copy("h2d", weakref.ref(dst.memory), weakref.ref(src.bytes), nbytes, stream)
+    def capturing(self, stream: StreamRef) -> bool:
+        with self._lock:
+            self._called("capturing")
+            return stream in self.captured
 
-    def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef) -> None:
-        self._called()
-        # The consumer may drop its memory early: its allocator frees in stream order.
-        self._enqueue_copy("d2d", lambda: dst.memory, weakref.ref(src.memory), nbytes, stream)
+    def h2d(
+        self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef, at: int = 0, offset: int = 0
+    ) -> None:
+        with self._lock:
+            self._called("h2d")
+            self._enqueue_copy("h2d", dst.memory[at:], src.bytes[offset:], nbytes, stream)
+
+    def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef, offset: int = 0) -> None:
+        with self._lock:
+            self._called("d2d")
+            self._enqueue_copy("d2d", dst.memory, src.memory[offset:], nbytes, stream)
+
+    def prepare_cast(self) -> None:
+        with self._lock:
+            self._called("prepare_cast")
+
+    def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:
+        """Enqueue the copies and casts of a batch, each in two steps."""
+        with self._lock:
+            self._called("cast")
+            steps = pieces(plan, lambda count: [self._chance.randint(0, count)])
+            self._launch("cast", stream, [partial(self._cast, plan, step) for step in steps], dst.memory, src.memory)
+
+    def _cast(self, plan: CastPlan, step: Work, target: NDArray[np.uint8], slot: NDArray[np.uint8]) -> None:
+        if reads_within(plan, slot):
+            step(target, slot)
+        else:
+            self.violations.append("cast: what is in the slot would have been read outside of its images")
 
     def _enqueue_copy(
-        self,
-        what: str,
-        dst: Callable[[], NDArray[np.uint8] | None],
-        src: Callable[[], NDArray[np.uint8] | None],
-        nbytes: int,
-        stream: StreamRef,
+        self, what: str, dst: NDArray[np.uint8], src: NDArray[np.uint8], nbytes: int, stream: StreamRef
     ) -> None:
-        def part(start: int, stop: int) -> bool:
-            target, source = dst(), src()
-            if target is None or source is None:
-                self.violations.append(f"{what}: memory was freed before the copy ran")
+        cut = self._chance.randint(0, nbytes)
+
+        def part(start: int, stop: int, target: NDArray[np.uint8], source: NDArray[np.uint8]) -> None:
+            np.copyto(target[start:stop], source[start:stop])
+
+        self._launch(what, stream, [partial(part, 0, cut), partial(part, cut, nbytes)], dst, src)
+
+    def launch(self, stream: StreamRef, kernel: Callable[..., object], *arrays: NDArray[Any], turns: int = 1) -> None:
+        """Enqueue a kernel, as a consumer does, and return at once.
+
+        Args:
+            stream: Where.
+            kernel: Called with ``arrays`` when its turn has come, perhaps on another thread: with what is at their
+                addresses *then*. It must neither keep them nor call the stage.
+            arrays: On the device. They are not kept alive: dropping them meanwhile is the caller's risk.
+            turns: How many of the stream's turns the kernel takes; the last one runs it.
+        """
+        with self._lock:
+            idle: list[Callable[..., object]] = [lambda *_: None] * (turns - 1)
+            self._launch("kernel", stream, [*idle, kernel], *arrays)
+
+    def _launch(self, what: str, stream: StreamRef, parts: list[Callable[..., object]], *arrays: NDArray[Any]) -> None:
+        """Enqueue ``parts``, a step each, that are called with what is at the addresses of ``arrays`` then."""
+        chunks = [self._space.at(array) for array in arrays]
+        # Memory that is not ours is kept alive; ours is known by its address alone.
+        aliases = [chunk.alias(array) if chunk else array for chunk, array in zip(chunks, arrays, strict=True)]
+
+        def step(part: Callable[..., object]) -> bool:
+            if all(chunk is None or chunk.live for chunk in chunks):
+                part(*aliases)
             else:
-                np.copyto(target[start:stop], source[start:stop])
+                self.violations.append(f"{what}: memory was freed before it ran")
             return True
 
-        cut = self._random.randint(0, nbytes)
-        self.enqueue(stream, lambda: part(0, cut))
-        self.enqueue(stream, lambda: part(cut, nbytes))
+        self._enqueue(what, stream, *(partial(step, part) for part in parts))
+
+    def _enqueue(self, what: str, stream: StreamRef, *steps: Step) -> None:
+        if stream in self.captured:
+            self.violations.append(f"{what}: it was recorded into a graph, and did not run")
+        self._streams.enqueue(stream.ptr, *steps)
 
     def enqueue(self, stream: StreamRef, step: Step) -> None:
-        """Put a step of one's own on a stream, as a consumer's kernel would be."""
-        self._queues[stream.ptr].append(step)
-        # Lazy, then in a burst: work piles up, and what the host forgot to wait for has not run yet.
-        if self._random.random() < 0.1:
-            for _ in range(self._random.randrange(12)):
-                self._run_a_step()
+        """Put a step of one's own on a stream. What it refers to stays alive; see :meth:`launch` for kernels."""
+        with self._lock:
+            self._enqueue("step", stream, step)
 
     # -- marks ---------------------------------------------------------------------------------
 
     def mark(self, stream: StreamRef) -> Mark:
-        self._called()
+        with self._lock:
+            self._called("mark")
+            event = self._event()
+            point = event.record()
+            self._enqueue("mark", stream, point.pass_)
+            return Mark(event)
+
+    def timed_mark(self, stream: StreamRef) -> Mark:
+        return Mark(self.mark(stream).event, timed=True)
+
+    def elapsed_s(self, first: Mark, then: Mark) -> float:
+        """Return 0: nothing here takes time. Marks that CUDA would refuse are violations."""
+        with self._lock:
+            self._called("elapsed_s")
+            for mark in (first, then):
+                point = self._latest("elapsed_s", mark)
+                if not (mark.timed and point.recorded and point.passed):
+                    self.violations.append("elapsed_s: a mark was not passed yet, not timed, or never recorded")
+            return 0.0
+
+    def unrecorded_mark(self, *, timed: bool = False) -> Mark:
+        """Return a mark that was forgotten to be recorded: whoever waits for it waits for nothing, as on CUDA."""
+        with self._lock:
+            event = self._event()
+            event.latest = Point(recorded=False)
+            return Mark(event, timed=timed)
+
+    def _event(self) -> Event:
         if self._spare:
-            event = self._spare.pop(self._random.randrange(len(self._spare)))
+            event = self._spare.pop(self._chance.randrange(len(self._spare)))
         else:
-            event = _Event()
+            event = Event()
             self.events_made += 1
-        event.latest = _Point()
-        self.enqueue(stream, event.latest.pass_)
-        return Mark(event)
+        event.retired = False
+        self.marks_out += 1
+        return event
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
-        self._called()
-        point: _Point = mark.event.latest
-        self.enqueue(stream, lambda: point.passed)
+        with self._lock:
+            self._called("order_after")
+            point = self._latest("order_after", mark)
+            self._enqueue("order_after", stream, lambda: point.passed)
 
     def join(self, mark: Mark) -> None:
-        self._called()
-        point: _Point = mark.event.latest
+        with self._lock:
+            self._called("join")
+            point = self._latest("join", mark)
         while not point.passed:
-            if not self._run_a_step():
-                raise AssertionError("every stream waits: this mark is never passed")
+            with self._lock:
+                if not point.passed and not self._streams.run_a_step():
+                    raise AssertionError("every stream waits: this mark is never passed")
 
     def finished(self, mark: Mark) -> bool:
-        self._called()
-        self._run_a_step()
-        return bool(mark.event.latest.passed)
+        with self._lock:
+            self._called("finished")
+            self._streams.run_a_step()
+            return self._latest("finished", mark).passed
+
+    def _latest(self, what: str, mark: Mark) -> Point:
+        if mark.event.retired:
+            self.violations.append(f"{what}: the mark was retired before")
+        latest: Point = mark.event.latest
+        return latest
 
     def retire(self, mark: Mark) -> None:
-        if mark.event in self._spare:
-            self.violations.append("a mark was retired twice")
-        self._spare.append(mark.event)
+        with self._lock:
+            if mark.event.retired:
+                self.violations.append("a mark was retired twice")
+                return
+            mark.event.retired = True
+            self.marks_out -= 1
+            self._spare.append(mark.event)
 
     def close(self) -> None:
-        self._spare.clear()
+        with self._lock:
+            self._spare.clear()
 
     # -- the scheduler -------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Run everything that is enqueued."""
-        while self._run_a_step():
-            pass
-        assert not any(self._queues.values()), "every stream waits, and nothing can run"
-
-    def _run_a_step(self) -> bool:
-        """Run the first step of a stream that can go on; False when none can."""
-        busy = [queue for queue in self._queues.values() if queue]
-        self._random.shuffle(busy)
-        for queue in busy:
-            if queue[0]():
-                queue.popleft()
-                return True
-        return False
-
-    def _called(self) -> None:
-        number, self.calls = self.calls, self.calls + 1
-        if self._fail_at_call is not None and number >= self._fail_at_call:
-            raise DeviceError(f"adversarial: call {number} fails, as was asked for")
+        with self._lock:
+            while self._streams.run_a_step():
+                pass
+            assert self._streams.idle, "every stream waits, and nothing can run"
