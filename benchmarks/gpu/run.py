@@ -29,7 +29,7 @@ from benchmarks.gpu.part import PARTS, Part
 from benchmarks.gpu.predictions import judge, written_down
 from benchmarks.gpu.record import write_record
 from benchmarks.gpu.summary import summary
-from benchmarks.gpu.verdict import what_failed
+from benchmarks.gpu.verdict import still_open, what_failed
 from benchmarks.machine import circumstances
 
 RESULTS = Path(__file__).parent / "results"
@@ -95,6 +95,7 @@ def run_all(names: list[str], total_s: float, self_check: bool, out: Path) -> di
     result["device"] = result["parts"].get("environment", {}).get("gpu", "none")
     result["judged"] = judge({} if self_check else result["parts"])
     result["failed"] = what_failed(result["parts"], self_check)
+    result["open"] = still_open(result["parts"])
     result["passed"] = not result["failed"] and result["device"] != "none" and set(names) == set(PARTS)
     _keep(out, result)
     return result

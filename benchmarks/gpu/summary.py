@@ -56,6 +56,12 @@ def _group(size: str, group: dict[str, Any]) -> Iterator[str]:
     yield f"  {'':32}" + "".join(f"{f'steps of {length} ms':>27}" for length in lengths)
     for name, by_length in group["steps"].items():
         yield f"  {name:32}" + "".join(f"{_cell(by_length.get(length)):>27}" for length in lengths)
+    if group["copies"]:
+        copies = group["copies"]
+        yield (
+            f"  ours, timed by the device: {copies['h2d_gbps'] or 0:.1f} GB/s, {copies['host_copies']:.2f} copies "
+            f"on the host, {copies['launches_per_batch']:.1f} launches per batch, slowest: {copies['slowest']}"
+        )
     for name, why in {**group["missing"], **group["errors"]}.items():
         yield f"  {name:32}{why.strip().splitlines()[-1][:WIDTH]}"
 
@@ -77,7 +83,8 @@ def _end_to_end(found: dict[str, Any]) -> Iterator[str]:
 
 def _verdict(result: dict[str, Any]) -> str:
     if result["passed"]:
-        return f"PASSED on {result['device']}: the record is written"
+        still = f"; still open: {', '.join(result['open'])}" if result["open"] else ""
+        return f"PASSED on {result['device']}: the record is written{still}"
     if result["failed"]:
         return "\n".join(["FAILED", *(f"- {each[: 3 * WIDTH]}" for each in result["failed"])])
     return "No part failed; without a GPU, or with parts left out, nothing is verified"

@@ -14,9 +14,15 @@ OURS = "ours"
 def what_failed(parts: Mapping[str, Any], self_check: bool) -> list[str]:
     """Return what stands against a run, in words; nothing when it passed.
 
-    In a self-check tests may be skipped and questions stay open, as there is no GPU to answer them; nothing may break.
+    In a self-check tests may be skipped, as there is no GPU, and no question may break. On a GPU one that breaks is
+    as open as one that is not settled, and says nothing against the device code.
     """
-    return [*_broken(parts), *_tests(parts, self_check), *_questions(parts, self_check), *_contenders(parts)]
+    return [*_broken(parts), *_tests(parts, self_check), *(_breaks(parts) if self_check else ()), *_contenders(parts)]
+
+
+def still_open(parts: Mapping[str, Any]) -> list[str]:
+    """Return the questions that have no answer."""
+    return [key for key, found in _questions(parts) if not found["settled"]]
 
 
 def _broken(parts: Mapping[str, Any]) -> Iterator[str]:
@@ -36,13 +42,15 @@ def _tests(parts: Mapping[str, Any], self_check: bool) -> Iterator[str]:
             yield "no test passed"
 
 
-def _questions(parts: Mapping[str, Any], self_check: bool) -> Iterator[str]:
+def _breaks(parts: Mapping[str, Any]) -> Iterator[str]:
+    for key, found in _questions(parts):
+        if found["measured"].get("failed"):
+            yield f"{key}: {found['answer']}"
+
+
+def _questions(parts: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for part in FINDINGS:
-        for key, found in parts.get(part, {}).items():
-            if not isinstance(found, dict) or found["measured"].get("missing") or found["settled"]:
-                continue
-            if not self_check or found["measured"].get("failed"):
-                yield f"{key} is not settled: {found['answer']}"
+        yield from ((key, found) for key, found in parts.get(part, {}).items() if isinstance(found, dict))
 
 
 def _contenders(parts: Mapping[str, Any]) -> Iterator[str]:

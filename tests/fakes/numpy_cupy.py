@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import time
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, Self
 
@@ -72,20 +74,32 @@ class Event:
 
 
 class Stream:
-    """A stream that is always idle."""
+    """A stream that is always idle; while it is captured, copies on it are kept for the graph instead of made."""
 
-    _current: ClassVar[list[Stream]] = []
-    null: Stream
+    null: ClassVar[Stream]
+    captured: ClassVar[dict[int, list[Callable[[], object]]]] = {}
+    _here = threading.local()
 
     def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
         self.ptr = 0 if null else id(self)
 
+    @classmethod
+    def current(cls) -> Stream:
+        """Return the stream that is current on the calling thread."""
+        entered = cls._entered()
+        return entered[-1] if entered else cls.null
+
+    @classmethod
+    def _entered(cls) -> list[Stream]:
+        entered: list[Stream] = cls._here.__dict__.setdefault("entered", [])
+        return entered
+
     def __enter__(self) -> Stream:
-        self._current.append(self)
+        self._entered().append(self)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._current.pop()
+        self._entered().pop()
 
     def synchronize(self) -> None:
         """Return: nothing is ever under way."""
@@ -93,14 +107,22 @@ class Stream:
     def wait_event(self, event: Event) -> None:
         """Return: every event has passed."""
 
-    def record(self, event: Event | None = None) -> Event:
-        return event or Event()
-
     def begin_capture(self, mode: int | None = None) -> None:
-        """Return: there are no graphs here."""
+        self.captured[self.ptr] = []
 
-    def end_capture(self) -> Any:
-        return SimpleNamespace(launch=lambda stream=None: None)
+    def end_capture(self) -> Graph:
+        return Graph(self.captured.pop(self.ptr))
+
+
+class Graph:
+    """What was captured."""
+
+    def __init__(self, work: list[Callable[[], object]]) -> None:
+        self._work = work
+
+    def launch(self, stream: Stream | None = None) -> None:
+        for work in self._work:
+            work()
 
 
 Stream.null = Stream(null=True)
@@ -130,9 +152,6 @@ def module(cuda: FakeCuda) -> ModuleType:
     cupy: Any = cuda.module()
     sub, runtime = cupy.cuda, cupy.cuda.runtime
 
-    def current() -> Stream:
-        return Stream._current[-1] if Stream._current else Stream.null
-
     def asarray(values: Any, dtype: Any = None) -> DeviceNdarray:
         return np.array(values, dtype).view(DeviceNdarray)
 
@@ -141,6 +160,12 @@ def module(cuda: FakeCuda) -> ModuleType:
 
     def memset(pointer: int, value: int, nbytes: int, stream: int) -> None:
         ctypes.memset(pointer, value, nbytes)
+
+    def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+        if stream in Stream.captured:
+            Stream.captured[stream].append(lambda: ctypes.memmove(target, source, nbytes))
+        else:
+            cuda.copy(target, source, nbytes, kind, stream)
 
     def device(index: int) -> Any:
         here = real_device(index)
@@ -153,11 +178,13 @@ def module(cuda: FakeCuda) -> ModuleType:
         "Device": device,
         "Event": Event,
         "Stream": Stream,
-        "get_current_stream": current,
+        "get_current_stream": Stream.current,
         "get_elapsed_time": lambda first, last: max(1e3 * (last.at - first.at), 1e-3),
         "UnownedMemory": lambda ptr, nbytes, owner, device_id=-1: SimpleNamespace(ptr=ptr, owner=owner),
     }.items():
         setattr(sub, name, value)
+    runtime.memcpyAsync = copy
+    runtime.streamIsCapturing = lambda stream: stream in Stream.captured
     for name, value in {
         "memsetAsync": memset,
         "hostAllocWriteCombined": 4,

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import aiostream_data as asd
 from aiostream_data.device.layout import take_apart
 from aiostream_data.device.ring import SlotRing
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
-from aiostream_data.errors import DeviceMemoryError, ForkedPipelineError, LoaderClosedError
+from aiostream_data.errors import DeviceMemoryError, ForkedPipelineError, GraphCaptureError, LoaderClosedError
 
 Scaled = Callable[[Any, Any], Any]
 MIB = 1 << 20
@@ -140,6 +141,39 @@ def test_batches_arrive_while_another_thread_captures_a_graph(cupy: Any, scaled:
         capturing.synchronize()
         assert len(taken) == scaled(200, 5)
         assert all((values.get() == number).all() for number, values in taken)
+
+
+def test_a_graph_that_was_captured_once_works_on_every_batch_that_is_put_into_its_array(cupy: Any) -> None:
+    runtime, stream = cupy.cuda.runtime, cupy.cuda.Stream(non_blocking=True)
+    target, result = cupy.zeros((100,), np.int64), cupy.zeros((100,), np.int64)
+    stream.begin_capture(runtime.streamCaptureModeThreadLocal)
+    kind = runtime.memcpyDeviceToDevice
+    runtime.memcpyAsync(int(result.data.ptr), int(target.data.ptr), target.nbytes, kind, stream.ptr)
+    graph = stream.end_capture()
+    batches = asd.Dataset.range(1000).batch(100).to_device("cuda:0", depth=2, handoff="into")
+    seen = []
+    with batches.open() as loader, stream:
+        for batch in loader:
+            batch.into(target)
+            graph.launch(stream)
+            stream.synchronize()
+            seen.append(result.get())
+    np.testing.assert_array_equal(np.concatenate(seen), np.arange(1000))
+
+
+def test_a_batch_is_not_taken_out_on_a_stream_that_is_captured_and_is_there_afterwards(cupy: Any) -> None:
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with DeviceStage(open_backend("cuda:0")) as stage:
+        batch = stage.put(np.arange(10))
+        assert batch is not None
+        with stream:
+            stream.begin_capture(cupy.cuda.runtime.streamCaptureModeThreadLocal)
+            with pytest.raises(GraphCaptureError):
+                batch.materialise()
+            stream.end_capture()
+            taken = batch.materialise()
+            stream.synchronize()
+        assert taken.get().tolist() == list(range(10))
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that fork and threads do not mix: the point

@@ -48,7 +48,7 @@ def run(hardware: Hardware, recorder: Recorder) -> None:
         seconds: dict[str, list[float]] = {}
         errors: dict[str, str] = {}
         missing: dict[str, str] = {}
-        for _ in range(REPEATS):
+        for _ in range(hardware.scaled(REPEATS, 1)):
             for name, (framework, begin) in passes.items():
                 if name in errors or name in missing or recorder.left_s < 0:
                     continue

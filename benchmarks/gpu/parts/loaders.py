@@ -29,6 +29,7 @@ SIZES = {"38.5 MB": 256, "4 MB": 27, "154 MB": 1024}
 CASTS = "256 images"
 COMPUTES_MS = (0, 5, 20)
 REPEATS = 5
+PROFILED_BATCHES = 60
 WARM_STEPS = 6
 WINDOW_MS = 160
 STEPS = (6, 24)
@@ -74,6 +75,8 @@ def _record(
         group = Group(hardware, pool, rows, stack)
         group.open(everyone)
         group.measure(time.monotonic() + min(seconds, recorder.left_s))
+    if ours.IN_CUPY[0] in contenders:
+        group.profile()
     recorder.put(**{name: {"nbytes": pool.nbytes // BATCHES, **group.found()}})
 
 
@@ -96,16 +99,26 @@ class Group:
         self.errors: dict[str, str] = {}
         self.missing: dict[str, str] = {}
         self.windows: dict[str, dict[str, list[dict[str, float]]]] = {}
+        self.copies: dict[str, Any] = {}
 
     def open(self, contenders: Sequence[Contender]) -> None:
         """Open them all, and hold their first batch against what must come; leave out those that fail."""
         for contender in contenders:
             with self._noting(contender.name):
                 compute = self._compute(contender.framework)
-                work = Work(self._hardware, self._pool, self._rows, compute)
+                work = self._work(compute)
                 batches = self._stack.enter_context(contender.open(work))
                 _check(compute, next(batches), contender, work)
                 self._entrants.append(Entrant(contender, compute, batches))
+
+    def _work(self, compute: Compute) -> Work:
+        return Work(self._hardware, self._pool, self._rows, compute)
+
+    def profile(self) -> None:
+        """Let the package time its own copies, with nobody beside it."""
+        with self._noting("ours, profiled"):
+            batches = self._hardware.scaled(PROFILED_BATCHES, 4)
+            self.copies = ours.profile(self._work(self._compute("cupy")), batches)
 
     def _compute(self, framework: str) -> Compute:
         if framework not in self._computes:
@@ -114,7 +127,7 @@ class Group:
 
     def measure(self, until: float) -> None:
         """Time windows round by round, in turns, until there are enough or the time is over."""
-        for repeat in range(REPEATS):
+        for repeat in range(self._hardware.scaled(REPEATS, 2)):
             for milliseconds in COMPUTES_MS:
                 for entrant in list(self._entrants):
                     if repeat and time.monotonic() > until:
@@ -143,7 +156,7 @@ class Group:
             name: {length: _summary(windows) for length, windows in by_length.items()}
             for name, by_length in self.windows.items()
         }
-        return {"steps": cells, "errors": self.errors, "missing": self.missing}
+        return {"steps": cells, "copies": self.copies, "errors": self.errors, "missing": self.missing}
 
 
 class _Noting:
