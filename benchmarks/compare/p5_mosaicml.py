@@ -1,4 +1,7 @@
-"""P5 with mosaicml-streaming: MDS shards from S3 into a fresh folder, decoded in worker processes."""
+"""P5 with mosaicml-streaming: MDS shards from S3 into a fresh folder, decoded in a worker process.
+
+In one: two that fetch shards into one fresh folder read half-written ones here, in one run of two (0.10.0).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.compare.p3_function import decoded
 from benchmarks.compare.p5_torchvision import load_streaming
-from benchmarks.images import IMAGE_BATCH, WORKERS
+from benchmarks.images import IMAGE_BATCH
 from benchmarks.shards import KEYS, STORE, index_folder
 from benchmarks.workload import Workload
 
@@ -37,5 +40,5 @@ def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
         images = Images(
             remote=f"s3://bench/{index_folder(workload, 'mds')}", local=folder, shuffle=True, batch_size=IMAGE_BATCH
         )
-        for batch in DataLoader(images, batch_size=IMAGE_BATCH, num_workers=WORKERS):
+        for batch in DataLoader(images, batch_size=IMAGE_BATCH, num_workers=1):
             yield {name: np.asarray(values) for name, values in batch.items()}
