@@ -69,7 +69,7 @@ P5 = Scenario(
         Contender(
             name="mosaicml-streaming",
             module="p5_mosaicml",
-            how="MDS from S3, shuffle, DataLoader with 1 worker process, a fresh folder; with 2 it fails in one run of two",
+            how="MDS from S3, shuffle, DataLoader with 1 worker process (2 fail in one run of two), a fresh folder",
             packages=("mosaicml-streaming", "torch"),
         ),
         Contender(
