@@ -128,15 +128,16 @@ class ListFiles(Node):
     """URLs that match patterns, sorted; shuffled per epoch when ``seed`` is given.
 
     With ``index_url`` they are taken from that file instead of from a listing; all of them where there are no patterns.
-    ``share`` is (number, count) where ranks share the URLs, each taking every ``count``-th of that order.
+    ``share`` is (number, count) where ranks share the URLs, each taking every ``count``-th of that order. What may hold
+    a secret is not in the ``repr``; :meth:`detail` shows it without.
     """
 
-    patterns: tuple[str, ...]
-    storage_options: Mapping[str, Any]
+    patterns: tuple[str, ...] = field(repr=False)
+    storage_options: Mapping[str, Any] = field(repr=False)
     seed: int | None = None
     share: tuple[int, int] | None = None
     permuted: Permuted | None = None
-    index_url: str | None = None
+    index_url: str | None = field(default=None, repr=False)
 
     @property
     def label(self) -> str:
@@ -164,7 +165,7 @@ class ReadFiles(Node):
         index_url: The file that names the shards, which are not listed then.
     """
 
-    patterns: tuple[str, ...]
+    patterns: tuple[str, ...] = field(repr=False)
     files: Node | None
     format: FormatLike
     compression: str
@@ -173,13 +174,13 @@ class ReadFiles(Node):
     ordered: bool
     shuffle_shards: bool
     seed: int | None
-    storage_options: Mapping[str, Any]
+    storage_options: Mapping[str, Any] = field(repr=False)
     read_ahead: Concurrency
     decoders: tuple[Decoder, ...] = ()
     share: tuple[int, int] | None = None
     reshuffle: bool = True
     spread: bool = False
-    index_url: str | None = None
+    index_url: str | None = field(default=None, repr=False)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aiostream_data.errors import ChecksumError, LoaderClosedError, PlanError
+from aiostream_data.errors import ChecksumError, LoaderClosedError, PlanError, StorageError
 from aiostream_data.records import ByteRange, ShardRef
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
@@ -21,7 +21,7 @@ from aiostream_data.storage.hedging_store import HedgingStore, Room, any_room
 from aiostream_data.storage.lanes import lane_of
 from aiostream_data.storage.registry import open_store
 from aiostream_data.storage.retry import RetryingStore, take_retry_options
-from aiostream_data.storage.urls import Url, split_url
+from aiostream_data.storage.urls import Url, safe_url, split_url
 from aiostream_data.storage.verifying import Verifier, checksums_of, counters_of
 
 NEAR: Final = frozenset({"file", "memory"})
@@ -106,9 +106,17 @@ class StoreSet:
         return [shard for one in pattern for shard in await self.glob(one)]
 
     async def info(self, url: Url) -> ShardRef:
-        """Return size and version of one object; wildcards have no meaning here."""
+        """Return size and version of one object; wildcards have no meaning here.
+
+        Raises:
+            StorageError: The store does not answer, or does not say how large the object is.
+        """
         text = os.fspath(url)
-        return await self._store_of(text).info(text)
+        found = await self._store_of(text).info(text)
+        if found.nbytes is None:  # which would be taken for an empty one
+            reason = "the store does not say how large the object is; serve it with a Content-Length, or copy it"
+            raise StorageError(safe_url(text), reason)
+        return found
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         """Fill ``buffer`` (contiguous, bytes) from offset ``start``; see :class:`Store`."""

@@ -14,6 +14,7 @@ import pytest
 import aiostream_data as asd
 from aiostream_data.errors import CorruptRecordError, ExampleParseError
 from aiostream_data.records import ShardRef
+from aiostream_data.storage.http import target_of
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.sigv4 import AwsKey
 from aiostream_data.testing.http_server import HttpObjects
@@ -85,6 +86,20 @@ def test_credentials_and_shards_are_shown_without_what_signs_and_credentials_are
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(key)
     assert pickle.loads(pickle.dumps(shard)) == shard
+
+
+def test_a_plan_shows_neither_options_nor_signatures() -> None:
+    options = {"secret": SECRET, "https://": {"headers": {"authorization": SECRET}}}
+    url = f"https://host/a?X-Amz-Signature={SECRET}"
+    for dataset in (
+        asd.Dataset.from_text(url, storage_options=options).map(len).batch(2),
+        asd.Dataset.from_tfrecord(index=url, storage_options=options).shuffle(3),
+        asd.Dataset.list_files(url, storage_options=options),
+    ):
+        assert SECRET not in repr(dataset.plan) + str(dataset.plan) + pformat(dataset.plan)
+    target = target_of(url)
+    assert target is not None
+    assert SECRET not in f"{target!r} {target}"
 
 
 def test_a_factory_is_named_and_not_printed_with_its_arguments() -> None:

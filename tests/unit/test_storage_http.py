@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from aiostream_data import Dataset
 from aiostream_data.errors import (
     AccessDeniedError,
     CredentialsError,
@@ -168,6 +169,18 @@ def test_a_head_that_says_nothing_is_there_is_not_believed(http_objects: HttpObj
         http_objects.faults.append(Fault(status=200, headers={"Content-Length": "0"}))
         assert use(methodcaller("info", url)).nbytes == len(data)
         assert [seen.method for seen in http_objects.requests] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("reader", ["plain", "library"])
+def test_an_object_of_unknown_size_is_not_taken_for_an_empty_one(reader: str) -> None:
+    with fault_server("http") as server:
+        url = server.put("x.txt", b"one\ntwo\n")
+        server.set_rules(Rule(Wrong(ignore_range=True, chunked=True)))
+        with pytest.raises(StorageError, match="does not say how large"):
+            use(methodcaller("info", url), reader=reader)
+        dataset = Dataset.from_text(url, storage_options={"reader": reader})
+        with pytest.raises(StorageError, match="does not say how large"), dataset.open() as loader:
+            list(loader)
 
 
 @pytest.mark.parametrize("status", [404, 401, 503])

@@ -39,6 +39,9 @@ class Target(NamedTuple):
     is_tls: bool
     path: str
 
+    def __repr__(self) -> str:
+        return f"Target(host={self.host!r}, port={self.port!r}, is_tls={self.is_tls!r})"  # the query may sign it
+
     @property
     def host_header(self) -> str:
         """The host as the server knows itself."""
