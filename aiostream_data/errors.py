@@ -458,8 +458,8 @@ class LeasesHeldError(AiostreamError, RuntimeError):
 
     def __init__(self, depth: int, waited_s: float) -> None:
         super().__init__(
-            f"the consumer has held all {depth} device slots for {waited_s:.3g} s while it waits for another batch, which "
-            "needs one: give batches back (a with block, release() or into()), or raise depth"
+            f"the consumer has held all {depth} device slots for {waited_s:.3g} s while it waits for another batch, "
+            "which needs one: give batches back (a with block, release() or into()), or raise depth"
         )
         self.depth = depth
         self.waited_s = waited_s

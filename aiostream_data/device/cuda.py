@@ -68,7 +68,9 @@ def import_cupy(device: str) -> Any:
 
 
 def _broken(device: str, error: ImportError) -> DeviceUnavailableError:
-    return DeviceUnavailableError(f"device {device!r} cannot be used: CuPy is installed but cannot be imported: {error}")
+    return DeviceUnavailableError(
+        f"device {device!r} cannot be used: CuPy is installed but cannot be imported: {error}"
+    )
 
 
 _PORTABLE = 1

@@ -22,8 +22,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -58,8 +58,8 @@ class RingStats:
         regrows: Slots replaced by larger ones.
         device_slots: How many there are; fewer than asked for when the device had no room.
         device_slots_asked: How many there were to be.
-        leaked_leases: Batches whose consumer let go of them without giving them back, so that their slots were free later.
-        host_nbytes, device_nbytes: Memory that the slots hold now.
+        leaked_leases: Batches whose consumer let go of them without giving them back; their slots were free later.
+        host_nbytes, device_nbytes: Memory that the slots hold now, or held when the ring was closed.
         pinned_nbytes: How much of ``host_nbytes`` is page-locked: all of it on a GPU, unless that was refused and
             ``allow_pageable`` is set; nothing on ``cpu``.
         abandoned_nbytes: Memory never freed because a copy might still reach it.
@@ -76,7 +76,15 @@ class RingStats:
     device_nbytes: int = 0
     pinned_nbytes: int = 0
     abandoned_nbytes: int = 0
-    shared: SharedStats = SharedStats()
+    shared: SharedStats = field(default_factory=SharedStats)
+
+
+class _SlotMemory(NamedTuple):
+    """Bytes of all slots; the names are those of :class:`RingStats`."""
+
+    host_nbytes: int
+    device_nbytes: int
+    pinned_nbytes: int
 
 
 class SlotRing:
@@ -125,6 +133,7 @@ class SlotRing:
         self._shared = shared or SharedSlots(backend)
         self._profile = profile
         self._device_slots_asked = device_slots
+        self._closed_with: _SlotMemory | None = None
         self._copy_stream = backend.stream()
         self._batches = 0
         self._copied_nbytes = 0
@@ -247,7 +256,7 @@ class SlotRing:
 
     def stats(self) -> RingStats:
         """Return what the ring has done so far."""
-        host = [slot.block for slot in self._host.all if slot.block is not None]
+        memory = self._closed_with or self._memory()
         return RingStats(
             batches=self._batches,
             copied_nbytes=self._copied_nbytes,
@@ -255,11 +264,19 @@ class SlotRing:
             device_slots=len(self._device.all),
             device_slots_asked=self._device_slots_asked,
             leaked_leases=self._device.leases.leaked,
+            host_nbytes=memory.host_nbytes,
+            device_nbytes=memory.device_nbytes,
+            pinned_nbytes=memory.pinned_nbytes,
+            abandoned_nbytes=self._abandoned_nbytes,
+            shared=self._shared.stats(),
+        )
+
+    def _memory(self) -> _SlotMemory:
+        host = [slot.block for slot in self._host.all if slot.block is not None]
+        return _SlotMemory(
             host_nbytes=sum(block.nbytes for block in host),
             device_nbytes=sum(slot.block.nbytes for slot in self._device.all if slot.block),
             pinned_nbytes=sum(block.nbytes for block in host if block.pinned),
-            abandoned_nbytes=self._abandoned_nbytes,
-            shared=self._shared.stats(),
         )
 
     def close(self, timeout_s: float = 2.0) -> None:
@@ -273,6 +290,7 @@ class SlotRing:
             return
         if not self.state.failed:  # or nobody may ever leave, and what they use is not freed anyway
             self.state.wait_until(lambda: self.state.failed or not self._anyone_inside(), timeout_s)
+        self._closed_with = self._memory()
         slots: list[HostSlot | DeviceSlot] = [*self._host.all, *self._device.all]
         for slot in slots:
             in_use = self._may_be_in_use(slot, deadline)

@@ -159,7 +159,7 @@ def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | N
 
 
 def _cast_nbytes(plan: Node) -> int:
-    """Return the host memory of batches that a transform makes larger: as many are taken out at once as there are slots."""
+    """Return the host memory of batches that a transform makes larger: as many are there at once as there are slots."""
     if not isinstance(plan, op.ToDevice) or plan.transform is None or plan.device not in ("cpu", "auto"):
         return 0
     return plan.depth * (most_nbytes(plan) or 0) * plan.transform.itemsize

@@ -30,7 +30,7 @@ class DeviceCopies:
         device_slot_waits, device_slot_wait_s: Waits of written batches for a device slot: the consumer is slower.
         host_slots, device_slots: How many there are.
         device_slots_asked: How many there were to be; more than ``device_slots`` when the device had no room.
-        host_nbytes, device_nbytes: What they take now.
+        host_nbytes, device_nbytes: What they take now, or took when the stage was closed.
         pinned_nbytes: How much of ``host_nbytes`` is page-locked; 0 on ``cpu``.
         written_nbytes: Bytes written into host slots.
         rewritten_nbytes: Those of them that stood in an array of the whole batch before, so that they were copied once

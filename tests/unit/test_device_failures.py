@@ -531,3 +531,19 @@ def test_two_data_sets_on_two_devices_run_in_one_program(fake: FakeCuda) -> None
         pairs = [(one.tolist(), other.tolist()) for one, other in zip(left, right, strict=True)]
     assert [one for one, _ in pairs] == [other for _, other in pairs]
     assert len(pairs) == 4
+
+
+def test_plain_memory_is_allowed_for_a_data_set_and_its_statistics_say_so(fake: FakeCuda) -> None:
+    fake.failing["PinnedMemory"] = 2
+    numbers = Dataset.range(40).batch(4)
+    with pytest.raises(PinningError, match="allow_pageable=True"):
+        list(numbers.to_device("cuda:0"))
+    with numbers.to_device("cuda:0", allow_pageable=True).open() as loader:
+        with pytest.warns(RuntimeWarning, match="not page-locked"):
+            taken = [batch.tolist() for batch in loader]
+        (copies,) = loader.stats().devices
+        assert "NOT page-locked" in str(loader.report())
+    assert taken == np.arange(40).reshape(10, 4).tolist()
+    assert not copies.pinned
+    assert copies.host_nbytes > 0
+    assert (copies.device_slots, copies.device_slots_asked) == (3, 3)
