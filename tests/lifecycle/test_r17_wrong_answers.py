@@ -53,6 +53,21 @@ def test_r17_what_stays_wrong_is_an_error_that_says_so(dialect: DialectName, nam
         assert "gave up after 3 attempts" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
+def test_r17_heads_that_only_aiohttp_forgives_are_left_to_it_after_a_few(dialect: DialectName) -> None:
+    with leaves_nothing(), fault_server(dialect) as server:
+        url = server.put("bucket/key", CONTENT)
+        server.set_rules(Rule(Fault(headers=(("X-Long", "one\r\n two"),))))
+
+        async def case(stores: StoreSet) -> int:
+            shard = await stores.info(url)
+            for _ in range(5):
+                assert await read(stores, shard, START, STOP) == CONTENT[START:STOP]
+            return stores.counters.retries
+
+        assert with_stores(server, case) == 3
+
+
 @pytest.mark.parametrize("name", ODDITIES)
 @pytest.mark.parametrize("dialect", ["s3", "gcs", "http"])
 def test_r17_what_is_only_unusual_is_read(dialect: DialectName, name: str) -> None:

@@ -13,14 +13,14 @@ from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
-from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError
+from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.caps import take_cap_options
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.lanes import Lane, lane_of
 from aiostream_data.storage.meters import meter_of
 from aiostream_data.storage.urls import safe_url
-from aiostream_data.storage.wire.answer_head import AnswerHead
+from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
 from aiostream_data.storage.wire.client import Refused, Target, Unusual, WireClient, WireOptions
 from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import Dialect, read_plain, refused, translating_wire
@@ -30,7 +30,7 @@ WAITED_S: Final = 0.001
 """Requests that are let pass later than that have waited; sooner is what asking costs."""
 
 UNUSUAL: Final = 3
-"""So many answers in a row that only a library understands, and a server is asked through that."""
+"""So many answers in a row that we leave to a library, or refuse, and a server is asked through that."""
 
 Reader: TypeAlias = Literal["auto", "plain", "library"]
 """Who fetches bytes: whoever can, our own plain GETs, or aiohttp, s3fs and gcsfs."""
@@ -95,7 +95,7 @@ class Route:
         """Read by a GET of our own; see :func:`.plain_read.read_plain`.
 
         Returns:
-            False where the library has to; always, once the server has answered in an unusual way a few times in a row.
+            False where the library has to; from then on always, once a few answers in a row were unusual or malformed.
         """
         async with _Passing(self, shard.url, len(buffer)) as lane:
             try:
@@ -104,6 +104,9 @@ class Route:
             except Unusual:
                 self._unusual[target.host, target.port] += 1
                 return False
+            except StoreUnreachableError as error:
+                self._note(target, error)
+                raise
         if self._unusual:
             self._unusual.pop((target.host, target.port), None)
         self.plain_reads += 1
@@ -121,15 +124,23 @@ class Route:
             StorageError: The server cannot be reached, refuses, or does not answer as it should.
         """
         async with self.asking(url):
-            with translating_wire(url):
-                try:
+            try:
+                with translating_wire(url):
                     return await self.client.head(target, headers)
-                except Unusual:
+            except Unusual:
+                return None
+            except Refused as answer:
+                if answer.status in no_heads:
                     return None
-                except Refused as answer:
-                    if answer.status in no_heads:
-                        return None
-                    raise refused(dialect, url, answer) from None
+                raise refused(dialect, url, answer) from None
+            except StoreUnreachableError as error:
+                self._note(target, error)
+                raise
+
+    def _note(self, target: Target, error: StoreUnreachableError) -> None:
+        """Take note of an answer that is none: where a server stays with that, a library may forgive what we do not."""
+        if isinstance(error.__cause__, MalformedAnswer):
+            self._unusual[target.host, target.port] += 1
 
     @asynccontextmanager
     async def by_library(self, url: str, nbytes: int) -> AsyncIterator[LibraryRead]:
