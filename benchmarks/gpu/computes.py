@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.gpu.hardware import DEVICE, Busy, Hardware
+from benchmarks.gpu.hardware import DEVICE, Busy, Hardware, random_matrix
 
 TOUCHED_NBYTES = 256
 """How much of a batch a step reads: enough that it cannot run before the batch is there."""
@@ -139,7 +139,7 @@ class JaxCompute:
     def __init__(self, hardware: Hardware) -> None:
         self._jax = importlib.import_module("jax")
         side = hardware.scaled(8192, 32)
-        numbers = np.random.default_rng(0).standard_normal((side, side), np.float32) / side
+        numbers = random_matrix(side, 0) / side
         self._matrix = self._jax.numpy.asarray(numbers).astype(self._jax.numpy.float16)
         self._state = self._matrix
         self._product = self._jax.jit(lambda state, matrix: state @ matrix)
@@ -178,4 +178,22 @@ class JaxCompute:
         return np.asarray(batch)
 
 
-COMPUTES: dict[str, Callable[[Hardware], Compute]] = {"cupy": CupyCompute, "torch": TorchCompute, "jax": JaxCompute}
+KINDS: dict[str, Callable[[Hardware], Compute]] = {"cupy": CupyCompute, "torch": TorchCompute, "jax": JaxCompute}
+
+
+class Computes:
+    """The consumers of this process, each made when it is first asked for, since that takes a second."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self._made: dict[str, Compute] = {}
+
+    def of(self, framework: str) -> Compute:
+        """Return the consumer in a framework.
+
+        Raises:
+            ImportError: It is not installed.
+        """
+        if framework not in self._made:
+            self._made[framework] = KINDS[framework](self._hardware)
+        return self._made[framework]

@@ -49,7 +49,7 @@ class LateConsumers:
         with self._random.choice(self._streams):
             if self._random.random() < 0.3:
                 for _ in range(self._random.randint(1, 6)):
-                    self._cupy.matmul(self._matrix, self._matrix, out=self._product)
+                    self._cupy.dot(self._matrix, self._matrix, out=self._product)
             taken = batch.materialise()
             self._kernel((64,), (256,), (taken, np.int64(taken.size), self._found[number]))
         self._numbers.append(number)

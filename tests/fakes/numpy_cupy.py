@@ -213,7 +213,7 @@ def module(cuda: FakeCuda) -> ModuleType:
         "empty": zeros,
         "ones": lambda shape, dtype=float: asarray(np.ones(shape, dtype)),
         "arange": lambda *numbers, dtype=None: asarray(np.arange(*numbers, dtype=dtype)),
-        "matmul": lambda a, b, out=None: np.matmul(a, b, out=out),
+        "dot": lambda a, b, out=None: np.dot(a, b, out=out),
         "asnumpy": lambda array: np.array(array, subok=False),
     }.items():
         setattr(cupy, name, value)

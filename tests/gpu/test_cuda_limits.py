@@ -50,7 +50,7 @@ def test_r41_copies_hide_behind_work_that_takes_longer(cupy: Any, on_gpu: bool, 
 
     def work(count: int) -> None:
         for _ in range(count):
-            cupy.matmul(matrix, matrix, out=product)
+            cupy.dot(matrix, matrix, out=product)
 
     def seconds(step: Callable[[], object], times: int) -> float:
         cupy.cuda.runtime.deviceSynchronize()

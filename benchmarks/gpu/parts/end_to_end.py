@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import aiostream_data as asd
-from benchmarks.gpu.computes import COMPUTES, Compute
+from benchmarks.gpu.computes import Compute, Computes
 from benchmarks.gpu.hardware import DEVICE, Hardware
 from benchmarks.gpu.recorder import Recorder
 from benchmarks.gpu.spread import spread
@@ -45,6 +45,7 @@ def run(hardware: Hardware, recorder: Recorder) -> None:
             "ours": ("cupy", lambda: ours(urls, batch)),
             "torch DataLoader": ("torch", lambda: by_torch(hardware, urls, batch)),
         }
+        computes = Computes(hardware)
         seconds: dict[str, list[float]] = {}
         errors: dict[str, str] = {}
         missing: dict[str, str] = {}
@@ -53,7 +54,7 @@ def run(hardware: Hardware, recorder: Recorder) -> None:
                 if name in errors or name in missing or recorder.left_s < 0:
                     continue
                 try:
-                    seconds.setdefault(name, []).append(one_pass(COMPUTES[framework](hardware), begin(), pictures))
+                    seconds.setdefault(name, []).append(one_pass(computes.of(framework), begin(), pictures))
                 except ImportError as error:
                     missing[name] = str(error)
                 except Exception:  # noqa: BLE001 - the finding

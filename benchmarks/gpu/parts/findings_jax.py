@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.findings import Asked, Finding, ask
-from benchmarks.gpu.hardware import MIB, Hardware
+from benchmarks.gpu.hardware import MIB, Hardware, random_matrix
 from benchmarks.gpu.parts.findings_torch import Lent
 from benchmarks.gpu.recorder import Recorder
 
@@ -53,7 +53,7 @@ def _lend(hardware: Hardware, value: int) -> tuple[Any, Any]:
 def _long_work(module: Any, hardware: Hardware) -> Any:
     """Return a function that works for milliseconds and reads its argument only at the end."""
     side = hardware.scaled(4096, 16)
-    matrix = module.numpy.asarray(np.random.default_rng(0).standard_normal((side, side), np.float32)) / side
+    matrix = module.numpy.asarray(random_matrix(side, 0)) / side
 
     def work(values: Any, matrix: Any) -> Any:
         product = matrix

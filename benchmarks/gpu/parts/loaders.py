@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.computes import COMPUTES, Compute
+from benchmarks.gpu.computes import Compute, Computes
 from benchmarks.gpu.contenders import headspace, jax_loader, ours, spdl_loader, torch_loaders
 from benchmarks.gpu.hardware import Hardware
 from benchmarks.gpu.recorder import Recorder
@@ -42,42 +42,33 @@ TOLERANCE = 0.02
 def run(hardware: Hardware, recorder: Recorder) -> None:
     """Measure the loaders whose batches CuPy and torch consume."""
     # Those with worker processes first, which are forked before there are more threads.
+    computes = Computes(hardware)
     usual = [*torch_loaders.ALL, *spdl_loader.ALL, *ours.IN_TORCH, *ours.IN_CUPY]
     each_s = recorder.left_s / (len(SIZES) + 1)
     for name, rows in SIZES.items():
-        _record(name, rows, usual, "uint8", hardware, recorder, each_s)
-    _record(f"{CASTS}, uint8", 256, ours.CASTS_UINT8, "uint8", hardware, recorder, each_s / 2)
-    _record(f"{CASTS}, fp32", 256, [ours.CASTS_FP32], "float32", hardware, recorder, each_s / 2)
+        _record(Group(hardware, computes, rows), name, usual, recorder, each_s)
+    _record(Group(hardware, computes, 256), f"{CASTS}, uint8", ours.CASTS_UINT8, recorder, each_s / 2)
+    _record(Group(hardware, computes, 256, "float32"), f"{CASTS}, fp32", [ours.CASTS_FP32], recorder, each_s / 2)
 
 
 def run_jax(hardware: Hardware, recorder: Recorder) -> None:
     """Measure the loaders whose batches JAX consumes, in a process without torch."""
+    computes = Computes(hardware)
     each_s = recorder.left_s / len(SIZES)
     for name, rows in SIZES.items():
-        _record(name, rows, [*jax_loader.ALL, *ours.IN_JAX], "uint8", hardware, recorder, each_s)
+        _record(Group(hardware, computes, rows), name, [*jax_loader.ALL, *ours.IN_JAX], recorder, each_s)
 
 
-def _record(
-    name: str,
-    rows: int,
-    contenders: Sequence[Contender],
-    dtype: str,
-    hardware: Hardware,
-    recorder: Recorder,
-    seconds: float,
-) -> None:
+def _record(group: Group, name: str, contenders: Sequence[Contender], recorder: Recorder, seconds: float) -> None:
     """Put what one size gave."""
-    rows, image = hardware.scaled(rows, 4), hardware.scaled(IMAGE, (16, 16, 3))
-    pool = image_pool(rows, dtype, image)
     frameworks = dict.fromkeys(contender.framework for contender in contenders)
     everyone = [*contenders, *(headspace.in_framework(framework) for framework in frameworks)]
     with ExitStack() as stack:
-        group = Group(hardware, pool, rows, stack)
-        group.open(everyone)
+        group.open(everyone, stack)
         group.measure(time.monotonic() + min(seconds, recorder.left_s))
     if ours.IN_CUPY[0] in contenders:
         group.profile()
-    recorder.put(**{name: {"nbytes": pool.nbytes // BATCHES, **group.found()}})
+    recorder.put(**{name: group.found()})
 
 
 @dataclass
@@ -92,22 +83,23 @@ class Entrant:
 class Group:
     """The contenders of one size."""
 
-    def __init__(self, hardware: Hardware, pool: Any, rows: int, stack: ExitStack) -> None:
-        self._hardware, self._pool, self._rows, self._stack = hardware, pool, rows, stack
-        self._computes: dict[str, Compute] = {}
+    def __init__(self, hardware: Hardware, computes: Computes, rows: int, dtype: str = "uint8") -> None:
+        self._hardware, self._computes = hardware, computes
+        self._rows = hardware.scaled(rows, 4)
+        self._pool = image_pool(self._rows, dtype, hardware.scaled(IMAGE, (16, 16, 3)))
         self._entrants: list[Entrant] = []
         self.errors: dict[str, str] = {}
         self.missing: dict[str, str] = {}
         self.windows: dict[str, dict[str, list[dict[str, float]]]] = {}
         self.copies: dict[str, Any] = {}
 
-    def open(self, contenders: Sequence[Contender]) -> None:
+    def open(self, contenders: Sequence[Contender], stack: ExitStack) -> None:
         """Open them all, and hold their first batch against what must come; leave out those that fail."""
         for contender in contenders:
             with self._noting(contender.name):
-                compute = self._compute(contender.framework)
+                compute = self._computes.of(contender.framework)
                 work = self._work(compute)
-                batches = self._stack.enter_context(contender.open(work))
+                batches = stack.enter_context(contender.open(work))
                 _check(compute, next(batches), contender, work)
                 self._entrants.append(Entrant(contender, compute, batches))
 
@@ -118,12 +110,7 @@ class Group:
         """Let the package time its own copies, with nobody beside it."""
         with self._noting("ours, profiled"):
             batches = self._hardware.scaled(PROFILED_BATCHES, 4)
-            self.copies = ours.profile(self._work(self._compute("cupy")), batches)
-
-    def _compute(self, framework: str) -> Compute:
-        if framework not in self._computes:
-            self._computes[framework] = COMPUTES[framework](self._hardware)
-        return self._computes[framework]
+            self.copies = ours.profile(self._work(self._computes.of("cupy")), batches)
 
     def measure(self, until: float) -> None:
         """Time windows round by round, in turns, until there are enough or the time is over."""
@@ -156,7 +143,13 @@ class Group:
             name: {length: _summary(windows) for length, windows in by_length.items()}
             for name, by_length in self.windows.items()
         }
-        return {"steps": cells, "copies": self.copies, "errors": self.errors, "missing": self.missing}
+        return {
+            "nbytes": self._pool.nbytes // BATCHES,
+            "steps": cells,
+            "copies": self.copies,
+            "errors": self.errors,
+            "missing": self.missing,
+        }
 
 
 class _Noting:
