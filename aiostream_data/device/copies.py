@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aiostream_data.device.backend import ALIGNMENT, HostBlock
+from aiostream_data.device.backend import HostBlock
 from aiostream_data.device.layout import BatchLayout, SlotArray, place
 
 
@@ -88,13 +88,8 @@ def _add(copies: list[Copy], block: HostBlock | None, start: int, array: SlotArr
     if not array.nbytes:
         return
     last = copies[-1] if copies else None
-    # Nothing but padding may lie in the gap: it is copied too. Any other array would take at least ALIGNMENT bytes.
-    if (
-        last is not None
-        and last.block is block
-        and start - last.start == array.offset - last.target
-        and array.offset - last.stop < ALIGNMENT
-    ):
+    # Between two arrays that follow one another in a slot stands nothing but padding, which is copied too.
+    if last is not None and last.block is block and start - last.start == array.offset - last.target:
         copies[-1] = replace(last, nbytes=array.offset + array.nbytes - last.target)
     else:
         copies.append(Copy(block, start, array.offset, array.nbytes))

@@ -316,10 +316,11 @@ class SlotRing:
             _ABANDONED.append(slot.lent)  # what it keeps never goes back to the process that lent it
 
     def _close_shared(self, deadline: float) -> None:
-        if not self.state.failed:
+        answers = self._shared.stop(max(0.0, deadline - time.monotonic())) and not self.state.failed
+        if answers:
             # Whoever was about to submit such a batch hears that the ring is closed, and gives it up.
             self.state.wait_until(lambda: self._shared.idle, max(0.0, deadline - time.monotonic()))
-        for block in self._shared.close(keep_all=self.state.failed):
+        for block in self._shared.close(keep_all=not answers):
             self._abandon(block)
 
     def _abandon(self, block: HostBlock | DeviceBlock) -> None:

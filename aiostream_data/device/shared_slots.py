@@ -226,10 +226,12 @@ class SharedSlots:
 
     def _adopt(self, memory: SharedMemory) -> _Adopted | None:
         """Return the block as adopted; None when it cannot be. The caller holds the lock."""
+        if self._closed:
+            return None
         known = self._adopted.get(id(memory))
         if known is not None:
             return known
-        if self._closed or memory.retired:
+        if memory.retired:
             return None  # this is the last batch that comes in it
         self._give_up_retired()
         if self._refused or len(self._adopted) >= self._max_blocks or self._nbytes + memory.nbytes > self._max_nbytes:
@@ -275,6 +277,14 @@ class SharedSlots:
             refused=self._refused,
         )
 
+    def stop(self, timeout_s: float) -> bool:
+        """Lend nothing more from now on; False when a block is still being adopted after ``timeout_s``."""
+        self._closed = True
+        stopped = self._lock.acquire(timeout=timeout_s)
+        if stopped:
+            self._lock.release()
+        return stopped
+
     @property
     def idle(self) -> bool:
         """True when nothing is lent that may yet end."""
@@ -283,24 +293,23 @@ class SharedSlots:
     def close(self, keep_all: bool = False) -> list[HostBlock]:
         """Give up all blocks that no copy reads. Idempotent; in a forked child this does nothing.
 
-        Whoever calls it has seen to it that what was lent has ended, or was abandoned.
+        Call it behind :meth:`stop`, when what was lent has ended or was abandoned.
 
         Args:
-            keep_all: The device has failed and is asked for nothing more.
+            keep_all: The device has failed, or does not answer, and is asked for nothing more.
 
         Returns:
             The blocks that a copy may still read, or that stay page-locked. Whoever gets them keeps them for ever.
         """
         if os.getpid() != self._pid:
             return []
-        with self._lock:
-            self._closed = True
-            if not keep_all:
+        if not keep_all:
+            with self._lock:
                 for key, adopted in list(self._adopted.items()):
                     if not adopted.readers:
                         with suppress(DeviceError):  # it is returned, then, as one that cannot be let go of
                             self._give_up(key)
-            left = [adopted.block for adopted in self._adopted.values()]
-            self._adopted.clear()
-            self._nbytes = 0
-            return left
+        left = [adopted.block for adopted in list(self._adopted.values())]
+        self._adopted.clear()
+        self._nbytes = 0
+        return left

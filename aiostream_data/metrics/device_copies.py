@@ -146,7 +146,8 @@ class DeviceCopies:
         lines = []
         if self.in_place_nbytes:
             lines.append(
-                f"  {as_size(self.in_place_nbytes)} from {self.shared_blocks} blocks of in_subprocess(), in place"
+                f"  {as_size(self.in_place_nbytes)} of them were copied from where in_subprocess() wrote them, in "
+                f"{self.shared_blocks_locked:,} blocks of memory"
             )
         if self.shared_arrays_rewritten:
             why = ", as none is page-locked any more" if self.shared_refused else ""

@@ -117,7 +117,7 @@ def test_the_report_says_what_was_copied_in_place() -> None:
     with images().in_subprocess().to_device("cpu").open(seed=7) as loader:
         for _ in loader:
             pass
-        assert "blocks of in_subprocess(), in place" in str(loader.report())
+        assert "of them were copied from where in_subprocess() wrote them" in str(loader.report())
 
 
 def test_explain_says_that_arrays_are_copied_from_where_they_were_written_and_how_much_is_locked() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -200,6 +202,61 @@ def test_closing_while_a_copy_reads_a_block_keeps_it_mapped_locked_and_unreturne
     assert stage.stats().ring.abandoned_nbytes >= 3 * LARGE
 
 
+def test_closing_while_a_block_is_adopted_waits_for_that_and_disowns_it(ends: tuple[Exchange, Exchange]) -> None:
+    class Slow(Recording):
+        begun, may_end = threading.Event(), threading.Event()
+
+        def adopt_shared(self, memory: NDArray[np.uint8]) -> HostBlock:
+            self.begun.set()
+            assert self.may_end.wait(10)
+            return super().adopt_shared(memory)
+
+    backend = Slow()
+    stage = opened(backend)
+    batch = through(ends, numbered(1))
+    with ThreadPoolExecutor(2) as threads:
+        putting = threads.submit(put, stage, batch)
+        assert backend.begun.wait(10)
+        closing_it = threads.submit(stage.close)
+        while not stage.state.closed:
+            threading.Event().wait(0.001)
+        backend.may_end.set()
+        closing_it.result()  # with no warning of memory that is not freed
+        with pytest.raises(LoaderClosedError):
+            putting.result()
+    assert backend.disowned == backend.adopted
+
+
+def test_a_device_that_has_failed_is_not_asked_to_disown_anything(ends: tuple[Exchange, Exchange]) -> None:
+    class Fails(Recording):
+        def h2d(self, *args: Any, **options: Any) -> None:
+            raise DeviceError("a copy failed", status=700)
+
+    backend = Fails()
+    stage = opened(backend)
+    with pytest.raises(DeviceError):
+        put(stage, through(ends, numbered(1)))
+    with pytest.warns(ResourceWarning, match="bytes are not freed"):
+        stage.close()
+    assert backend.disowned == []
+
+
+def test_a_block_of_a_link_that_has_ended_stays_adopted_while_a_copy_reads_it(
+    ends: tuple[Exchange, Exchange],
+) -> None:
+    backend = Recording()
+    with opened(backend) as stage:
+        here, there = linked(4 * MIB)
+        put(stage, through((here, there), numbered(1)))
+        here.close()
+        there.close()
+        put(stage, through(ends, numbered(2)))  # adopts another block, and looks for those that are done with
+        assert (len(backend.adopted), backend.disowned) == (2, [])
+        assert stage._ring.join_oldest()
+        put(stage, through(ends, numbered(3, 2 * LARGE)))
+        assert (len(backend.adopted), len(backend.disowned)) == (3, 1)
+
+
 def test_a_batch_that_is_not_sent_gives_its_block_back(ends: tuple[Exchange, Exchange]) -> None:
     with opened(HostBackend(), device_slots=1) as stage:
         put(stage, through(ends, numbered(1)))
@@ -310,15 +367,23 @@ def test_a_refusal_is_told_once_and_batches_go_through_slots(ends: tuple[Exchang
         assert (stats.blocks, stats.in_place_nbytes, stats.host_copies) == (0, 0, 12)
 
 
-def test_a_device_that_fails_while_it_adopts_a_block_says_so(ends: tuple[Exchange, Exchange]) -> None:
-    backend = Recording()
-    with opened(backend) as stage:
-        backend.refuses = DeviceError("an earlier kernel failed", status=700)
-        with pytest.raises(DeviceError, match="an earlier kernel failed"):
-            put(stage, through(ends, numbered(1)))
-        backend.refuses = None
-        put(stage, through(ends, numbered(2)))
-        assert not stage.stats().ring.shared.refused
+def test_a_device_that_fails_while_it_adopts_a_block_says_so_and_keeps_none(ends: tuple[Exchange, Exchange]) -> None:
+    class FailsOnce(Recording):
+        def adopt_shared(self, memory: NDArray[np.uint8]) -> HostBlock:
+            if len(self.adopted) == 1:
+                self.adopted.append(0)
+                raise DeviceError("an earlier kernel failed", status=700)
+            return super().adopt_shared(memory)
+
+    backend = FailsOnce()
+    shared = SharedSlots(backend, mapping_of)
+    pair = [through(ends, numbered(number)) for number in range(2)]
+    with pytest.raises(DeviceError, match="an earlier kernel failed"):
+        transfer_of(shared, tuple(pair))
+    assert shared.idle, "the first of them is not lent any more"
+    assert not shared.stats().refused
+    assert shared.stop(timeout_s=1.0)
+    assert shared.close() == []
 
 
 def test_a_block_that_cannot_be_disowned_at_the_end_is_kept(ends: tuple[Exchange, Exchange]) -> None:
