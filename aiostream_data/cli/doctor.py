@@ -10,7 +10,7 @@ from aiostream_data import __version__, _native
 from aiostream_data.device.cuda_opening import describe_gpus
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.verified import verification
-from aiostream_data.errors import AiostreamError
+from aiostream_data.errors import AiostreamError, DeviceUnavailableError, MissingExtraError
 from aiostream_data.metrics.allocator import allocator_state
 
 EXTRAS = {
@@ -72,8 +72,11 @@ def _describe_device() -> str:
         return "cpu (CuPy is not installed: pip install 'aiostream-data[cupy12]' or [cupy13])"
     try:
         return f"{open_backend('cuda').device} ({describe_gpus()})"
+    except (MissingExtraError, DeviceUnavailableError) as error:
+        absent = isinstance(error, MissingExtraError) or error.absent
+        return f"{'cpu' if absent else 'none, since the GPU does not work'} ({error})"
     except AiostreamError as error:
-        return f"cpu ({error})"
+        return f"none ({error})"
 
 
 def _version_of(package: str) -> str | None:
