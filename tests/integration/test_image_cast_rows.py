@@ -111,6 +111,22 @@ def test_processes_change_no_row(expected: Rows, workers: int) -> None:
     assert_same(given(cast(rows().batch(8).in_subprocess(workers))), expected)
 
 
+def large_row(number: int) -> dict[str, Any]:
+    return {"image": np.random.default_rng(int(number)).integers(0, 256, (160, 160, 3), np.uint8), "label": int(number)}
+
+
+@pytest.mark.usefixtures("threads_host")
+def test_images_are_copied_from_where_a_process_wrote_them_and_cast_all_the_same() -> None:
+    transform = ImageCast(dtype="float16", flip="random", crop=(128, 128), crop_at="random")
+    dataset = Dataset.range(40).map(large_row).batch(20)
+    expected = given(cast(dataset, transform))
+    with cast(dataset.in_subprocess(), transform).open(seed=5) as loader:
+        assert_same(by_label(loader), expected)
+        (copies,) = loader.stats().devices
+    assert copies.in_place_nbytes == 40 * 160 * 160 * 3
+    assert copies.host_nbytes < 160 * 160 * 3
+
+
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_ranks_change_no_row(expected: Rows, world_size: int) -> None:
     found: Rows = {}
@@ -147,6 +163,15 @@ def test_epochs_and_seeds_draw_anew_and_a_seed_of_its_own_holds_against_the_run(
     own = cast(rows().batch(8), ImageCast(flip="random", crop=(8, 8), crop_at="random", seed=1))
     assert_same(given(own, seed=6), given(own, seed=7))
     assert share_of_same(given(own, epoch=1), given(own)) < 0.3
+
+
+def test_what_a_row_draws_never_changes() -> None:
+    columns = np.tile(np.arange(4, dtype=np.uint8).reshape(1, 1, 4, 1), (24, 1, 1, 1))
+    transform = ImageCast(scale=1.0, flip="random", crop=(1, 2), crop_at="random", layout="NHWC")
+    (found,) = cast(Dataset.from_tensor_slices(columns).batch(24), transform).open(seed=5)
+    first = [1, 2, 2, 2, 1, 3, 2, 3, 1, 2, 0, 0, 2, 3, 3, 1, 0, 1, 1, 1, 1, 1, 1, 3]
+    second = [2, 3, 1, 3, 0, 2, 1, 2, 0, 3, 1, 1, 1, 2, 2, 0, 1, 0, 0, 0, 2, 0, 2, 2]
+    assert found[:, 0, :, 0].T.tolist() == [first, second]
 
 
 def test_repetitions_of_a_row_are_drawn_anew() -> None:
