@@ -85,8 +85,7 @@ class Filling:
     def _count(self, transfer: Transfer) -> None:
         nbytes = sum(source.nbytes for source in transfer.sources)
         whole = sum(source.nbytes for source in transfer.sources if not isinstance(source, Parts))
-        with self._ring.state.lock:
-            self._ring.state.measures.wrote(nbytes, whole)
+        self._ring.state.measures.wrote(nbytes, whole)
 
     def submit(self) -> bool:
         """Enqueue the copy to the device; False when no device slot is free, and then it may be called again.

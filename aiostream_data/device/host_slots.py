@@ -41,12 +41,13 @@ class HostSlots:
         """Return the arrays of ``layout`` as views of an acquired slot, made larger when it is too small."""
         assert slot.state is HostState.FILLING, "only a slot that was acquired may be written"
         have = slot.block.nbytes if slot.block else 0
-        with self._state.lock:
-            wanted = self._size.wanted(have, layout.nbytes)
-        if slot.block is None or wanted > have:
+        if layout.nbytes > have:  # or nobody need know, and so writing waits for nobody who submits
+            with self._state.lock:
+                wanted = self._size.wanted(have, layout.nbytes)
             # The slot is the caller's and its last copy was joined, so the old memory may go at once.
             slot.block = None
             slot.block = self._staging.block(wanted)
+        assert slot.block is not None
         return views(slot.block.bytes, layout)
 
     def give_back(self, slot: HostSlot) -> None:

@@ -7,6 +7,7 @@ that. How long copies took is asked of the device, by timed marks, only where a 
 
 from __future__ import annotations
 
+import threading
 from time import perf_counter
 
 
@@ -27,7 +28,7 @@ class Arrival:
 
 
 class Measures:
-    """Counters of one ring. Written with its lock held.
+    """Counters of one ring. Written with its lock held, but for what is said of :meth:`wrote`.
 
     Attributes:
         launches: Copies and kernels that were enqueued, to the device and out of its slots.
@@ -40,6 +41,7 @@ class Measures:
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.launches = 0
         self.written_nbytes = 0
         self.rewritten_nbytes = 0
@@ -49,9 +51,10 @@ class Measures:
         self.exposed_s = 0.0
 
     def wrote(self, nbytes: int, rewritten: int) -> None:
-        """Note that a host slot was written."""
-        self.written_nbytes += nbytes
-        self.rewritten_nbytes += rewritten
+        """Note that a host slot was written. The ring's lock need not be held."""
+        with self._lock:
+            self.written_nbytes += nbytes
+            self.rewritten_nbytes += rewritten
 
     def asked(self, arrival: Arrival) -> None:
         """Note that a batch is handed over now; only the first time counts."""

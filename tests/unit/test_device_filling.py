@@ -201,6 +201,42 @@ def test_a_copy_that_fails_is_told_to_whoever_comes_next_and_to_who_waits() -> N
 # -- slots that are written
 
 
+class GatedSubmission(HostBackend):
+    """A device to which it takes as long to enqueue a copy as the test wants."""
+
+    def __init__(self) -> None:
+        self.enqueueing = threading.Event()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def h2d(self, *args: Any) -> None:
+        self.enqueueing.set()
+        assert self.gate.wait(LONG_S)
+        super().h2d(*args)
+
+
+def test_a_slot_is_written_while_another_one_is_being_submitted() -> None:
+    backend = GatedSubmission()
+    with DeviceStage(backend, host_slots=2, device_slots=2) as stage:
+        stage.start_waiter()
+        for _ in range(2):  # so that both slots have memory
+            filled = [begun(stage), begun(stage)]
+            for filling in filled:
+                filling.write()
+                assert filling.submit()
+                filling.take().materialise()
+        first, second = begun(stage, 1), begun(stage, 2)
+        first.write()
+        backend.enqueueing.clear()
+        backend.gate.clear()
+        with in_thread(first.submit):
+            assert backend.enqueueing.wait(LONG_S)
+            second.write()
+            backend.gate.set()
+        assert second.submit()
+        assert [int(each.take().materialise()[0]) for each in (first, second)] == [1, 2]
+
+
 def test_a_slot_that_is_dropped_while_it_is_written_is_free_when_that_is_over_and_not_before() -> None:
     source = GatedParts(np.arange(8))
     with DeviceStage(HostBackend(), host_slots=1) as stage:
