@@ -227,15 +227,32 @@ def test_closing_while_a_block_is_adopted_waits_for_that_and_disowns_it(ends: tu
     assert backend.disowned == backend.adopted
 
 
+def test_nothing_is_lent_any_more_once_it_was_stopped(ends: tuple[Exchange, Exchange]) -> None:
+    shared = SharedSlots(HostBackend(), mapping_of)
+    first, second = (through(ends, numbered(number)) for number in range(2))
+    lent = transfer_of(shared, first).lent
+    assert lent is not None
+    lent.end()
+    assert shared.stop(timeout_s=1.0)
+    assert transfer_of(shared, first).lent is None
+    assert transfer_of(shared, second).lent is None
+    assert shared.close() == []
+
+
 def test_a_device_that_has_failed_is_not_asked_to_disown_anything(ends: tuple[Exchange, Exchange]) -> None:
     class Fails(Recording):
         def h2d(self, *args: Any, **options: Any) -> None:
-            raise DeviceError("a copy failed", status=700)
+            if len(self.adopted) > 1:
+                raise DeviceError("a copy failed", status=700)
+            super().h2d(*args, **options)
 
     backend = Fails()
     stage = opened(backend)
+    batches = [through(ends, numbered(number)) for number in range(2)]
+    put(stage, batches[0]).discard()
+    assert stage._ring.join_oldest()
     with pytest.raises(DeviceError):
-        put(stage, through(ends, numbered(1)))
+        put(stage, batches[1])
     with pytest.warns(ResourceWarning, match="bytes are not freed"):
         stage.close()
     assert backend.disowned == []
