@@ -2,8 +2,8 @@
 
 How this works. A thread makes **groups** of four neighbouring pixels of one line: the four stand next to
 each other in the uint8 image and in the result, so threads side by side read and write memory side by
-side. Where a line of the result has a multiple of four pixels, each thread writes four numbers at once;
-three channels whose bytes begin on a word are read as three words. All else takes a plain loop.
+side. Where a line of the result has a multiple of four pixels, and images one or three channels, each thread
+reads whole words and writes four numbers at once. All else takes a plain loop.
 
 The body is ``__host__ __device__`` and includes no header: NVRTC compiles it without a CUDA toolkit, nvcc
 does, and a C++ compiler makes functions of the same names and arguments that run on the host, which is how
@@ -56,6 +56,8 @@ def launch_of(cast: Cast, target: int, slot: int) -> Launch | None:
     lines, columns = cast.size
     if 0 in cast.target.shape:
         return None
+    behind = cast.images.offset + cast.images.nbytes
+    assert behind <= cast.factors.offset, "the kernel reads up to a word behind the images, which must be in the slot"
     kind = "f16" if cast.target.dtype == np.float16 else "f32"
     groups = lines * -(-columns // _GROUP)
     addresses = (
@@ -163,16 +165,17 @@ BODY void cast_one_by_one(const Line<Out>& line, int count) {
     }
 }
 
-// Reads the bytes of four pixels, by words where they begin on one.
+// Reads the bytes of four pixels by words, wherever they begin: up to seven bytes around them are read, too.
 template <int CHANNELS>
 BODY void read_four(Byte (&bytes)[GROUP * CHANNELS], const Byte* from) {
-    if ((Index)from % sizeof(Word) == 0) {
-        for (int w = 0; w < CHANNELS; ++w) {
-            Word word = ((const Word*)from)[w];
-            for (int b = 0; b < 4; ++b) bytes[4 * w + b] = Byte(word >> 8 * b);
-        }
-    } else {
-        for (int b = 0; b < GROUP * CHANNELS; ++b) bytes[b] = from[b];
+    int shift = int((Index)from % sizeof(Word));
+    const Word* words = (const Word*)(from - shift);
+    Index window = words[0];
+    for (int w = 0; w < CHANNELS; ++w) {
+        window |= Index(words[w + 1]) << 32;
+        Word word = Word(window >> 8 * shift);
+        for (int b = 0; b < 4; ++b) bytes[4 * w + b] = Byte(word >> 8 * b);
+        window >>= 32;
     }
 }
 
