@@ -155,6 +155,7 @@ STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     "enumerate": lambda _: _numbers().enumerate(),
     "prefetch": lambda _: _numbers().batch(5).prefetch(8),
     "to_device": lambda _: _numbers().batch(5).to_device("cpu"),
+    "to_device on loan": lambda _: _numbers().batch(5).to_device("cpu", handoff="lease"),
     "the whole chain": lambda shards: (
         Dataset.from_tfrecord(shards, cycle_length=4, shuffle_shards=True, seed=3)
         .shuffle(500, seed=3)
