@@ -49,6 +49,8 @@ _CONFIG = {
 
 _PIECE_NBYTES = 256 << 10
 
+_OPERATIONS = ("get_object", "head_object", "list_objects_v2")
+
 _SILENT_REFUSALS = frozenset({400, 403})
 """With these S3 answers a HEAD, whatever of several things is wrong: that credentials have expired, say."""
 
@@ -68,7 +70,8 @@ class S3Store:
     """Objects under ``s3://bucket/key``. Keys are taken byte for byte, never unquoted.
 
     Options are those of ``s3fs.S3FileSystem``: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
-    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays`` ...; besides them, ``connect_timeout``,
+    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays``, ``s3_additional_kwargs`` (a customer's key of
+    encryption, say: the library then reads) ...; besides them, ``connect_timeout``,
     ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in seconds,
     ``max_connections``, ``verify`` (whether checksums are asked for, and held against the bytes of whole objects), and
     ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for aiobotocore, ``"auto"`` for the first where nothing
@@ -93,7 +96,7 @@ class S3Store:
         self._retired: list[Any] = []
         self._run_blocking = run_blocking
         self._client: Any = None
-        self._request_options: dict[str, Any] = {}
+        self._added: dict[str, dict[str, Any]] = {}
         self._opening = asyncio.Lock()
         self._search = KeySearch()
 
@@ -111,7 +114,7 @@ class S3Store:
         async with self._route.asking(url):
             with translating(url, translate_s3_error):
                 try:
-                    answer = await client.head_object(Bucket=bucket, Key=key, **asks, **self._request_options)
+                    answer = await client.head_object(**self._asked("head_object", Bucket=bucket, Key=key, **asks))
                 except client.exceptions.ClientError as error:
                     reason = await self._with_reason(client, url, error)
                     raise reason from (None if reason is error else error)
@@ -180,9 +183,10 @@ class S3Store:
         condition = {"IfMatch": shard.version} if shard.version else {}
         with translating(shard.url, translate_s3_error):
             client = await self._open()
-            answer = await client.get_object(
-                Bucket=bucket, Key=key, Range=range_header(start, len(buffer)), **condition, **self._request_options
+            asked = self._asked(
+                "get_object", Bucket=bucket, Key=key, Range=range_header(start, len(buffer)), **condition
             )
+            answer = await client.get_object(**asked)
             version = str(answer.get("ETag", ""))
             reading.began(version)
             body = answer["Body"]
@@ -209,11 +213,16 @@ class S3Store:
         async with self._opening:
             if self._client is None:
                 file_system = await run_to_end(self._run_blocking, make_file_system, self._options)
-                self._request_options = dict(file_system.req_kw)
-                self._client = await file_system.set_session()
-                if self._route.reader == "plain" or is_plain(self._options, self._request_options):
-                    self._plain = S3Plain(self._client, self._request_options, self._regions)
+                client = await file_system.set_session()
+                self._added = {name: file_system._get_s3_method_kwargs(getattr(client, name)) for name in _OPERATIONS}
+                self._client, sent = client, self._added["get_object"]
+                if self._route.reader == "plain" or is_plain(self._options, sent):
+                    self._plain = S3Plain(client, sent, self._regions)
         return self._client
+
+    def _asked(self, operation: str, **asked: Any) -> dict[str, Any]:
+        """Return the arguments of a request, with those that the user's options add to all of its kind."""
+        return {**self._added.get(operation, {}), **asked}
 
     async def _renew(self) -> None:
         """Have the next request open another client, which looks for credentials again; others may use the old one."""
@@ -241,7 +250,7 @@ class S3Store:
         """Return the error of a GET of one byte; None where it is answered, or the object is empty."""
         self.counters.sent("GET")
         try:
-            answer = await client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0", **self._request_options)
+            answer = await client.get_object(**self._asked("get_object", Bucket=bucket, Key=key, Range="bytes=0-0"))
         except client.exceptions.ClientError as error:
             return error if response_status(error) in _SILENT_REFUSALS else None
         answer["Body"].close()
@@ -256,12 +265,12 @@ class S3Store:
         return False
 
     async def _list_page(self, pattern: str, bucket: str, asked: PageRequest) -> Page:
-        request = {"Bucket": bucket, "Prefix": asked.prefix, "MaxKeys": asked.most, **self._request_options}
+        client = await self._open()
+        request = self._asked("list_objects_v2", Bucket=bucket, Prefix=asked.prefix, MaxKeys=asked.most)
         if asked.folded:
             request["Delimiter"] = "/"
         if asked.token:
             request["ContinuationToken"] = asked.token
-        client = await self._open()
         self.counters.sent("LIST")
         async with self._route.listing(f"s3://{bucket}/{asked.prefix}"):
             with translating(pattern, translate_s3_error):

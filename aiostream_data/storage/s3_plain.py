@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from aiostream_data.errors import StorageError, StoreBusyError
+from aiostream_data.errors import PlanError, StorageError, StoreBusyError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.checksums import ASK_S3
@@ -63,11 +63,16 @@ class S3Plain:
         client: Of aiobotocore.
         sent: Arguments that go with each request; see :func:`is_plain`.
         regions: Of buckets that are in another than the client's. Added to.
+
+    Raises:
+        PlanError: One of the arguments is nothing for a plain GET.
     """
 
     def __init__(self, client: Any, sent: Mapping[str, Any], regions: dict[str, str]) -> None:
         self._client = client
         self._regions = regions
+        if others := sorted(set(sent) - set(_SENT)):
+            raise PlanError(f"reader='plain' cannot send {', '.join(others)}, which the options ask for")
         self._sent = {_SENT[name]: str(value) for name, value in sent.items()}
         self._buckets: dict[str, Bucket] = {}
 

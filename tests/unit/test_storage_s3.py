@@ -16,6 +16,7 @@ from aiostream_data.errors import (
     NoMatchError,
     ObjectChangedError,
     ObjectNotFoundError,
+    PlanError,
     ShortReadError,
     StorageError,
     StoreBusyError,
@@ -186,6 +187,35 @@ def test_missing_credentials_say_what_to_do(fake: HttpObjects) -> None:
 def test_an_unknown_profile_is_a_matter_of_credentials(fake: HttpObjects) -> None:
     with pytest.raises(CredentialsError):
         use(lambda stores: stores.info(URL), endpoint_url=fake.endpoint_url, profile="nobody")
+
+
+def look_up(server: HttpObjects, **options: Any) -> int | None:
+    signed = {"endpoint_url": server.endpoint_url, "key": "AKIAEXAMPLE", "secret": SECRET, **options}
+    shard: ShardRef = use(lambda stores: stores.info(URL), **signed)
+    return shard.nbytes
+
+
+@pytest.mark.parametrize("reader", ["plain", "library"])
+def test_who_pays_is_said_with_every_request(fake: HttpObjects, reader: str) -> None:
+    assert read(fake, reader=reader, requester_pays=True) == CONTENT[10:5000]
+    assert look_up(fake, reader=reader, requester_pays=True) == len(CONTENT)
+    assert [seen.headers["x-amz-request-payer"] for seen in fake.requests] == ["requester"] * 2
+
+
+def test_what_s3fs_adds_to_a_request_is_added_and_the_library_sends_it(fake: HttpObjects) -> None:
+    more = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": "k" * 32, "ServerSideEncryption": "AES256"}
+    assert read(fake, s3_additional_kwargs=more) == CONTENT[10:5000]
+    assert look_up(fake, s3_additional_kwargs=more) == len(CONTENT)
+    name = "x-amz-server-side-encryption"
+    assert [seen.headers[f"{name}-customer-algorithm"] for seen in fake.requests] == ["AES256"] * 2
+    assert not any(name in seen.headers for seen in fake.requests)  # which is for who writes
+    with pytest.raises(PlanError, match="reader='plain' cannot send SSECustomerAlgorithm, SSECustomerKey"):
+        read(fake, s3_additional_kwargs=more, reader="plain")
+
+
+def test_what_s3fs_adds_to_writing_alone_leaves_reading_as_it_is(fake: HttpObjects) -> None:
+    assert read(fake, s3_additional_kwargs={"ServerSideEncryption": "AES256"}) == CONTENT[10:5000]
+    assert not any("user-agent" in seen.headers for seen in fake.requests)
 
 
 def test_anonymous_requests_are_not_signed(fake: HttpObjects) -> None:

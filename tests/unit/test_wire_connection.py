@@ -246,6 +246,22 @@ def test_of_a_body_without_a_known_end_as_much_is_kept_as_there_is_room_for(nbyt
     run(main)
 
 
+def test_a_refusal_whose_words_are_cut_is_one_all_the_same() -> None:
+    async def main() -> None:
+        wire = Wire()
+        room = bytearray(10)
+        plan = BodyPlan(memoryview(room), partial=True)
+        task = asyncio.ensure_future(wire.connection.get(b"GET", lambda _: plan, PATIENCE))
+        await asyncio.sleep(0)
+        wire.arrive(head(10, status=503) + BODY[:3])
+        wire.end()
+        assert (await task).status == 503
+        assert room[: wire.connection.received] == BODY[:3]
+        assert not wire.connection.usable
+
+    run(main)
+
+
 def test_chunks_that_are_none_and_chunks_that_are_reset_end_the_request() -> None:
     async def main() -> None:
         for rest, ends, kind in ((b"no size\r\n", False, MalformedAnswer), (b"5\r\nab", True, BrokenAnswer)):

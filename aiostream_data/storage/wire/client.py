@@ -259,7 +259,8 @@ def _plan_of_detail(head: AnswerHead | None) -> BodyPlan:
         return BodyPlan(memoryview(bytearray()))
     if head.length is None:  # as S3 answers: in chunks
         return BodyPlan(memoryview(bytearray(DETAIL_NBYTES)), whole=False, partial=True)
-    return BodyPlan(memoryview(bytearray(min(head.length, DETAIL_NBYTES))), whole=head.length <= DETAIL_NBYTES)
+    room = memoryview(bytearray(min(head.length, DETAIL_NBYTES)))
+    return BodyPlan(room, whole=head.length <= DETAIL_NBYTES, partial=True)
 
 
 def _detail(head: AnswerHead, raw: bytes) -> bytes:
