@@ -1,8 +1,9 @@
 """Cast images with NumPy: what ``cpu`` does, and the oracle of the kernel.
 
 A pixel has one of 256 values, so what becomes of each is computed once per channel, by the steps that the
-kernel takes: in float32, and rounded where the kernel rounds. Hence both give the same bits. Pixels are looked
-up then, one channel of one image at a time, which NumPy does three times as fast as it makes float16.
+kernel takes: in float32, and rounded where the kernel rounds. Hence both give the same bits; tests see to it for
+the kernel made for the host, and ``tests/gpu`` for that on a GPU. Pixels are looked up then, one channel of one
+image at a time, since NumPy is slower to make a float16 than to look one up.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class ImageCast:
 
     Images are arrays of uint8, (rows, height, width, channels). Every pixel becomes ``(pixel * scale - mean) / std``,
     computed in float32 and rounded once more for float16. One kernel does it on the consumer's stream, in place of the
-    copy that takes a batch out; on ``cpu`` NumPy does, with the same results.
+    copy that takes a batch out; on ``cpu`` NumPy does, by the same steps.
 
     What is random is drawn for every row from the seed and from which row of which source it is, and from nothing
     else: it is the same for any number of workers and after a resume, and another one in the next epoch. All leaves
