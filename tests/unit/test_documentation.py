@@ -46,7 +46,10 @@ def test_programs_on_pages_compile(page: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["functions.md", "debugging.md", "in_subprocess.md", "device_measures.md", "image_cast.md", "testing_devices.md"],
+    [
+        *("functions.md", "debugging.md", "in_subprocess.md"),
+        *("device.md", "device_measures.md", "image_cast.md", "testing_devices.md"),
+    ],
 )
 def test_programs_of_pages_that_need_no_store_run(page: str, tmp_path: Path) -> None:
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
