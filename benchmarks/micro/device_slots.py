@@ -2,9 +2,10 @@
 
 Batches of uint8 images, their rows in arrays of their own, go through the stage on ``cpu``: written into a host slot by
 one or two threads, "copied to the device" by the one that submits, taken out into the consumer's memory. So every byte
-is copied three times, where a GPU leaves the first copy alone to the host. Beside that stands what ``np.copyto`` does
-with the same rows: the writing alone, into slots that are used again and again, which is the most that the first copy
-can reach; and a whole pipeline, ``batch().to_device("cpu")`` over arrays in memory.
+is copied three times, where a GPU leaves the first copy alone to the host: that is the stage without the other copies.
+Beside it stands what ``np.copyto`` does with the same rows: the writing alone, into slots that are used again and
+again, which is the most that the stage can reach; and a whole pipeline, ``batch().to_device("cpu")`` over arrays in
+memory.
 
 Nothing here says anything about a GPU.
 """
@@ -15,8 +16,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,15 +72,23 @@ def copy_alone(images: list[Row], seconds: float, threads: int = 1) -> float:
             counts[number] += 1
 
     started = perf_counter()
-    _in_threads([lambda number=number: work(number) for number in range(threads)])  # type: ignore[misc]
+    _in_threads([partial(work, number) for number in range(threads)])
     return sum(counts) / (perf_counter() - started)
 
 
-def through_stage(images: list[Row], seconds: float, threads: int = 1) -> float:
-    """Write with so many threads, submit in order, and take out on this thread."""
+class NoCopies(HostBackend):
+    """A device whose copies cost nothing, since there are none."""
+
+    def h2d(self, *args: Any) -> None:
+        """Return."""
+
+
+def through_stage(images: list[Row], seconds: float, threads: int = 1, copies: bool = True) -> float:
+    """Write with so many threads, submit in order, and take out, or discard, on this thread."""
     stop = perf_counter() + seconds
     taken = 0
-    with DeviceStage(HostBackend(), host_slots=SLOTS, device_slots=SLOTS) as stage:
+    backend = HostBackend() if copies else NoCopies()
+    with DeviceStage(backend, host_slots=SLOTS, device_slots=SLOTS) as stage:
         stage.start_waiter()
         written = _Line(stage, images, stop)
         writers = [threading.Thread(target=written.write) for _ in range(threads)]
@@ -85,7 +97,11 @@ def through_stage(images: list[Row], seconds: float, threads: int = 1) -> float:
         for thread in (*writers, submitter):
             thread.start()
         for filling in iter(written.sent.get, None):
-            filling.take().materialise()
+            batch = filling.take()
+            if copies:
+                batch.materialise()
+            else:
+                batch.discard()
             taken += 1
         elapsed = perf_counter() - started
         for thread in (*writers, submitter):
@@ -97,8 +113,6 @@ class _Line:
     """Batches in order between the threads that write them and the one that submits."""
 
     def __init__(self, stage: DeviceStage, images: list[Row], stop: float) -> None:
-        from queue import SimpleQueue
-
         self._stage = stage
         self._images = images
         self._stop = stop
@@ -179,9 +193,11 @@ def _in_threads(works: list[Callable[[], None]]) -> None:
 
 WAYS: dict[str, Run] = {
     "np.copyto alone, 1 thread": copy_alone,
-    "np.copyto alone, 2 threads": lambda images, seconds: copy_alone(images, seconds, 2),
+    "np.copyto alone, 2 threads": partial(copy_alone, threads=2),
+    "stage without the other copies, 1 thread writes": partial(through_stage, copies=False),
+    "stage without the other copies, 2 threads write": partial(through_stage, threads=2, copies=False),
     "stage, 1 thread writes": through_stage,
-    "stage, 2 threads write": lambda images, seconds: through_stage(images, seconds, 2),
+    "stage, 2 threads write": partial(through_stage, threads=2),
     "batch().to_device()": pipeline,
 }
 
