@@ -39,7 +39,7 @@ from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.shared_slots import SharedSlots, SharedStats, Transfer
 from aiostream_data.device.slots import DeviceSlot, DeviceState, HostSlot, HostState, SlotSize
 from aiostream_data.device.staging import Staging
-from aiostream_data.errors import DeviceError, DeviceMemoryError, PlanError
+from aiostream_data.errors import AiostreamError, PlanError
 
 _ABANDONED: list[object] = []
 """Blocks that a copy might still reach. Kept to the end of the process, since freeing them could
@@ -345,6 +345,6 @@ class SlotRing:
                 if time.monotonic() >= deadline:
                     return False
                 time.sleep(_CLOSING_STEP_S)
-        except (DeviceError, DeviceMemoryError):  # whatever it says, nobody knows what has run
+        except AiostreamError:  # whatever it says, nobody knows what has run
             return False
         return True

@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 
 from aiostream_data.device.ring import SlotRing
-from aiostream_data.errors import DeviceError, DeviceMemoryError, LoaderClosedError
+from aiostream_data.errors import AiostreamError
 
 NAME = "asd-device-wait"
 
@@ -26,7 +26,7 @@ class Waiter:
 
     def _run(self) -> None:
         # Whoever uses the ring next is told what ended it: the ring has taken note.
-        with suppress(DeviceError, DeviceMemoryError, LoaderClosedError):
+        with suppress(AiostreamError):
             self._join_in_order()
 
     def _join_in_order(self) -> None:

@@ -547,3 +547,30 @@ def test_plain_memory_is_allowed_for_a_data_set_and_its_statistics_say_so(fake: 
     assert not copies.pinned
     assert copies.host_nbytes > 0
     assert (copies.device_slots, copies.device_slots_asked) == (3, 3)
+
+
+CALLS = (
+    "free", "Stream", "PinnedMemory", "Memory", "alloc", "Event", "eventRecord", "memcpyAsync", "streamWaitEvent",
+    "synchronize", "streamIsCapturing",
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:device stage on cuda:ResourceWarning", "ignore:cuda.0 has no room:RuntimeWarning")
+@pytest.mark.parametrize("status", [1, 2, 719, 901])
+@pytest.mark.parametrize("call", CALLS)
+def test_whatever_call_fails_the_training_loop_gets_a_typed_error_and_closing_ends(
+    fake: FakeCuda, call: str, status: int
+) -> None:
+    dataset = Dataset.range(400).batch(4).to_device("cuda:0", depth=2)
+    if call not in ("free", "Stream"):  # those of opening
+        with dataset.open() as loader:
+            assert next(iter(loader)).tolist() == [0, 1, 2, 3]
+    fake.failing[call] = status
+    with pytest.raises((DeviceError, DeviceMemoryError, DeviceUnavailableError, GraphCaptureError)) as raised:
+        list(dataset)
+    found: BaseException | None = raised.value
+    causes = []
+    while found is not None:
+        causes.append(str(found))
+        found = found.__cause__
+    assert any(f"cudaError{status}" in each or "is being captured" in each for each in causes), causes
