@@ -286,10 +286,10 @@ def targets_of(targets: Any, layout: BatchLayout, receivers: Receivers) -> tuple
         DeviceTargetError: One does not fit, or they are of several libraries.
     """
     named = _named(targets, layout)
-    libraries = {_library_of(target) for _, target in named}
-    if len(libraries) > 1:
-        raise DeviceTargetError("", f"targets are of several libraries: {', '.join(sorted(libraries))}")
-    receiver = receivers.of("torch" if libraries == {"torch"} else None)
+    tensors = [_is_tensor(target) for _, target in named]
+    if any(tensors) and not all(tensors):
+        raise DeviceTargetError("", "some are tensors of PyTorch, and some are not")
+    receiver = receivers.of("torch" if any(tensors) else None)
     return receiver, [
         _fitting(receiver, target, array, path) for (path, target), array in zip(named, layout.arrays, strict=True)
     ]
@@ -314,8 +314,8 @@ def _named(targets: Any, layout: BatchLayout) -> list[tuple[str, Any]]:
     return found
 
 
-def _library_of(array: Any) -> str:
-    return type(array).__module__.partition(".")[0]
+def _is_tensor(array: Any) -> bool:
+    return type(array).__module__.partition(".")[0] == "torch"
 
 
 def _fitting(receiver: Receiver, target: Any, array: SlotArray, path: str) -> DeviceBlock:

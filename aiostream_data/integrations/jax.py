@@ -1,8 +1,8 @@
 """Batches as JAX arrays, which are always copies: JAX's arrays never change, and what is in a slot does.
 
 JAX is imported here alone, when ``to_device(framework="jax")`` or a batch's ``jax()`` asks for it. On the host only
-``jnp.array(copy=True)`` is used: ``device_put`` and DLPack hand back arrays that lie over aligned NumPy memory, whatever
-they are told about copies. Verified without a GPU: all that is done on ``cpu``.
+``jnp.array(copy=True)`` is used: ``device_put`` and DLPack hand back arrays that lie over aligned NumPy memory,
+whatever they are told about copies. Verified without a GPU: all that is done on ``cpu``.
 """
 
 from __future__ import annotations

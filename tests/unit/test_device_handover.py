@@ -291,7 +291,8 @@ def read_only() -> NDArray[Any]:
         (np.zeros((3, 2), np.float64), "'x'.*it is float64 of"),
         (np.zeros((2, 3), np.float32).T, "'x'.*not C-ordered"),
         (read_only(), "'x'.*can be written"),
-        ([1.0, 2.0], "several libraries: builtins, numpy"),
+        ([1.0, 2.0], "'x'.*list cannot be written into"),
+        (fake_torch().empty((3, 2), dtype=np.float32), "some are tensors of PyTorch, and some are not"),
     ],
 )
 def test_a_target_that_does_not_fit_is_named_and_nothing_is_written(x: Any, message: str) -> None:
