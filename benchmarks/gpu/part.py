@@ -38,10 +38,10 @@ PARTS = {
     "ceilings": Part("ceilings", 40),
     "cuda": Part("findings_cuda", 25),
     "suite": Part("suite", 90),
-    "torch": Part("findings_torch", 15),
-    "loaders": Part("loaders", 210),
-    "jax": Part("findings_jax", 25),
-    "loaders_jax": Part("loaders", 60, "run_jax"),
+    "torch": Part("findings_torch", 25),
+    "loaders": Part("loaders", 205),
+    "jax": Part("findings_jax", 30),
+    "loaders_jax": Part("loaders", 55, "run_jax"),
     "end_to_end": Part("end_to_end", 75),
 }
 """In the order in which they run. Together they take less than ten minutes."""

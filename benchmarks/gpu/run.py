@@ -32,7 +32,6 @@ from benchmarks.gpu.summary import summary
 from benchmarks.gpu.verdict import still_open, what_failed
 from benchmarks.machine import circumstances
 
-RESULTS = Path(__file__).parent / "results"
 SELF_CHECK_SECONDS = 20.0
 """For each part of a self-check; most need two or three."""
 
@@ -113,13 +112,16 @@ def main() -> None:
     parser.add_argument("--self-check", action="store_true", help="without a GPU, to see that the script runs")
     parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--seconds", type=float, default=570, help="for everything together")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help="folder for what was found; a self-check needs none")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    file = arguments.out / "gpu.json"
-    result = run_all(arguments.only, arguments.seconds, arguments.self_check, file)
-    if result["passed"]:
-        write_record(result, arguments.out)
+    if arguments.out is None and not arguments.self_check:
+        parser.error("--out is needed: it is what to bring back from the machine")
+    with TemporaryDirectory() as folder:
+        out: Path = arguments.out or Path(folder)
+        out.mkdir(parents=True, exist_ok=True)
+        result = run_all(arguments.only, arguments.seconds, arguments.self_check, out / "gpu.json")
+        if result["passed"]:
+            write_record(result, out)
     print(summary(result))
     sys.exit(1 if result["failed"] else 0)
 

@@ -195,12 +195,24 @@ def test_the_side_stream_waits_for_a_batch_before_it_copies_the_next_one() -> No
     ]  # fmt: skip
 
 
+def test_a_run_on_a_gpu_is_told_where_its_findings_go(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run"])
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 2
+    assert "--out is needed" in capsys.readouterr().err
+
+
 def test_parts_take_less_than_ten_minutes_together() -> None:
     assert sum(part.seconds for part in PARTS.values()) <= 570
 
 
 @pytest.mark.skipif(not any(map(shutil.which, pack.COMPILERS)), reason="no C compiler")
-def test_the_native_core_is_compiled_from_the_c_that_was_packed(tmp_path: Path) -> None:
+def test_the_native_core_is_compiled_from_the_c_that_was_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     packed, made = tmp_path / "packed", tmp_path / "made"
     packed.mkdir()
     made.mkdir()
@@ -210,7 +222,13 @@ def test_the_native_core_is_compiled_from_the_c_that_was_packed(tmp_path: Path) 
     )
     (packed / "wrong.c").write_text("not C\n")
     assert list(pack.build(packed, made)) == ["wrong.c"]
-    assert [path.name for path in made.iterdir()] == [f"small{sysconfig.get_config_var('EXT_SUFFIX')}"]
+    (module,) = made.iterdir()
+    assert module.name == f"small{sysconfig.get_config_var('EXT_SUFFIX')}"
+    assert list(pack.compile_here(packed)) == ["wrong.c"]
+    module.unlink()
+    monkeypatch.setattr(pack, "COMPILERS", ("no-such-compiler",))
+    assert pack.build(packed, made) == {"wrong.c": "no C compiler"}, "what was compiled before needs no compiler"
+    assert module.exists()
 
 
 def test_without_a_compiler_every_file_is_said_to_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

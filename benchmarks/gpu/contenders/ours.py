@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,12 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 @contextmanager
 def ours(work: Work, handoff: str, framework: str, cast: bool = False) -> Iterator[Iterator[Any]]:
     """Give the batches of a pipeline that ends in ``to_device``."""
-    with _opened(work, handoff, framework, cast) as loader:
-        yield GIVING[handoff](loader, work, framework)
+    # The inner one gives back what is lent, while it can.
+    with (
+        _opened(work, handoff, framework, cast) as loader,
+        closing(GIVING[handoff](loader, work, framework)) as batches,
+    ):
+        yield batches
 
 
 def profile(work: Work, batches: int) -> dict[str, Any]:
@@ -44,19 +48,19 @@ def _opened(work: Work, handoff: str, framework: str, cast: bool = False, profil
     return placed.open(memory_limit=work.hardware.scaled(16 << 30, 1 << 28), profile=profile)
 
 
-def copied(loader: Any, work: Work, framework: str) -> Iterator[Any]:
+def copied(loader: Any, work: Work, framework: str) -> Generator[Any, None, None]:
     """Yield arrays of the consumer's own."""
     yield from loader
 
 
-def leased(loader: Any, work: Work, framework: str) -> Iterator[Any]:
+def leased(loader: Any, work: Work, framework: str) -> Generator[Any, None, None]:
     """Yield views of the slots, given back when the step that reads them has been enqueued."""
     for batch in loader:
         with batch:
             yield batch.cupy() if framework == "cupy" else batch.torch() if framework == "torch" else batch.jax()
 
 
-def into(loader: Any, work: Work, framework: str) -> Iterator[Any]:
+def into(loader: Any, work: Work, framework: str) -> Generator[Any, None, None]:
     """Yield one array of fixed address that every batch is copied into."""
     target = work.compute.resident(work.batch(0))
     for batch in loader:

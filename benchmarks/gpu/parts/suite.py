@@ -13,19 +13,24 @@ from benchmarks.gpu.hardware import ROOT, Hardware
 from benchmarks.gpu.recorder import Recorder
 
 SLOWEST = 8
+SAID_CHARACTERS = 12_000
 
 
 def run(hardware: Hardware, recorder: Recorder) -> None:
     """Run them and note what passed, failed and was skipped, with the reasons."""
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "tests/gpu", "-m", "gpu", "-q", "-p", "no:cacheprovider"]
+        said = Path(folder) / "said.txt"
+        command = [sys.executable, "-m", "pytest", "tests/gpu", "-m", "gpu", "-v", "-p", "no:cacheprovider"]
         command += ["--tb=short", f"--junitxml={report}", "--durations", str(SLOWEST)]
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=max(recorder.left_s, 1)
-        )
-        recorder.put(exit_code=done.returncode, said=done.stdout[-6000:] + done.stderr[-2000:])
-        recorder.put(**counts(ElementTree.parse(report).getroot()))
+        with said.open("wb") as output:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            try:
+                exit_code = process.wait(max(recorder.left_s, 1))
+            finally:
+                process.kill()  # which does nothing when it has ended
+                recorder.put(said=said.read_text(errors="replace")[-SAID_CHARACTERS:])
+        recorder.put(exit_code=exit_code, **counts(ElementTree.parse(report).getroot()))
 
 
 def counts(report: ElementTree.Element) -> dict[str, Any]:
