@@ -39,8 +39,9 @@ class Loader(Generic[T]):
 
     Use it in a ``with`` or ``async with`` block, and iterate it with ``for`` or ``async for``: from any
     thread, inside or outside a running event loop, one consumer at a time. The work is done by an
-    event loop of its own on a thread of its own. Elements belong to the consumer. In a process that was forked
-    while it was open, everything but closing it raises :class:`.errors.ForkedPipelineError`.
+    event loop of its own on a thread of its own. Elements belong to the consumer; batches on loan
+    (``to_device(handoff="lease")``) do until they are given back. In a process that was forked while it was
+    open, everything but closing it raises :class:`.errors.ForkedPipelineError`.
 
     Leaving the block, closing, failing, or dropping the last reference stops every task, thread,
     process and connection within two seconds.

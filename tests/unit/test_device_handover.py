@@ -513,6 +513,20 @@ def test_batches_that_are_skipped_are_given_back() -> None:
     assert seen == IN_ORDER[:2] + IN_ORDER[7:]
 
 
+def test_batches_can_be_given_again_as_leases() -> None:
+    with TEN.to_device("cpu", depth=2, handoff="lease").open() as loader:
+        batches = iter(loader)
+        for _ in range(6):
+            next(batches).release()
+        with loader.replay(2, 5) as again:
+            seen = []
+            for batch in again:
+                with batch:
+                    seen.append(batch.arrays().tolist())
+            assert again.stats().devices[0].leaked_leases == 0
+    assert seen == IN_ORDER[2:5]
+
+
 def test_a_lease_can_be_asked_where_it_came_from() -> None:
     with TEN.to_device("cpu", handoff="lease").open() as loader, next(iter(loader)) as batch:
         assert [origin.index for origin in loader.origins(batch)] == [0, 1, 2, 3]

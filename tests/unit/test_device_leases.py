@@ -351,6 +351,7 @@ def test_when_the_device_has_failed_a_lease_cannot_be_used_and_can_be_given_back
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that fork and threads do not mix: the point
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX says it too, where it is loaded
 def test_a_forked_child_cannot_use_a_lease_and_can_let_go_of_it(stage: DeviceStage) -> None:
     batch = lent(stage, 0)
     with stage.state.lock:  # held by a thread that does not exist in the child
