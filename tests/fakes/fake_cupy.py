@@ -43,10 +43,10 @@ class Owner:
         self.ptr = ptr
 
 
-class PinnedBytes(np.ndarray[Any, np.dtype[np.uint8]]):
-    """Host memory that keeps its owner alive, and is kept alive by arrays made of it."""
+class OwnedBytes(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Memory that keeps its owner alive, and is kept alive by arrays made of it."""
 
-    owner: Owner
+    owner: Any
 
 
 class FakeCuda:
@@ -205,10 +205,13 @@ class FakeCuda:
         def pinned(nbytes: int, flags: int) -> Any:
             return fake.allocate("PinnedMemory", nbytes)
 
-        def pinned_bytes(owner: Owner, offset: int) -> PinnedBytes:
-            found = fake.memory[owner.ptr][offset:].view(PinnedBytes)
+        def bytes_of(owner: Any, offset: int) -> OwnedBytes:
+            found = fake.memory[owner.ptr][offset:].view(OwnedBytes)
             found.owner = owner
             return found
+
+        def unowned(address: int, nbytes: int, owner: object, device: int) -> Any:
+            return SimpleNamespace(ptr=address, owner=owner)
 
         def raw(nbytes: int) -> Any:
             return fake.allocate("Memory", nbytes)
@@ -223,7 +226,7 @@ class FakeCuda:
 
         def array(shape: tuple[int, ...], dtype: Any, memptr: Any) -> Any:
             start = memptr.ptr - memptr.memory.ptr
-            return np.ndarray(shape, dtype, buffer=fake.memory[memptr.memory.ptr], offset=start)
+            return np.ndarray(shape, dtype, buffer=bytes_of(memptr.memory, 0), offset=start)
 
         cupy, sub = ModuleType("cupy"), ModuleType("cupy.cuda")
         sub.runtime = SimpleNamespace(  # type: ignore[attr-defined]
@@ -252,7 +255,8 @@ class FakeCuda:
             "Event": Event,
             "Stream": stream,
             "PinnedMemory": pinned,
-            "PinnedMemoryPointer": pinned_bytes,
+            "PinnedMemoryPointer": bytes_of,
+            "UnownedMemory": unowned,
             "Memory": raw,
             "MemoryPointer": Pointer,
             "alloc": lambda nbytes: Pointer(fake.allocate("alloc", nbytes), 0),

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -555,19 +555,30 @@ CALLS = (
 )  # fmt: skip
 
 
+def train(dataset: Dataset[Any], debug: bool) -> None:
+    with dataset.open(debug=debug) as loader:
+        for batch in loader:
+            if isinstance(batch, DeviceBatch):
+                batch.arrays()
+                batch.release()
+
+
 @pytest.mark.filterwarnings("ignore:device stage on cuda:ResourceWarning", "ignore:cuda.0 has no room:RuntimeWarning")
-@pytest.mark.parametrize("status", [1, 2, 719, 901])
+@pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
+@pytest.mark.parametrize(
+    ("status", "handoff"), [(1, "copy"), (2, "lease"), (719, "copy"), (719, "lease"), (901, "copy")]
+)
 @pytest.mark.parametrize("call", CALLS)
 def test_whatever_call_fails_the_training_loop_gets_a_typed_error_and_closing_ends(
-    fake: FakeCuda, call: str, status: int
+    fake: FakeCuda, call: str, status: int, handoff: Literal["copy", "lease"], debug: bool
 ) -> None:
-    dataset = Dataset.range(400).batch(4).to_device("cuda:0", depth=2)
-    if call not in ("free", "Stream"):  # those of opening
-        with dataset.open() as loader:
-            assert next(iter(loader)).tolist() == [0, 1, 2, 3]
     fake.failing[call] = status
+    dataset = Dataset.range(400).batch(4).to_device("cuda:0", depth=2, handoff=handoff)
+    if call == "alloc" and handoff == "lease":  # which takes no memory beside its slot
+        train(dataset, debug)
+        return
     with pytest.raises((DeviceError, DeviceMemoryError, DeviceUnavailableError, GraphCaptureError)) as raised:
-        list(dataset)
+        train(dataset, debug)
     found: BaseException | None = raised.value
     causes = []
     while found is not None:
