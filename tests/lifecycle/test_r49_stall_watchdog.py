@@ -359,6 +359,7 @@ MAY_BE_NONE = {
     "_engine.hosting_process:ask(timeout_s)",
     # Until closed, which the end of the run does.
     "device.stage:put(timeout_s)",
+    "_engine.ring_changes:until(look_again_s)",
     # What it is that is None here is no wait of ours: when somebody waits, and whether anybody watches.
     *(f"metrics.stuck:__init__({name})" for name in ("wanted_s", "input_s", "room_s")),
     "_engine.engine_options:__init__(stall_after_s)",
@@ -366,6 +367,7 @@ MAY_BE_NONE = {
     *(f"storage.caps:__init__({name})" for name in ("requests_per_s", "nbytes_per_s")),
     "storage.lanes:refused(retry_after_s)",
     "storage.hedging:__init__(late_s)",
+    "metrics.device_copies:__init__(copy_s)",
 }
 
 
@@ -382,6 +384,8 @@ def parts_of_the_package() -> Iterator[tuple[str, Any]]:
     for found in pkgutil.walk_packages(aiostream_data.__path__, "aiostream_data."):
         if found.name.startswith(("aiostream_data._native", "aiostream_data.testing", "aiostream_data.device.cuda")):
             continue
+        if found.name in ("aiostream_data.integrations.torch", "aiostream_data.integrations.jax"):
+            continue  # which import what need not be installed
         module = importlib.import_module(found.name)
         for name, value in vars(module).items():
             if getattr(value, "__module__", found.name) == found.name:
