@@ -24,7 +24,8 @@ async def prepare(plan: Node, context: RunContext) -> None:
         IndexFileError: What should name the files is no index.
         StorageError: A store did not answer.
         RankError: There are fewer files than ranks that share them, or rank 0 opened something else.
-        MissingExtraError, DeviceUnavailableError: The device cannot be used.
+        MissingExtraError, DeviceUnavailableError, DeviceMemoryError: The device cannot be used.
+        ForkedPipelineError: This process was forked from one that had opened a GPU.
         SpillError: No file can be made in the folder where a shuffle may spill.
     """
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and names_shards(node)]
