@@ -95,7 +95,9 @@ def is_certificate(error: BaseException) -> bool:
 
 def tells_urls(error: BaseException) -> bool:
     """Tell whether an error, or one of its causes, prints a URL with its signature, or a proxy's with its password."""
-    return any(hasattr(cause, "request_info") for cause in _causes(error))
+    return any(
+        hasattr(each, "request_info") or type(each).__module__.startswith("requests.") for each in _causes(error)
+    )
 
 
 def _names(error: BaseException) -> set[str]:

@@ -15,7 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from aiostream_data.errors import CredentialsError, MissingExtraError, NoMatchError, ObjectNotFoundError, StorageError
+from aiostream_data.errors import (
+    CredentialsError,
+    MissingExtraError,
+    NoMatchError,
+    ObjectNotFoundError,
+    PlanError,
+    StorageError,
+)
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
@@ -29,11 +36,12 @@ from aiostream_data.storage.body import (
 )
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_gcs
 from aiostream_data.storage.endpoints import endpoint_of
+from aiostream_data.storage.gcs_errors import HOW_TO_SIGN_IN, translate_gcs_error
 from aiostream_data.storage.gcs_plain import GcsPlain
 from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
 from aiostream_data.storage.renewal import Renewal
 from aiostream_data.storage.retry_after import with_retry_after
-from aiostream_data.storage.translate import bucket_alone, shorten, translate_error, translate_status, translating
+from aiostream_data.storage.translate import bucket_alone, shorten, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.library_read import LibraryRead
@@ -46,6 +54,8 @@ if TYPE_CHECKING:
 _PAGE_LIMIT_NBYTES = 64 << 20
 _DETAIL_NBYTES = 16 << 10
 _FIELDS = "name,size,generation"
+_METHODS = frozenset({"google_default", "cache", "cloud", "token", "anon"})
+"""What gcsfs takes for ways to find credentials; other texts are files, or tokens."""
 
 
 class GcsStore:
@@ -84,7 +94,7 @@ class GcsStore:
         bucket, key = split_bucket(split_url(url).path)
         if not key:
             raise bucket_alone(url)
-        with translating(url, translate_error):
+        with translating(url, translate_gcs_error):
             self.counters.sent("HEAD")
             async with self._route.asking(url):
                 entry = await self._get_json(url, _object_path(bucket, key), {"fields": _FIELDS})
@@ -97,7 +107,7 @@ class GcsStore:
         if not has_magic(pattern):
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)
-        with translating(pattern, translate_error):
+        with translating(pattern, translate_gcs_error):
             found = await self._search.find(pattern, key_pattern, partial(self._list_page, pattern, bucket))
         if not found:
             raise NoMatchError(safe_url(pattern), f"no object in bucket {bucket!r} matches")
@@ -113,7 +123,7 @@ class GcsStore:
         if shard.version:
             params["ifGenerationMatch"] = shard.version
         path = f"download/storage/v1/{_object_path(bucket, key)}"
-        with translating(shard.url, translate_error):
+        with translating(shard.url, translate_gcs_error):
             if await self._read_plain(shard, path, params, start, buffer):
                 return
         async with self._route.by_library(shard.url, len(buffer)) as reading:
@@ -129,7 +139,7 @@ class GcsStore:
         reading: LibraryRead,
     ) -> None:
         headers = {"Range": range_header(start, len(buffer))}
-        with translating(shard.url, translate_error):
+        with translating(shard.url, translate_gcs_error):
             async with self._get(shard.url, path, params, headers) as answer:
                 version = answer.headers.get("X-Goog-Generation", "")
                 reading.began(version)
@@ -276,6 +286,7 @@ def make_file_system(options: StoreOptions) -> Any:
         from gcsfs.core import GCSFileSystem
     except ImportError as error:
         raise MissingExtraError("gs:// needs gcsfs: pip install 'aiostream-data[gcs]'") from error
+    settings["token"] = credentials_of(settings.get("token"))
     timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=settings.pop("connect_timeout", 10.0), sock_read=settings.pop("read_timeout", 30.0)
     )
@@ -288,6 +299,23 @@ def make_file_system(options: StoreOptions) -> Any:
     }
     settings = {"access": "read_only", **settings, "session_kwargs": session}
     return GCSFileSystem(**settings, asynchronous=True, skip_instance_cache=True)
+
+
+def credentials_of(token: Any) -> Any:
+    """Return credentials for a token that is given as text, and anything else as it is.
+
+    gcsfs would send the text to Google in a URL, to ask until when it is good, and errors would show that.
+
+    Raises:
+        PlanError: It is the name of a file that is not there.
+    """
+    if not isinstance(token, str) or token in _METHODS or os.path.exists(token):
+        return token
+    if token.endswith(".json"):
+        raise PlanError(f"token is a file that is not there: {token!r}")
+    from google.oauth2.credentials import Credentials
+
+    return Credentials(token)  # type: ignore[no-untyped-call]
 
 
 def _object_path(bucket: str, key: str) -> str:
@@ -316,9 +344,8 @@ def _refusal(
     if status == 404 and (is_listing or "bucket does not exist" in detail):
         return ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} ({told})")
     if status in (401, 403) and is_anonymous:
-        how = "set GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default login', or pass a token"
         return CredentialsError(
-            safe_url(url), f"the bucket is not public, and no Google credentials were found ({told}): {how}"
+            safe_url(url), f"the bucket is not public, and no Google credentials were found ({told}): {HOW_TO_SIGN_IN}"
         )
     error = translate_status(url, status, detail=detail, request_id=request_id)
     if isinstance(error, CredentialsError):

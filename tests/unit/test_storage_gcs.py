@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+import google.auth.exceptions
 import pytest
+import requests
 
 from aiostream_data.errors import (
     AccessDeniedError,
     CredentialsError,
     ObjectChangedError,
     ObjectNotFoundError,
+    PlanError,
     StorageError,
     StoreBusyError,
     StoreTimeoutError,
     StoreUnreachableError,
 )
 from aiostream_data.records import ShardRef
+from aiostream_data.storage import gcs
 from aiostream_data.storage.gcs import make_file_system
+from aiostream_data.storage.gcs_errors import translate_gcs_error
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.http_server import Fault, HttpObjects
 
 URL = "gs://bucket/x"
+TOKEN = "ya29.do-not-tell"
 LISTING = "/storage/v1/b/bucket/o"
 
 
@@ -105,6 +113,47 @@ def test_refused_credentials_are_not_called_missing(fake: HttpObjects, monkeypat
         read(fake, token="ya29.hunter2")
     assert fake.requests[0].headers["authorization"] == "Bearer ya29.hunter2"
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("reader", ["plain", "library"])
+def test_a_token_that_is_given_as_text_is_sent_and_nobody_else_is_asked_about_it(
+    fake: HttpObjects, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*_: Any, **__: Any) -> Any:
+        raise requests.ConnectionError(f"Max retries exceeded with url: /tokeninfo?access_token={TOKEN}")
+
+    monkeypatch.setattr(requests.Session, "request", ask)
+    assert read(fake, token=TOKEN, reader=reader) == CONTENT[10:5000]
+    assert [seen.headers["authorization"] for seen in fake.requests] == [f"Bearer {TOKEN}"]
+    fake.faults.extend([refusal(401, "Invalid Credentials")] * 2)
+    with pytest.raises(CredentialsError, match="expired") as caught:
+        read(fake, token=TOKEN, reader=reader)
+    assert TOKEN not in "".join(traceback.format_exception(caught.value))
+
+
+def test_credentials_that_google_cannot_be_asked_about_are_no_reason_to_show_them(
+    fake: HttpObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(options: Any) -> Any:
+        raise requests.ConnectionError(f"Max retries exceeded with url: /tokeninfo?access_token={TOKEN}")
+
+    monkeypatch.setattr(gcs, "make_file_system", fail)
+    with pytest.raises(StoreUnreachableError, match="Google could not be asked for a token") as caught:
+        read(fake)
+    assert TOKEN not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_file_of_credentials_that_is_not_there_is_told(fake: HttpObjects, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="token is a file that is not there"):
+        read(fake, token=str(tmp_path / "nobody.json"))
+
+
+@pytest.mark.parametrize("kind", ["RefreshError", "DefaultCredentialsError", "MalformedError"])
+def test_errors_of_google_auth_are_a_matter_of_credentials(kind: str) -> None:
+    error = getattr(google.auth.exceptions, kind)("no")
+    assert isinstance(translate_gcs_error(URL, error), CredentialsError)
+    lost = translate_gcs_error(URL, google.auth.exceptions.TransportError("no"))  # type: ignore[no-untyped-call]
+    assert isinstance(lost, StoreUnreachableError)
 
 
 @pytest.mark.parametrize("fault", [refusal(503, "busy"), refusal(500, ""), Fault(cut_after=0), Fault(cut_after=3000)])
