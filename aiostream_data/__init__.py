@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiostream_data import errors
     from aiostream_data.dataset import Dataset
+    from aiostream_data.device.device_batch import DeviceBatch
     from aiostream_data.device.image_cast import ImageCast
     from aiostream_data.errors import AiostreamError, RankError, StateMismatchError
     from aiostream_data.formats.example import parse_example
@@ -37,6 +38,7 @@ _HOME = {
     "AiostreamError": "errors",
     "ArraySpec": "plan.spec",
     "Dataset": "dataset",
+    "DeviceBatch": "device.device_batch",
     "FixedLen": "formats.features",
     "FixedLenSequence": "formats.features",
     "ImageCast": "device.image_cast",
@@ -69,6 +71,7 @@ __all__ = [
     "AiostreamError",
     "ArraySpec",
     "Dataset",
+    "DeviceBatch",
     "FixedLen",
     "FixedLenSequence",
     "ImageCast",

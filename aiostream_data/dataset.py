@@ -265,10 +265,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             device: "cpu", "cuda", "cuda:N", or "auto" for a GPU where there is one. "cuda" is the GPU of the process's
                 LOCAL_RANK, if that is set, or CUDA's current one.
             depth: How many batches may be on the device at once, those on their way included.
-            handoff: How the consumer gets a batch. "copy": as arrays of its own. "lease": as a
-                :class:`.device.device_batch.DeviceBatch`, whose arrays lie in the slot until it is given back: nothing
-                is copied. "into": the same, for :meth:`.device.device_batch.DeviceBatch.into`, which copies it into
-                arrays that stay where they are, as CUDA graphs need.
+            handoff: How the consumer gets a batch. "copy": as arrays of its own. "lease": as a :class:`DeviceBatch`,
+                whose arrays lie in the slot until it is given back: nothing is copied. "into": the same, for
+                :meth:`DeviceBatch.into`, which copies it into arrays that stay where they are, as CUDA graphs need.
             framework: Whose arrays: "cupy", "torch" or "jax". None is NumPy on "cpu" and CuPy on a GPU.
             transform: Cast uint8 images on the device, while batches are taken out; not with handoff="lease".
             allow_pageable: Do with ordinary host memory, with a warning, where none can be page-locked.

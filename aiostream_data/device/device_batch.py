@@ -48,6 +48,12 @@ class DeviceBatch:
         """Bytes copied for the batch, padding included."""
         return self.layout.nbytes
 
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"{array.path}: {array.dtype} {array.shape}" for array in self.layout.arrays)
+        on_loan = self._lease is not None and not self._lease.ended
+        state = "on loan" if on_loan else "ahead" if self._slot is not None else "given back"
+        return f"<DeviceBatch on {self._slots.device}, {state}: {arrays}>"
+
     # -- for loaders
 
     def hand_over(self) -> Any:

@@ -63,6 +63,11 @@ class DeviceSlots:
         return None
 
     @property
+    def device(self) -> str:
+        """Name of the device."""
+        return self._backend.device
+
+    @property
     def any_free(self) -> bool:
         """True when a slot is free, or will be as soon as leaked leases were ended."""
         return bool(self._free) or self.leases.any_leaked

@@ -92,6 +92,16 @@ def test_a_leased_batch_has_its_values_and_lies_in_the_slot(stage: DeviceStage) 
     again.release()
 
 
+def test_a_batch_says_what_and_where_it_is(stage: DeviceStage) -> None:
+    batch = stage.put({"x": np.zeros((4, 2), np.int32)})
+    assert repr(batch) == "<DeviceBatch on cpu, ahead: x: int32 (4, 2)>"
+    assert batch is not None
+    batch.lend()
+    assert "on cpu, on loan: " in repr(batch)
+    batch.release()
+    assert "on cpu, given back: " in repr(batch)
+
+
 def test_a_slot_is_not_written_again_before_its_lease_has_ended(stage: DeviceStage) -> None:
     batch = lent(stage, 0)
     assert not has_room(stage)

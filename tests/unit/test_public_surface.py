@@ -21,6 +21,7 @@ PUBLIC = [
     "AiostreamError",
     "ArraySpec",
     "Dataset",
+    "DeviceBatch",
     "FixedLen",
     "FixedLenSequence",
     "ImageCast",
@@ -72,7 +73,7 @@ def test_every_public_name_exists_and_is_documented(name: str) -> None:
         assert inspect.getdoc(value)
 
 
-@pytest.mark.parametrize("kind", [aiostream_data.Dataset, aiostream_data.Loader])
+@pytest.mark.parametrize("kind", [aiostream_data.Dataset, aiostream_data.DeviceBatch, aiostream_data.Loader])
 def test_every_public_method_is_documented(kind: type) -> None:
     methods = {name: value for name, value in inspect.getmembers(kind, callable) if not name.startswith("_")}
     undocumented = [name for name, value in methods.items() if not inspect.getdoc(value)]
