@@ -51,4 +51,5 @@ def extensions() -> list[Extension]:
     return modules
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildWhereACompilerIs})
+if __name__ == "__main__":
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildWhereACompilerIs})

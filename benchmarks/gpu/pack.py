@@ -29,18 +29,7 @@ def make(folder: Path) -> list[str]:
     """Collect the C files and headers in ``folder``; run Cython first where a source is newer. Return their names."""
     sources = list(NATIVE.glob("*.pyx"))
     if not all(_made(source) for source in sources):
-        with tempfile.TemporaryDirectory() as elsewhere:
-            command = [
-                sys.executable,
-                "setup.py",
-                "-q",
-                "build_ext",
-                "--build-temp",
-                elsewhere,
-                "--build-lib",
-                elsewhere,
-            ]
-            subprocess.run(command, cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-c", "from setup import extensions; extensions()"], cwd=ROOT, check=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     collected = [*(source.with_suffix(".c") for source in sources), NATIVE / "cython_shared.c", *NATIVE.glob("*.h")]
