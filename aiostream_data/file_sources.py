@@ -60,7 +60,7 @@ class FileSources:
             NoMatchError: A pattern matches nothing.
             IndexFileError: The index is none.
         """
-        options, named_in = dict(storage_options or {}), _index(index)
+        options, named_in = _options(storage_options), _index(index)
         patterns = _patterns(pattern, named_in)
         return cls._begin(
             src.ListFiles(patterns=patterns, storage_options=options, seed=seed_of(seed), index_url=named_in)
@@ -208,7 +208,7 @@ class _Reading:
             ordered=self.ordered,
             shuffle_shards=self.shuffle_shards,
             seed=seed_of(self.seed),
-            storage_options=dict(storage_options or {}),
+            storage_options=_options(storage_options),
             read_ahead=auto_or_at_least_one("read_ahead", self.read_ahead),
             decoders=self.decoders,
             index_url=named_in,
@@ -221,6 +221,24 @@ def _index(index: Any) -> str | None:
     if not isinstance(index, (str, os.PathLike)) or has_magic(index):
         raise PlanError(f"index must be one URL or path, got {index!r}")
     return os.fspath(index)
+
+
+def _options(given: StorageOptions) -> dict[str, Any]:
+    """Return a copy of ``storage_options``.
+
+    Raises:
+        PlanError: They are none.
+    """
+    if not isinstance(given, Mapping | None):
+        raise PlanError(f"storage_options is a dict of options by name, got {type(given).__name__}")
+    for name, value in (given or {}).items():
+        if not isinstance(name, str):
+            raise PlanError(f"the names of storage_options are text, got {name!r}")
+        if name.endswith("://") and not isinstance(value, Mapping):
+            raise PlanError(
+                f"storage_options[{name!r}] is a dict of options for that store, got {type(value).__name__}"
+            )
+    return dict(given or {})
 
 
 def _patterns(files: Any, index: str | None) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ _CONFIG = {
 
 _PIECE_NBYTES = 256 << 10
 
+_TABLES = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
+
 _OPERATIONS = ("get_object", "head_object", "list_objects_v2")
 
 _SILENT_REFUSALS = frozenset({400, 403})
@@ -79,7 +81,7 @@ class S3Store:
     """
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
-        settings = dict(options)
+        settings = {name: value for name, value in options.items() if name not in _TABLES or value is not None}
         self.checksums = Checksums() if take_verify(settings) else None
         if (pool := settings.get("config_kwargs", {}).get("max_pool_connections")) is not None:
             settings.setdefault("max_connections", pool)  # botocore's name for it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ _HOW_TO_SIGN_IN = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile, "
     "or pass storage_options={'anon': True} for a public bucket"
 )
+_UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w{1,60})'")
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
 _WRONG_KEY = frozenset({"InvalidAccessKeyId", "InvalidToken", "InvalidClientTokenId", "UnrecognizedClientException"})
 _ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"})
@@ -78,6 +80,8 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
         return StoreUnreachableError(where, describe_connection_failure(error))
     if names & {"ParamValidationError", "InvalidEndpointURL", "InvalidRegionError", "EndpointResolutionError"}:
         return StorageError(where, f"the URL or an option does not make sense to S3 ({shorten(str(error))})")
+    if isinstance(error, TypeError) and (unknown := _UNKNOWN_OPTION.search(str(error))) is not None:
+        return StorageError(where, f"s3fs and botocore know no option {unknown[1]!r}")
     return translate_error(url, error)
 
 

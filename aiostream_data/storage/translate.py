@@ -69,7 +69,7 @@ def translate_error(url: str, error: Exception) -> StorageError:
         return StoreUnreachableError(where, "the server's answer is not HTTP as it should be")
     if isinstance(status, int) and status >= 400:  # aiohttp's ClientResponseError
         return translate_status(url, status)
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return ObjectNotFoundError(where, "no such object")
     if isinstance(error, IsADirectoryError):
         return ObjectNotFoundError(where, "is a directory, not an object; add /* to read what it holds")

@@ -96,3 +96,19 @@ def test_a_wrong_memory_limit_is_refused_at_open() -> None:
 def test_a_negative_epoch_is_refused_at_open() -> None:
     with pytest.raises(PlanError, match="epoch must be at least 0"):
         TEN.open(epoch=-1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("hush", "a dict of options by name, got str"),
+        ([("key", "hush")], "got list"),
+        ({5: "hush"}, "are text, got 5"),
+        ({"s3://": "hush"}, r"storage_options\['s3://'\] is a dict of options for that store, got str"),
+    ],
+)
+def test_storage_options_that_are_none_are_refused_where_they_are_written(options: Any, words: str) -> None:
+    for make in (asd.Dataset.from_text, asd.Dataset.from_tfrecord, asd.Dataset.list_files):
+        with pytest.raises(PlanError, match=words) as caught:
+            make("s3://bucket/key", storage_options=options)
+        assert "hush" not in str(caught.value)

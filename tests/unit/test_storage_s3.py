@@ -189,6 +189,16 @@ def test_an_unknown_profile_is_a_matter_of_credentials(fake: HttpObjects) -> Non
         use(lambda stores: stores.info(URL), endpoint_url=fake.endpoint_url, profile="nobody")
 
 
+@pytest.mark.parametrize("options", [{"speed": 9}, {"client_kwargs": {"speed": 9}}, {"config_kwargs": {"speed": 9}}])
+def test_an_option_that_nobody_knows_is_named(fake: HttpObjects, options: dict[str, Any]) -> None:
+    with pytest.raises(StorageError, match="know no option 'speed'"):
+        read(fake, **options)
+
+
+def test_options_that_are_none_are_as_if_they_were_not_given(fake: HttpObjects) -> None:
+    assert read(fake, client_kwargs=None, config_kwargs=None, s3_additional_kwargs=None) == CONTENT[10:5000]
+
+
 def look_up(server: HttpObjects, **options: Any) -> int | None:
     signed = {"endpoint_url": server.endpoint_url, "key": "AKIAEXAMPLE", "secret": SECRET, **options}
     shard: ShardRef = use(lambda stores: stores.info(URL), **signed)
