@@ -7,10 +7,8 @@ without it. Copies of one stream end in order, so waiting for the oldest is enou
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 
 from aiostream_data.device.ring import SlotRing
-from aiostream_data.errors import AiostreamError
 
 NAME = "asd-device-wait"
 
@@ -25,9 +23,13 @@ class Waiter:
         self.thread.start()
 
     def _run(self) -> None:
-        # Whoever uses the ring next is told what ended it: the ring has taken note.
-        with suppress(AiostreamError):
+        try:
             self._join_in_order()
+        except BaseException as error:  # noqa: BLE001 - told to whoever uses the ring next, or waits for it
+            state = self._ring.state
+            with state.lock:
+                if not state.closed:
+                    state.fail(error)
 
     def _join_in_order(self) -> None:
         state = self._ring.state

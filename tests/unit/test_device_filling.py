@@ -198,6 +198,31 @@ def test_a_copy_that_fails_is_told_to_whoever_comes_next_and_to_who_waits() -> N
         assert ["failed earlier: the device is gone" in str(error) for error in raised] == [True]
 
 
+def test_whatever_ends_the_waiter_is_told_to_who_waits_for_a_slot() -> None:
+    class Odd(GatedBackend):
+        def retire(self, mark: Mark) -> None:
+            raise ValueError("an odd mark")
+
+    backend = Odd()
+    stage = DeviceStage(backend, host_slots=1)
+    stage.start_waiter()
+    sent(stage, 0)
+    raised: list[str] = []
+
+    def wait_for_a_slot() -> None:
+        try:
+            stage.put(np.zeros(1))
+        except DeviceError as error:
+            raised.append(str(error))
+
+    with in_thread(wait_for_a_slot):
+        assert backend.joining.wait(LONG_S)
+        backend.gate.set()
+    assert raised == ["the device stage failed earlier: an odd mark"]
+    with pytest.warns(ResourceWarning, match="copies unfinished or failed"):
+        stage.close()
+
+
 # -- slots that are written
 
 
