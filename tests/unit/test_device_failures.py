@@ -585,3 +585,19 @@ def test_whatever_call_fails_the_training_loop_gets_a_typed_error_and_closing_en
         causes.append(str(found))
         found = found.__cause__
     assert any(f"cudaError{status}" in each or "is being captured" in each for each in causes), causes
+
+
+@pytest.mark.parametrize("in_the_way", ["capture", "no memory"])
+def test_a_batch_that_could_not_be_handed_over_is_the_next_one_of_the_loader(fake: FakeCuda, in_the_way: str) -> None:
+    with Dataset.range(24).batch(4).to_device("cuda:0").open() as loader:
+        first = next(iter(loader)).tolist()
+        if in_the_way == "capture":
+            fake.capturing.add(0)
+        else:
+            fake.failing["alloc"] = 2
+        for _ in range(3):
+            with pytest.raises((GraphCaptureError, DeviceMemoryError)):
+                next(iter(loader))
+        fake.capturing.clear()
+        fake.failing.clear()
+        assert [first, *(batch.tolist() for batch in loader)] == np.arange(24).reshape(6, 4).tolist()
