@@ -16,6 +16,7 @@ import pytest
 from fake_jax import fake_jax
 from fake_torch import fake_torch
 from numpy.typing import NDArray
+from numpy_cupy import DeviceNdarray
 from numpy_cupy import install as install_cupy
 
 from aiostream_data import Dataset
@@ -580,6 +581,35 @@ def waited(calls: Any) -> list[int]:
 
 def gpu_stage(handoff: HandOff = "copy", framework: FrameworkName | None = None) -> DeviceStage:
     return DeviceStage(open_backend("cuda:0"), device_slots=1, hand_over=HandOver(handoff=handoff, framework=framework))
+
+
+def test_on_a_gpu_cupy_arrays_lie_over_the_slot_and_keep_the_lease(cuda: SimpleNamespace) -> None:
+    with gpu_stage("lease", "cupy") as stage:
+        batch = put(stage, {"x": np.full(4, 5)}).hand_over()
+        arrays = [batch.arrays()["x"], batch.cupy()["x"]]
+        assert all(isinstance(array, DeviceNdarray) and (array == 5).all() for array in arrays)
+        assert arrays[0].data.ptr == arrays[1].data.ptr
+        assert waited(cuda.calls) == [0, 0], "CuPy's current stream"
+        del batch
+        assert is_all_leased(stage)
+        arrays.clear()
+        assert not is_all_leased(stage)
+
+
+def test_on_a_gpu_batches_are_written_into_cupy_arrays(cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = DeviceNdarray((4,), np.int64)
+    with gpu_stage("into") as stage:
+        batch = put(stage, {"x": np.full(4, 5)}).hand_over()
+        with pytest.raises(DeviceTargetError, match=r"'x'.*no CuPy array on cuda:0"):
+            batch.into({"x": np.zeros(4, np.int64)})
+        monkeypatch.setattr(DeviceNdarray, "device", SimpleNamespace(id=1))
+        with pytest.raises(DeviceTargetError, match=r"'x'.*on cuda:1, and the batch is on cuda:0"):
+            batch.into({"x": target})
+        monkeypatch.setattr(DeviceNdarray, "device", SimpleNamespace(id=0))
+        batch.into({"x": target})
+        assert (target == 5).all()
+        copies = [entry for entry in cuda.calls.log if entry[0] == "memcpyAsync"]
+        assert copies[-1][1:] == (32, 3, 0), "32 bytes, on the device, on CuPy's current stream"
 
 
 def test_on_a_gpu_tensors_are_copied_on_pytorchs_current_stream(
