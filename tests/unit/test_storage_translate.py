@@ -23,6 +23,7 @@ from aiostream_data.storage.translate import shorten, translate_error, translate
     [
         (FileNotFoundError(), ObjectNotFoundError, "no such object"),
         (IsADirectoryError(), ObjectNotFoundError, "directory"),
+        (NotADirectoryError(), ObjectNotFoundError, "no such object"),
         (PermissionError(13, "Permission denied"), AccessDeniedError, "Permission denied"),
         (TimeoutError(), StoreTimeoutError, "time-outs"),
         (ConnectionRefusedError(), StoreUnreachableError, "refused"),
