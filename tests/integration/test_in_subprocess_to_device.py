@@ -10,8 +10,9 @@ import pytest
 import subprocess_functions as functions
 from thread_child import ThreadChild
 
-from aiostream_data import Dataset
+from aiostream_data import Dataset, ImageCast
 from aiostream_data._engine import hosting_process
+from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.errors import WorkerDiedError
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.leaks import leaves_nothing
@@ -110,6 +111,31 @@ def test_batches_on_the_device_belong_to_the_consumer_who_may_keep_all_of_them_a
     for number, batch in enumerate(batches):
         batch += 1
         assert (batch[:, 0, 0, 0] == (np.arange(32 * number, 32 * number + 32) % 251 + 1)).all()
+
+
+@pytest.mark.usefixtures("threads_host")
+def test_batches_that_are_used_in_their_slots_or_cast_come_from_where_the_process_wrote_them_too() -> None:
+    cast = ImageCast(scale=1 / 255, layout="NCHW", flip="random")
+    for options, arrays_of in (
+        ({"handoff": "lease"}, copied_and_released),
+        ({"transform": cast}, copied),
+    ):
+        found = []
+        for dataset in (images(), images().in_subprocess(2)):
+            with dataset.to_device("cpu", **options).open(seed=7) as loader:
+                found.append([arrays_of(batch) for batch in loader])
+                (copies,) = loader.stats().devices
+        assert all(map(same, *found))
+        assert copies.in_place_nbytes == ROWS * IMAGE_NBYTES
+
+
+def copied(batch: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.array(array) for name, array in batch.items()}
+
+
+def copied_and_released(batch: DeviceBatch) -> dict[str, Any]:
+    with batch:
+        return copied(batch.arrays())
 
 
 @pytest.mark.usefixtures("threads_host")

@@ -14,7 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from thread_child import ThreadChild
 
+from aiostream_data import Dataset
+from aiostream_data._engine import hosting_process, prepare
 from aiostream_data.device import stage as device_stage
 from aiostream_data.device.backend import Mark
 from aiostream_data.device.device_batch import DeviceBatch
@@ -142,7 +146,7 @@ class DisownsAtOnce(SharedSlots):
 
 @pytest.mark.parametrize("growing", [False, True])
 def test_no_schedule_of_the_device_tears_a_batch_that_is_copied_from_where_it_was_written(growing: bool) -> None:
-    for seed in range(60):
+    for seed in range(40):
         backend = AdversarialBackend(seed)
         wrong, stage = wrong_batches(backend, seed, growing=growing)
         assert wrong == [], f"seed {seed}"
@@ -153,9 +157,36 @@ def test_no_schedule_of_the_device_tears_a_batch_that_is_copied_from_where_it_wa
         assert stats.adopted < BATCHES, "blocks were used again, or the test would test nothing"
 
 
+def image(number: int) -> NDArray[Any]:
+    return np.full((64, 64, 3), number, np.uint8)
+
+
+def test_no_batch_of_a_whole_loader_whose_process_fills_the_blocks_is_torn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosting_process, "Child", ThreadChild)
+    rows, size = 120, 8
+    for seed in range(4):
+        backend = AdversarialBackend(seed)
+        monkeypatch.setattr(prepare, "open_backend", lambda *_, backend=backend, **__: backend)
+        wrong: list[int] = []
+
+        def look(first: int, images: NDArray[Any], wrong: list[int] = wrong) -> None:
+            if not (images == np.arange(first, first + len(images))[:, None, None, None]).all():
+                wrong.append(first)
+
+        dataset = Dataset.range(rows).map(image).batch(size).in_subprocess().to_device("cpu", depth=2)
+        with dataset.open() as loader:
+            for number, batch in enumerate(loader):
+                backend.launch(backend.current, partial(look, number * size), batch, turns=2)
+            (copies,) = loader.stats().devices
+        backend.settle()
+        assert wrong == []
+        assert backend.violations == []
+        assert copies.in_place_nbytes == rows * 64 * 64 * 3
+
+
 @pytest.mark.parametrize("ends_at", [1, 7])
 def test_a_process_that_ends_while_its_blocks_are_read_tears_nothing(ends_at: int) -> None:
-    for seed in range(40):
+    for seed in range(20):
         backend = AdversarialBackend(seed)
         wrong, _ = wrong_batches(backend, seed, ends_at=ends_at)
         assert wrong == [], f"seed {seed}"
@@ -164,23 +195,23 @@ def test_a_process_that_ends_while_its_blocks_are_read_tears_nothing(ends_at: in
 
 def test_giving_a_block_back_before_its_copy_was_joined_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_stage, "SharedSlots", ReturnsAtOnce)
-    caught = sum(bool(wrong_batches(AdversarialBackend(seed), seed)[0]) for seed in range(30))
-    assert caught >= 20
+    caught = sum(bool(wrong_batches(AdversarialBackend(seed), seed)[0]) for seed in range(15))
+    assert caught >= 10
 
 
 def test_joining_nothing_is_caught() -> None:
-    caught = sum(bool(wrong_batches(JoinsNothing(seed), seed)[0]) for seed in range(30))
-    assert caught >= 20
+    caught = sum(bool(wrong_batches(JoinsNothing(seed), seed)[0]) for seed in range(15))
+    assert caught >= 10
 
 
 def test_disowning_a_block_that_a_copy_reads_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_stage, "SharedSlots", DisownsAtOnce)
     caught = 0
-    for seed in range(40):
+    for seed in range(20):
         backend = AdversarialBackend(seed)
         wrong_batches(backend, seed, ends_at=7)
         caught += bool(backend.violations)
-    assert caught >= 5
+    assert caught >= 4
 
 
 @pytest.mark.filterwarnings("ignore:device stage on adversarial:ResourceWarning")
