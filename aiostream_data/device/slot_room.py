@@ -13,7 +13,7 @@ from aiostream_data.device.slots import DeviceSlot
 from aiostream_data.errors import DeviceMemoryError
 
 LEAST_SLOTS = 2
-"""Fewest device slots to go on with, where more were asked for."""
+"""Fewest device slots to go on with, unless fewer were asked for."""
 
 
 class SlotRoom:
@@ -36,7 +36,7 @@ class SlotRoom:
         Raises:
             DeviceMemoryError: It may not.
         """
-        if len(slots) <= min(LEAST_SLOTS, self._asked) or not any(slot.block for slot in slots):
+        if len(slots) <= LEAST_SLOTS or not any(slot.block for slot in slots):
             raise self._too_little(slots, need, error) from error
         if not self._warned:
             self._warned = True
