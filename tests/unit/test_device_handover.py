@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import itertools
 import sys
 import threading
 from collections.abc import Iterator
@@ -393,6 +394,28 @@ def test_an_async_loop_gets_leases_too() -> None:
             async for batch in loader:
                 with batch:
                     seen.append(batch.arrays().tolist())
+        return seen
+
+    assert asyncio.run(consume()) == IN_ORDER
+
+
+def test_an_async_consumer_that_is_cancelled_while_it_waits_loses_no_batch() -> None:
+    async def consume() -> list[list[int]]:
+        seen: list[list[int]] = []
+        async with TEN.to_device("cpu", depth=1, handoff="lease").open() as loader:
+            for turns in itertools.count():
+                asking = asyncio.ensure_future(anext(loader))
+                for _ in range(turns % 6):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                (found,) = await asyncio.gather(asking, return_exceptions=True)
+                if isinstance(found, DeviceBatch):
+                    with found:
+                        seen.append(found.arrays().tolist())
+                elif isinstance(found, StopAsyncIteration):
+                    break
+                await asyncio.sleep(0.0005 if turns % 50 == 0 else 0)
+            assert loader.stats().devices[0].leaked_leases == 0
         return seen
 
     assert asyncio.run(consume()) == IN_ORDER
