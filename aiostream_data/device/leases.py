@@ -15,14 +15,14 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, StreamRef
 from aiostream_data.device.cuda_status import CAPTURE_ADVICE
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slots import DeviceSlot, DeviceState
-from aiostream_data.errors import BatchReleasedError, DeviceError, GraphCaptureError
+from aiostream_data.errors import AiostreamError, BatchReleasedError, DeviceError, GraphCaptureError
 
 
 class _Holder:
@@ -237,6 +237,29 @@ class Leases:
                 lease.ended = True
                 self.leaked += 1
                 self._end(lease)
+
+    def mark_leaked(self, timeout_s: float) -> None:
+        """Add marks to the slots of leases whose arrays are all gone, for the ring's closing to wait for. Never waits.
+
+        Args:
+            timeout_s: Longest wait for the lock, which a thread may hold that does not come back from the driver.
+        """
+        if not self._state.lock.acquire(timeout=timeout_s):
+            return
+        try:
+            while self._let_go:
+                self._mark_leaked(self._let_go.popleft())
+        finally:
+            self._state.lock.release()
+
+    def _mark_leaked(self, lease: Lease) -> None:
+        lease.ended = True
+        self.leaked += 1
+        lease.slot.state = DeviceState.READING  # so that its memory is kept where no mark can be had
+        with suppress(AiostreamError), self._state.fatal():
+            if not any(map(self._backend.capturing, lease.streams.values())):
+                lease.slot.marks += [self._backend.mark(stream) for stream in lease.streams.values()]
+                lease.slot.state = DeviceState.FREE
 
     @property
     def any_leaked(self) -> bool:

@@ -290,6 +290,7 @@ class SlotRing:
             return
         if not self.state.failed:  # or nobody may ever leave, and what they use is not freed anyway
             self.state.wait_until(lambda: self.state.failed or not self._anyone_inside(), timeout_s)
+            self._device.leases.mark_leaked(max(0.0, deadline - time.monotonic()))
         self._closed_with = self._memory()
         slots: list[HostSlot | DeviceSlot] = [*self._host.all, *self._device.all]
         for slot in slots:

@@ -62,6 +62,7 @@ class Drill:
         lender: Whose memory batches may come in.
         leased: Batches to give back soon.
         outliving: Batches to give back when the stage was closed.
+        forgotten: Batches to let go, without giving them back, right before the stage is closed.
     """
 
     def __init__(self, device: Device, seed: int, backend: AdversarialBackend, style: Style) -> None:
@@ -73,6 +74,7 @@ class Drill:
         self.lender = Lender()
         self.leased: deque[Any] = deque()
         self.outliving: list[Any] = []
+        self.forgotten: list[Any] = []
         self._targets: dict[int, dict[str, Any]] = {}
         self.stage = device.stage.DeviceStage(
             backend,
@@ -254,6 +256,8 @@ def lease(drill: Drill, number: int, batch: Any) -> None:
     ending = drill.chance.random()
     if number == BATCHES - 1:
         drill.outliving.append(batch)
+    elif number == BATCHES - 2:
+        drill.forgotten.append(batch)
     elif ending < 0.5:
         batch.release()
     elif ending < 0.8:
@@ -307,8 +311,15 @@ def drill(device: Device, seed: int, style: Style, make: MakeBackend = Adversari
         with run.stage:
             run.run()
             run.check()
-        while run.outliving:
-            run.outliving.pop().release()
+            for batch in run.forgotten:
+                run.look(BATCHES - 2, arrays_of(batch.arrays()))
+            batch = None
+            run.forgotten.clear()
+        for batch in run.outliving:
+            run.look(BATCHES - 1, arrays_of(batch.arrays()))
+            batch.release()
+        batch = None
+        run.outliving.clear()
         backend.settle()
         if backend.host_nbytes:
             run.findings.append(f"{backend.host_nbytes} bytes of host slots outlive the stage")

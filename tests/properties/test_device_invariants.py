@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
-from device_drill import IN_USE, NO_ROOM, STYLES, Drill, Style
+from device_drill import BATCHES, IN_USE, NO_ROOM, STYLES, Drill, Style
 from device_mutants import FOLDER
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +25,7 @@ from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.stages.device import DeviceStage as RunningStage
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.cast_plan import CastPlan
+from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.host import HostBackend
 from aiostream_data.device.slots import HostState
 from aiostream_data.device.stage import DeviceStage
@@ -239,10 +240,11 @@ def test_i7_a_warm_stage_allocates_nothing_makes_no_events_and_asks_nothing(styl
         run = Drill(IN_USE, seed, backend, style)
         with run.stage:
             made = []
-            for number in range(60):
+            for step in range(60):
+                number = step % (BATCHES - 2)  # the last ones of a drill are kept beyond it
                 while (batch := run.send(number)) is None:
                     pass
-                backend.current = backend.consumers[number % 2]
+                backend.current = backend.consumers[step % 2]
                 style.consume(run, number, batch)
                 del batch
                 made.append((backend.blocks_made, backend.events_made))
@@ -305,14 +307,26 @@ def test_i9_memory_that_runs_out_once_is_told_or_gone_without_and_tears_nothing(
         assert run is None or run.findings == []
 
 
+def use_all(dataset: Dataset[Any]) -> None:
+    with dataset.open() as loader:
+        for batch in loader:
+            if isinstance(batch, DeviceBatch):
+                batch.arrays()
+                batch.release()
+
+
 @pytest.mark.filterwarnings(FAILED)
-def test_i9_a_failed_device_ends_a_loader_with_its_error_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for call in range(0, 90, 4):
-        adversary_in_the_engine(monkeypatch, AdversarialBackend(0, fail_at_call=call))
+@pytest.mark.parametrize("status", [OUT_OF_MEMORY, 700])
+@pytest.mark.parametrize("handoff", ["copy", "lease"])
+def test_i9_a_failed_device_ends_a_loader_with_its_error_and_in_time(
+    monkeypatch: pytest.MonkeyPatch, handoff: Literal["copy", "lease"], status: int
+) -> None:
+    dataset = Dataset.range(200).batch(5).to_device("cpu", depth=2, handoff=handoff)
+    for call in range(0, 120, 5):
+        adversary_in_the_engine(monkeypatch, AdversarialBackend(0, fail_at_call=call, fail_status=status))
         begun = time.monotonic()
-        with pytest.raises(DeviceError, match="719"), NUMBERS.open() as loader:
-            for _ in loader:
-                pass
+        with pytest.raises((DeviceError, DeviceMemoryError), match=f"status {status}"):
+            use_all(dataset)
         assert time.monotonic() - begun < 5, f"call {call}"
 
 

@@ -7,12 +7,11 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from device_drill import IN_USE, NO_ROOM, STYLES, Drill, Style
+from device_drill import BATCHES, IN_USE, NO_ROOM, STYLES, Drill, Style
 
 from aiostream_data.testing.adversarial import AdversarialBackend
 
 pytestmark = pytest.mark.filterwarnings(NO_ROOM)
-BATCHES = 40
 PLAIN = [style for style in STYLES if not style.cast and "shared" not in style.name]
 
 

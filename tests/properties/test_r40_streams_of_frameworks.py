@@ -134,6 +134,31 @@ def test_r40_arrays_of_jax_are_copies_that_no_slot_waits_for_on_the_host() -> No
         assert [int(array[0, 0]) for array in kept] == list(range(BATCHES)), "they change no more"
 
 
+def test_r40_copies_that_are_taken_for_ready_at_once_are_torn() -> None:
+    """The red control: no slot may be written again before JAX has read it, which only JAX knows."""
+
+    class ReadyAtOnce(LikeJax):
+        def copies(self, *arguments: Any) -> tuple[list[Any], Callable[[], object]]:
+            made, _ = super().copies(*arguments)
+            return made, lambda: None
+
+    torn = 0
+    for seed in SEEDS:
+        backend = AdversarialBackend(seed)
+        reader, jax = Reader(backend), ReadyAtOnce(backend)
+        with DeviceStage(backend, host_slots=2, device_slots=2) as stage:
+            stage._ring._device.receivers._copier = jax
+            for number in range(BATCHES):
+                batch = put(stage, number)
+                batch.lend()
+                reader.look(number, batch.jax()["x"], jax.compute)
+                while stage._ring.join_oldest():
+                    pass
+            backend.settle()
+        torn += bool(reader.wrong)
+    assert torn > 50
+
+
 def test_r40_a_stream_that_was_not_named_reads_torn_values() -> None:
     """The red control: what is imported for one stream and used on another is in order on the first alone."""
     wrong = 0
