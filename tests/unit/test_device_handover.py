@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -404,11 +404,11 @@ def test_an_async_consumer_that_is_cancelled_while_it_waits_loses_no_batch() -> 
         seen: list[list[int]] = []
         async with TEN.to_device("cpu", depth=1, handoff="lease").open() as loader:
             for turns in itertools.count():
-                asking = asyncio.ensure_future(anext(loader))
+                asking: asyncio.Future[Any] = asyncio.ensure_future(anext(loader))
                 for _ in range(turns % 6):
                     await asyncio.sleep(0)
                 asking.cancel()
-                (found,) = await asyncio.gather(asking, return_exceptions=True)
+                (found,) = cast("list[Any]", await asyncio.gather(asking, return_exceptions=True))
                 if isinstance(found, DeviceBatch):
                     with found:
                         seen.append(found.arrays().tolist())
