@@ -6,10 +6,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aiostream_data.device.backend import DeviceBlock, NativeArray
-from aiostream_data.device.handover import ExportedArray, Receiver, targets_of
+from aiostream_data.device.handover import ExportedArray
 from aiostream_data.device.layout import BatchLayout
 from aiostream_data.device.leases import Lease
+from aiostream_data.device.receivers import Receiver
 from aiostream_data.device.slots import DeviceSlot
+from aiostream_data.device.targets import targets_of
 from aiostream_data.errors import BatchReleasedError, PlanError
 
 if TYPE_CHECKING:

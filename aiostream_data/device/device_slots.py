@@ -7,9 +7,10 @@ from typing import Any
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, NativeArray, StreamRef
 from aiostream_data.device.device_batch import DeviceBatch
-from aiostream_data.device.handover import HandOver, Receiver, Receivers
+from aiostream_data.device.handover import HandOver
 from aiostream_data.device.layout import BatchLayout
 from aiostream_data.device.leases import Lease, Leases
+from aiostream_data.device.receivers import Receiver, Receivers
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slot_room import SlotRoom
 from aiostream_data.device.slots import DeviceSlot, DeviceState, SlotSize

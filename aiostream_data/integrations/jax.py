@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from aiostream_data.device.backend import DeviceBackend, NativeArray
-from aiostream_data.device.handover import Copier
+from aiostream_data.device.receivers import Copier
 from aiostream_data.errors import DeviceError, DeviceMemoryError, DeviceUnavailableError
 
 

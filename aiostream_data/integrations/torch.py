@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, StreamRef
-from aiostream_data.device.handover import ExportedArray, Receiver, Target
+from aiostream_data.device.handover import ExportedArray
 from aiostream_data.device.layout import SlotArray
+from aiostream_data.device.receivers import Receiver, Target
 from aiostream_data.errors import DeviceLeafError, DeviceMemoryError, DeviceUnavailableError
 
 
@@ -35,7 +36,7 @@ def receiver(backend: DeviceBackend) -> Receiver:
 
 
 class _Tensors:
-    """What is the same on all devices. See :class:`~aiostream_data.device.handover.Receiver`.
+    """What is the same on all devices. See :class:`~aiostream_data.device.receivers.Receiver`.
 
     Args:
         backend: The device.
