@@ -39,7 +39,7 @@ from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.shared_slots import SharedSlots, SharedStats, Transfer
 from aiostream_data.device.slots import DeviceSlot, DeviceState, HostSlot, HostState, SlotSize
 from aiostream_data.device.staging import Staging
-from aiostream_data.errors import AiostreamError, PlanError
+from aiostream_data.errors import AiostreamError, DeviceError, PlanError
 
 _ABANDONED: list[object] = []
 """Blocks that a copy might still reach. Kept to the end of the process, since freeing them could
@@ -167,7 +167,12 @@ class SlotRing:
             DeviceError: The device failed.
         """
         self.state.check()
-        transfer = self._shared.transfer(parts, lease)
+        try:
+            transfer = self._shared.transfer(parts, lease)
+        except DeviceError as error:
+            with self.state.lock:
+                self.state.fail(error)
+            raise
         slot.lent = transfer.lent
         return transfer
 

@@ -403,6 +403,16 @@ def test_a_device_that_fails_while_it_adopts_a_block_says_so_and_keeps_none(ends
     assert shared.close() == []
 
 
+def test_a_device_that_fails_while_it_adopts_a_block_is_used_no_more(ends: tuple[Exchange, Exchange]) -> None:
+    backend = Recording()
+    backend.refuses = DeviceError("an earlier kernel failed", status=700)
+    with opened(backend) as stage:
+        with pytest.raises(DeviceError, match="an earlier kernel failed"):
+            put(stage, through(ends, numbered(1)))
+        with pytest.raises(DeviceError, match="failed earlier: an earlier kernel failed"):
+            put(stage, numbered(2))
+
+
 def test_a_block_that_cannot_be_disowned_at_the_end_is_kept(ends: tuple[Exchange, Exchange]) -> None:
     backend = Recording()
     stage = opened(backend)
