@@ -182,6 +182,7 @@ def test_a_loader_tells_what_its_device_stage_did() -> None:
     assert (device.batches, device.copied_nbytes, device.host_copies) == (10, 800, 1.0)
     assert device.copy_s is not None
     assert device.launches == 20
+    assert (device.host_nbytes, device.device_nbytes) == (160, 160), "also when the run is over"
     assert "cpu: 0.0 MiB in 10 batches at" in str(report)
     assert json.loads(report.to_json())["devices"][0]["batches"] == 10
     with Dataset.range(100).batch(10).open() as loader:
