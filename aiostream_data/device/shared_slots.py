@@ -183,6 +183,7 @@ class SharedSlots:
         self._adopted: dict[int, _Adopted] = {}  # by the identity of the memory, which is kept with it
         self._nbytes = self._count = self._in_place_nbytes = self._host_copies = 0
         self._refused = self._closed = False
+        self._closed_with: SharedStats | None = None
 
     def transfer(self, parts: TakenApart, lease: object = None) -> Transfer:
         """Return how a batch reaches a device slot; adopts the blocks that its large arrays stand in.
@@ -267,8 +268,8 @@ class SharedSlots:
         self._nbytes -= adopted.memory.nbytes
 
     def stats(self) -> SharedStats:
-        """Return what the blocks did so far."""
-        return SharedStats(
+        """Return what the blocks did so far; ``blocks`` and ``nbytes`` stay what they were when it was closed."""
+        return self._closed_with or SharedStats(
             blocks=len(self._adopted),
             nbytes=self._nbytes,
             adopted=self._count,
@@ -303,6 +304,7 @@ class SharedSlots:
         """
         if os.getpid() != self._pid:
             return []
+        self._closed_with = self.stats()
         if not keep_all:
             with self._lock:
                 for key, adopted in list(self._adopted.items()):

@@ -65,7 +65,8 @@ def test_large_arrays_are_copied_on_the_host_by_the_process_alone() -> None:
     assert copies.in_place_nbytes == ROWS * IMAGE_NBYTES
     assert copies.written_nbytes <= labels + 256 * len(batches), "only labels go through slots"
     assert copies.shared_arrays_rewritten == 0
-    assert 0 < copies.shared_blocks_locked <= len(batches)
+    assert 0 < copies.shared_blocks <= copies.shared_blocks_locked <= len(batches)
+    assert copies.shared_nbytes >= copies.shared_blocks * SIZE // 2 * IMAGE_NBYTES
     assert copies.host_nbytes < IMAGE_NBYTES, "slots are as large as what goes through them"
 
 
