@@ -84,7 +84,6 @@ class DeviceStage:
         self.device_waits = Waits()
         self.source_waits = Waits()
         self._stats_lock = threading.Lock()
-        self._held_at_the_end: RingStats | None = None
 
     @property
     def device(self) -> str:
@@ -214,7 +213,6 @@ class DeviceStage:
     def copies(self) -> DeviceCopies:
         """Return what the stage has done so far, as a report tells it. Safe from any thread."""
         ring, measures = self._ring.stats(), self._ring.state.measures
-        held = self._held_at_the_end or ring
         runs_at_once = self.device == "cpu"  # and so a batch has arrived, although the waiter may not have looked yet
         return DeviceCopies(
             device=self.device,
@@ -234,9 +232,9 @@ class DeviceStage:
             host_slots=self.host_slots,
             device_slots=ring.device_slots,
             device_slots_asked=ring.device_slots_asked,
-            host_nbytes=held.host_nbytes,
-            device_nbytes=held.device_nbytes,
-            pinned_nbytes=held.pinned_nbytes,
+            host_nbytes=ring.host_nbytes,
+            device_nbytes=ring.device_nbytes,
+            pinned_nbytes=ring.pinned_nbytes,
             written_nbytes=measures.written_nbytes,
             rewritten_nbytes=measures.rewritten_nbytes,
             in_place_nbytes=ring.shared.in_place_nbytes,
@@ -257,7 +255,6 @@ class DeviceStage:
         let go is left behind, with the slots that it waits for, and a ``ResourceWarning`` says so.
         """
         deadline = time.monotonic() + timeout_s
-        self._held_at_the_end = self._held_at_the_end or self._ring.stats()
         self._ring.close(timeout_s)
         if self._ring.state.forked:
             return
