@@ -16,6 +16,8 @@ import traceback
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,56 +32,96 @@ from benchmarks.gpu.spread import spread
 
 BATCH = 128
 SHARDS = 16
-PICTURES = 8_192
+PICTURES = 16_384
 WORKERS = 12
 STEP_MS = 10
 REPEATS = 3
 SIDE = 224
 
 
+Begin = Callable[[], Iterator[Any]]
+
+
+@dataclass
+class Entrant:
+    """One way from the shards to the device, and what was measured of it.
+
+    Attributes:
+        begin: Begins a pass over all pictures.
+        first_batch_s: Seconds until the first batch of each pass was there, processes started and all.
+        pictures_per_s: From then on.
+        missing, error: Why there is nothing more.
+    """
+
+    framework: str
+    begin: Begin
+    first_batch_s: list[float] = field(default_factory=list)
+    pictures_per_s: list[float] = field(default_factory=list)
+    missing: str = ""
+    error: str = ""
+
+    def run(self, computes: Computes, pictures: int, step_ms: float) -> None:
+        """Make one more pass, unless one has failed."""
+        if self.missing or self.error:
+            return
+        try:
+            first_s, rate = one_pass(computes.of(self.framework), self.begin(), pictures, step_ms)
+        except ImportError as error:
+            self.missing = str(error)
+        except Exception:  # noqa: BLE001 - the finding
+            self.error = traceback.format_exc(limit=-4)[-2000:]
+        else:
+            self.first_batch_s.append(first_s)
+            self.pictures_per_s.append(rate)
+
+
 def run(hardware: Hardware, recorder: Recorder) -> None:
     """Serve the shards and let the contenders take turns."""
     pictures, batch = hardware.scaled(PICTURES, 64), hardware.scaled(BATCH, 8)
+    computes, step_ms = Computes(hardware), hardware.scaled(float(STEP_MS), 0.1)
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), pictures) as urls:
-        passes: dict[str, tuple[str, Callable[[], Iterator[Any]]]] = {
-            "ours": ("cupy", lambda: ours(urls, batch)),
-            "torch DataLoader": ("torch", lambda: by_torch(hardware, urls, batch)),
+        entrants = {
+            "ours": Entrant("cupy", lambda: ours(urls, batch)),
+            "ours, in_subprocess": Entrant("cupy", lambda: ours(urls, batch, apart=True)),
+            "torch DataLoader": Entrant("torch", lambda: by_torch(hardware, urls, batch)),
         }
-        computes = Computes(hardware)
-        seconds: dict[str, list[float]] = {}
-        errors: dict[str, str] = {}
-        missing: dict[str, str] = {}
         for _ in range(hardware.scaled(REPEATS, 1)):
-            for name, (framework, begin) in passes.items():
-                if name in errors or name in missing or recorder.left_s < 0:
-                    continue
-                try:
-                    seconds.setdefault(name, []).append(one_pass(computes.of(framework), begin(), pictures))
-                except ImportError as error:
-                    missing[name] = str(error)
-                except Exception:  # noqa: BLE001 - the finding
-                    errors[name] = traceback.format_exc(limit=-4)[-2000:]
-                rates = {who: spread([pictures / each for each in took], 1) for who, took in seconds.items() if took}
-                recorder.put(pictures=pictures, pictures_per_s=rates, errors=errors, missing=missing)
+            for entrant in entrants.values():
+                if recorder.left_s > 0:
+                    entrant.run(computes, pictures, step_ms)
+                    recorder.put(pictures=pictures, **found(entrants))
 
 
-def one_pass(compute: Compute, batches: Iterator[Any], pictures: int) -> float:
-    """Return seconds for all pictures, from the asking for the first batch to the end of the last step.
+def found(entrants: dict[str, Entrant]) -> dict[str, Any]:
+    """Return what was measured so far, as JSON-safe data."""
+    ran = {name: entrant for name, entrant in entrants.items() if entrant.pictures_per_s}
+    return {
+        "pictures_per_s": {name: spread(entrant.pictures_per_s, 1) for name, entrant in ran.items()},
+        "first_batch_s": {name: spread(entrant.first_batch_s, 3) for name, entrant in ran.items()},
+        "errors": {name: entrant.error for name, entrant in entrants.items() if entrant.error},
+        "missing": {name: entrant.missing for name, entrant in entrants.items() if entrant.missing},
+    }
+
+
+def one_pass(compute: Compute, batches: Iterator[Any], pictures: int, step_ms: float) -> tuple[float, float]:
+    """Return seconds until the first batch was there, and pictures per second from then to the end of the last step.
 
     Raises:
         ValueError: There were more or fewer pictures.
     """
-    count, seen = compute.count_for(STEP_MS), 0
-    started = time.perf_counter()
-    for batch in batches:
+    count, started = compute.count_for(step_ms), time.perf_counter()
+    first = next(batches)
+    there = time.perf_counter()
+    seen = 0
+    for batch in chain([first], batches):
         compute.touch(batch)
         compute.work(count)
         seen += len(batch)
     compute.wait()
-    took = time.perf_counter() - started
+    took = time.perf_counter() - there
     if seen != pictures:
         raise ValueError(f"{seen} pictures came instead of {pictures}")
-    return took
+    return there - started, (pictures - len(first)) / took
 
 
 @contextmanager
@@ -122,12 +164,13 @@ def decode(content: bytes) -> NDArray[np.uint8]:
     return np.asarray(image.open(io.BytesIO(content)).convert("RGB"))
 
 
-def ours(urls: list[str], batch: int) -> Iterator[Any]:
-    """Yield batches of images on the device."""
+def ours(urls: list[str], batch: int, apart: bool = False) -> Iterator[Any]:
+    """Yield batches of images on the device, made in this process or ``apart`` in one of their own."""
     records = asd.Dataset.from_tfrecord(urls, cycle_length=SHARDS)
     examples = records.parse_example({"image": asd.FixedLen((), bytes)})
     images = examples.map(_decode_example, concurrency=WORKERS).batch(batch)
-    with images.to_device(DEVICE).open() as loader:
+    made = images.in_subprocess() if apart else images
+    with made.to_device(DEVICE).open() as loader:
         yield from loader
 
 
