@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "aiostream_data" / "device" / verified.RECORD
 GPU_WORDS = r"\bGPUs?\b|\bCUDA\b|\bCuPy\b|\b[AHBL]\d{2,3}\b|\bNVIDIA\b|\bpinned\b"
 FIGURE = r"\d[\d.,]*\s?(?:[GM]i?B/s|batch(?:es)?/s|images/s|[mµu]s\b|%|x\b)"
-NOT_CLAIMED = r"not verified|never run on a GPU|nothing has been measured on a GPU|changed since the last GPU run"
+NOT_CLAIMED = r"(?:never|not) run on a GPU|changed since the last GPU run"
 
 
 def run_of(sha256: str) -> GpuRun:
