@@ -9,13 +9,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 from device_drill import BATCHES, IN_USE, NO_ROOM, STYLES, Drill, Style
-from device_mutants import FOLDER
+from device_mutants import FOLDER, Device, device_without, sites
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -115,12 +116,13 @@ def address_of(array: NDArray[Any]) -> int:
     return int(array.ctypes.data)
 
 
-def broken_rules(style: Style, rule: str) -> list[str]:
-    """Run drills of a style under the eyes of a witness, and return what it saw of a rule's breach."""
+@cache
+def breaches(style: Style, device: Device = IN_USE) -> tuple[str, ...]:
+    """Run drills of a style under the eyes of a witness, and return what it saw of breaches of any rule."""
     found: list[str] = []
     for seed in range(15):
         backend = Witness(seed)
-        run = Drill(IN_USE, seed, backend, style)
+        run = Drill(device, seed, backend, style)
         with run.stage:
             arrays = run.stage._ring.arrays
 
@@ -132,8 +134,13 @@ def broken_rules(style: Style, rule: str) -> list[str]:
             run.stage._ring.arrays = noted
             run.run()
         assert sum(backend.arrived.values()) >= 30, "the witness saw the copies"
-        found += [violation for violation in backend.violations if violation.startswith(rule)]
-    return found
+        found += backend.violations
+    return tuple(found)
+
+
+def broken_rules(style: Style, rule: str) -> list[str]:
+    """Return what a witness of drills of this style saw of a breach of one rule."""
+    return [breach for breach in breaches(style) if breach.startswith(rule)]
 
 
 @pytest.mark.parametrize("style", STYLES, ids=str)
@@ -149,6 +156,20 @@ def test_i2_a_device_slot_is_overwritten_only_behind_all_that_use_it(style: Styl
 @pytest.mark.parametrize("style", STYLES, ids=str)
 def test_i3_no_consumer_touches_a_slot_before_its_batch_has_arrived(style: Style) -> None:
     assert broken_rules(style, "I3") == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "module", "function", "wait"),
+    [
+        ("I1", "host_slots", "HostSlots.join_oldest", "join"),
+        ("I2", "ring", "SlotRing._enqueue_copies", "order_after"),
+        ("I3", "device_slots", "DeviceSlots.take_out", "order_after"),
+    ],
+)
+def test_a_witness_sees_what_a_missing_wait_does(rule: str, module: str, function: str, wait: str) -> None:
+    (site,) = (site for site in sites() if (site.module, site.function, site.wait) == (module, function, wait))
+    seen = {breach[:2] for breach in breaches(STYLES[0], device_without(site))}
+    assert rule in seen
 
 
 def batch_of(number: int, rows: int) -> dict[str, Any]:
