@@ -258,7 +258,7 @@ def test_a_forked_child_is_told_so_and_can_close() -> None:
 
 
 @pytest.mark.parametrize("numbers", [{"host_slots": 0}, {"device_slots": 0}, {"slot_nbytes": 0}])
-def test_slot_numbers_below_one_are_refused(numbers: dict[str, int]) -> None:
+def test_slot_numbers_below_one_are_refused(numbers: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match=f"{next(iter(numbers))} must be at least 1, got 0"):
         SlotRing(HostBackend(), **numbers)
 
