@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data._engine.interrupts import interrupts_after
@@ -70,6 +70,14 @@ class Loader(Generic[T]):
             finalizer.atexit = False  # the engine stops itself at exit, in order
         self._received = Received(opening, self._engine)
         self._opening = opening
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            TypeError: Always: threads and connections stay in their process, and a data set travels.
+        """
+        raise TypeError("a Loader cannot be pickled or copied: pickle its Dataset, and open that there, with the state")
 
     # -- iteration
 
