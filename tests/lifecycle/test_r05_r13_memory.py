@@ -32,8 +32,8 @@ with leaves_nothing():
             for _ in loader:
                 break
         resident.append(int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
-# Minima, as free memory that allocators keep for a while comes and goes; the first cycles fill their pools.
-print((min(resident[180:]) - min(resident[60:90])) / 120)
+# Minima of many cycles each, as free memory that allocators keep comes and goes; the first cycles fill their pools.
+print((min(resident[120:]) - min(resident[30:120])) / 90)
 """
 
 
