@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.lineage import Lineage, MadeOf
+from aiostream_data.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.structure import LEAF, Structure
 
@@ -108,7 +109,7 @@ class VarColumn:
         part = self.values[start : start + int(self.lengths[row])]
         if self.kind == "array":
             return part
-        data = part.tobytes()
+        data = self._as_one() or part.tobytes()
         return data if self.kind == "bytes" else data.decode()
 
     def elements(self) -> list[Any]:
@@ -116,10 +117,22 @@ class VarColumn:
         stops = (self.starts + self.lengths).tolist()
         if self.kind == "array":
             return [self.values[a:b] for a, b in zip(starts, stops, strict=True)]
+        if (only := self._as_one()) is not None:
+            return [only if self.kind == "bytes" else only.decode()]
         view = np.ascontiguousarray(self.values).data
         if self.kind == "bytes":
             return [bytes(view[a:b]) for a, b in zip(starts, stops, strict=True)]
         return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
+
+    def _as_one(self) -> bytes | None:
+        """Return the ``bytes`` that the only row looks at all of, where it does: a long record is then not copied."""
+        base: Any = self.values.base
+        while isinstance(base, np.ndarray):
+            base = base.base
+        if not isinstance(base, bytes) or len(self.starts) != 1 or self.values.dtype != np.uint8:
+            return None
+        whole = len(self.values) == len(base) == int(self.lengths[0])
+        return base if whole and int(self.starts[0]) == 0 else None
 
 
 Column: TypeAlias = NDArray[Any] | VarColumn
@@ -151,7 +164,7 @@ class Columns:
 
     structure: Structure
     leaves: tuple[Column, ...]
-    ids: Ids
+    ids: RowIds
     lease: object = field(default=None, compare=False, repr=False)
     made_of: list[MadeOf | None] | None = field(default=None, compare=False, repr=False)
 
@@ -167,14 +180,15 @@ class Columns:
             leaf.slice(start, stop) if isinstance(leaf, VarColumn) else leaf[start:stop] for leaf in self.leaves
         )
         made_of = None if self.made_of is None else self.made_of[start:stop]
-        return Columns(self.structure, leaves, self.ids[start:stop], self.lease, made_of)  # replace() is far slower
+        ids = self.ids.slice(start, stop)
+        return Columns(self.structure, leaves, ids, self.lease, made_of)  # replace() is far slower
 
     def take(self, rows: NDArray[np.int64]) -> Columns:
         """Return these rows, in this order. Dense columns are copied; variable ones share values."""
         leaves = tuple(
             leaf.take(rows) if isinstance(leaf, VarColumn) else _native.take_rows(leaf, rows) for leaf in self.leaves
         )
-        return replace(self, leaves=leaves, ids=_native.take_rows(self.ids, rows), made_of=_taken(self.made_of, rows))
+        return replace(self, leaves=leaves, ids=self.ids.take(rows), made_of=_taken(self.made_of, rows))
 
     def element(self, row: int) -> Any:
         return self.structure.unflatten([_column_element(leaf, row) for leaf in self.leaves])
@@ -182,7 +196,7 @@ class Columns:
     def elements(self) -> list[Any]:
         return self.structure.rows([column_elements(leaf) for leaf in self.leaves])
 
-    def with_ids(self, ids: Ids) -> Columns:
+    def with_ids(self, ids: RowIds) -> Columns:
         return replace(self, ids=ids)
 
     def with_lease(self, lease: object) -> Columns:
@@ -200,10 +214,10 @@ class Items:
     """
 
     values: list[Any]
-    ids: Ids
+    ids: RowIds
     lease: object = field(default=None, compare=False, repr=False)
     made_of: list[MadeOf | None] | None = field(default=None, compare=False, repr=False)
-    runs: Sequence[Ids] | None = field(default=None, compare=False, repr=False)
+    runs: Sequence[RowIds] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -214,11 +228,11 @@ class Items:
 
     def slice(self, start: int, stop: int) -> Items:
         made_of = None if self.made_of is None else self.made_of[start:stop]
-        return Items(self.values[start:stop], self.ids[start:stop], self.lease, made_of)
+        return Items(self.values[start:stop], self.ids.slice(start, stop), self.lease, made_of)
 
     def take(self, rows: NDArray[np.int64]) -> Items:
         values = [self.values[row] for row in rows.tolist()]
-        return Items(values, self.ids[rows], self.lease, _taken(self.made_of, rows))
+        return Items(values, self.ids.take(rows), self.lease, _taken(self.made_of, rows))
 
     def element(self, row: int) -> Any:
         return self.values[row]
@@ -226,7 +240,7 @@ class Items:
     def elements(self) -> list[Any]:
         return self.values
 
-    def with_ids(self, ids: Ids) -> Items:
+    def with_ids(self, ids: RowIds) -> Items:
         return replace(self, ids=ids)
 
     def with_lease(self, lease: object) -> Items:
@@ -284,7 +298,7 @@ def largest_row_nbytes(chunk: Chunk) -> int:
     return int(each.max(initial=0))
 
 
-def records_chunk(column: VarColumn, ids: Ids) -> Columns:
+def records_chunk(column: VarColumn, ids: RowIds) -> Columns:
     """Wrap framed records (one variable column) as a chunk whose elements are bytes or str."""
     return Columns(LEAF, (column,), ids)
 
@@ -313,7 +327,7 @@ def gather(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.i
 
     Chunks of one layout give Columns; a mixture gives Items. Releases the GIL for dense columns.
     """
-    ids = _native.take_rows_many(of_one_width([chunk.ids for chunk in chunks]), which, rows)
+    ids = RowIds.gather([chunk.ids for chunk in chunks], which, rows)
     made_of = _gathered_made_of(chunks, which, rows)
     if not same_layout(chunks):
         lists = [chunk.elements() for chunk in chunks]
@@ -348,7 +362,7 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
     """Return the rows of all chunks, one after another, as one chunk."""
     if len(chunks) == 1:
         return chunks[0]
-    ids = np.concatenate(of_one_width([chunk.ids for chunk in chunks]))
+    ids = RowIds.concat([chunk.ids for chunk in chunks])
     made_of: list[MadeOf | None] | None = None
     if any(chunk.made_of is not None for chunk in chunks):
         made_of = [entry for chunk in chunks for entry in (chunk.made_of or [None] * len(chunk))]

@@ -16,9 +16,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.hand_over import Handed, SideBySide
-from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Hint, Namespace, Origins
-from aiostream_data.lineage import Ids, Lineage, MadeOf
+from aiostream_data._engine.hand_over import Handed, IdsSideBySide
+from aiostream_data._engine.origins import Hint, Namespace, Origins
+from aiostream_data.lineage import Lineage, MadeOf
+from aiostream_data.row_ids import SPLIT_BITS, RowIds
 
 REMEMBERED: Final = 1 << 16
 """Namespaces that are known to be the same in several processes, at most."""
@@ -111,7 +112,7 @@ class Adopted:
         if self._same_below is None:
             return sent
         made_of = sent.made_of
-        if isinstance(made_of, SideBySide):
+        if isinstance(made_of, IdsSideBySide):
             made_of = replace(made_of, whole=self._ids(made_of.whole))
         elif made_of is not None:
             made_of = [self._made_of(entry) for entry in made_of]
@@ -123,15 +124,8 @@ class Adopted:
         parts = None if entry.made_of is None else [self._made_of(part) for part in entry.made_of]
         return type(entry)(self._ids(entry.ids), parts)
 
-    def _ids(self, ids: Ids) -> Ids:
-        renamed = ids.copy()
-        for column in range(0, ids.shape[1], 2):
-            numbers = ids[:, column] >> SPLIT_BITS
-            for number in np.unique(numbers[numbers > 0]).tolist():
-                base = self._moved.get(number, number << SPLIT_BITS)
-                rows = numbers == number
-                renamed[rows, column] = base | (ids[rows, column] & SPLIT_MASK)
-        return renamed
+    def _ids(self, ids: RowIds) -> RowIds:
+        return ids.renamed(lambda number: self._moved.get(number, number << SPLIT_BITS))
 
 
 class _Names:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.lineage import Lineage, concat_lineages
+from aiostream_data.row_ids import RowIds
 
-NO_ROWS = Lineage(np.empty((0, 2), np.int64))
+NO_ROWS = Lineage(RowIds.none())
 
 
 @dataclass(frozen=True, slots=True)

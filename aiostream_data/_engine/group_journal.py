@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.position import Log
 from aiostream_data.lineage import Lineage, concat_lineages
+from aiostream_data.row_ids import RowIds
 
 MARK_ROWS = 256
 """Rows between two copies: few enough that running over them takes a fraction of a millisecond."""
@@ -62,7 +63,7 @@ class _Came(NamedTuple):
     rows: Lineage
 
 
-_NO_ROWS = Lineage(np.empty((0, 2), np.int64))
+_NO_ROWS = Lineage(RowIds.none())
 
 
 class GroupJournal(Generic[O]):

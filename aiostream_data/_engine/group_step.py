@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.context import hop
 from aiostream_data._engine.group_journal import GroupJournal, GroupOrder
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.lineage import Beside, CutFrom, Lineage, concat_lineages
 from aiostream_data.records import Chunk, lineage_of
+from aiostream_data.state_parts import Part
 from aiostream_data.transforms.held_rows import HeldRows
 
 Numbers = NDArray[np.int64]
@@ -65,9 +67,9 @@ class GroupStep(Step):
         """Return rows of the input again, in the order asked for, where a row may be asked for twice."""
         if lineage.made_of is not None:
             return await self.context.recall(self.node.input, lineage)
-        ids, places = np.unique(lineage.ids, axis=0, return_inverse=True)
+        ids, places = lineage.ids.unique()
         found = await self.context.recall(self.node.input, Lineage(ids))
-        return found.take(places.reshape(-1))
+        return found.take(places)
 
     async def recall_groups(self, lineage: Lineage) -> tuple[HeldRows, list[Numbers]]:
         """Return the rows that elements were made of, and the numbers of those of each.
@@ -157,6 +159,20 @@ class SortingStep(GroupStep, Generic[O]):
     def resume(self, state: State) -> State:
         self._state = taken_up(state, self.node.label)
         return self._state["input"]
+
+    kind: ClassVar[str]
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "order", "held", "input")
+        held = cls.order_schema(place, fields["order"])
+        place.held(fields["held"], held, held)
+        yield place.of_input(fields["input"], rows=place.rows.any)
+
+    @classmethod
+    def order_schema(cls, place: Place, part: Part) -> int:
+        """Check the place of the order; return how many rows it held."""
+        raise NotImplementedError
 
     async def refill(self) -> None:
         if self._state is None:

@@ -16,9 +16,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.lineage import MadeOf
 from aiostream_data.parts import Parts
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import Structure, structure_of
 
 SMALL_NBYTES: Final = 32 << 10
@@ -78,6 +79,14 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True)
+class IdsSideBySide:
+    """Ids of the rows of several elements: all of them, and how many rows each element was made of."""
+
+    whole: RowIds
+    sizes: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Handed:
     """A chunk on its way.
 
@@ -89,8 +98,8 @@ class Handed:
     """
 
     rows: list[Any] | Leaves | Columns
-    ids: Ids
-    made_of: SideBySide | list[MadeOf | None] | None
+    ids: RowIds
+    made_of: IdsSideBySide | list[MadeOf | None] | None
     nbytes: int
 
 
@@ -109,7 +118,7 @@ def taken(sent: Handed, written: Sequence[NDArray[np.uint8]] = ()) -> Chunk:
         written: What arrived beside it.
     """
     made_of: list[MadeOf | None] | None
-    made_of, runs = (sent.made_of, None) if not isinstance(sent.made_of, SideBySide) else _apart(sent.made_of)
+    made_of, runs = (sent.made_of, None) if not isinstance(sent.made_of, IdsSideBySide) else _apart(sent.made_of)
     if isinstance(sent.rows, Columns):
         return sent.rows.with_ids(sent.ids).with_made_of(made_of)
     values = sent.rows.elements() if isinstance(sent.rows, Leaves) else sent.rows
@@ -118,15 +127,16 @@ def taken(sent: Handed, written: Sequence[NDArray[np.uint8]] = ()) -> Chunk:
     return Items(values, sent.ids, None, made_of, runs)
 
 
-def _apart(runs: SideBySide) -> tuple[list[MadeOf | None], list[Ids]]:
-    return [*runs.apart()], [runs.whole]
+def _apart(runs: IdsSideBySide) -> tuple[list[MadeOf | None], list[RowIds]]:
+    stops = [0, *np.cumsum(runs.sizes).tolist()]
+    return [runs.whole.slice(start, stop) for start, stop in pairwise(stops)], [runs.whole]
 
 
 def _compact(chunk: Columns) -> Columns:
     leaves = tuple(
         leaf.compact() if isinstance(leaf, VarColumn) and _is_sparse(leaf) else leaf for leaf in chunk.leaves
     )
-    return Columns(chunk.structure, leaves, chunk.ids[:0])
+    return Columns(chunk.structure, leaves, RowIds.none())
 
 
 def _is_sparse(column: VarColumn) -> bool:
@@ -134,9 +144,11 @@ def _is_sparse(column: VarColumn) -> bool:
     return int(column.lengths.sum()) * row_nbytes < SPARSE * column.values.nbytes
 
 
-def _runs_of(entries: Sequence[MadeOf | None]) -> SideBySide | None:
-    arrays = [entry for entry in entries if isinstance(entry, np.ndarray)]
-    return side_by_side(arrays) if len(arrays) == len(entries) else None
+def _runs_of(entries: Sequence[MadeOf | None]) -> IdsSideBySide | None:
+    parts = [entry for entry in entries if isinstance(entry, RowIds)]
+    if not parts or len(parts) < len(entries):
+        return None
+    return IdsSideBySide(RowIds.concat(parts), [len(part) for part in parts])
 
 
 def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leaves:

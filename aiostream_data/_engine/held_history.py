@@ -9,16 +9,20 @@ one asked for last is where the next begins.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Log
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import BookWriter, Encoded
 from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.records import Columns
+from aiostream_data.row_ids import RowIds
+from aiostream_data.state_parts import Part
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 
@@ -50,7 +54,7 @@ class HeldHistory:
     def __init__(self, buffer: ShuffleBuffer) -> None:
         self._buffer = buffer
         self._eras: Log[_Era] = Log()
-        self._era = _Era(0, Lineage(np.empty((0, 2), np.int64)))
+        self._era = _Era(0, Lineage(RowIds.none()))
         self._eras.add(0, self._era)
         self._cursor: ShuffleBuffer | None = None
         self._base: _Base | None = None
@@ -143,3 +147,29 @@ def restored(order: ShuffleOrder, pushed: int, drained: int, held: Lineage) -> S
 def _ids_only(rows: Lineage) -> Columns:
     made_of = None if rows.made_of is None else list(rows.made_of)
     return Columns(LEAF, (np.zeros(len(rows), np.uint8),), rows.ids, None, made_of)
+
+
+def check_history(place: Place, fields: Mapping[str, Part], order: ShuffleOrder, growing: bool | None) -> bool:
+    """Check what :meth:`HeldHistory.written` returned; return whether the buffer was a growing one.
+
+    Args:
+        order: An order of the state's size.
+        growing: None if the plan does not say whether the buffer grew. Its rows then do.
+
+    Raises:
+        DamagedStateError: A value is missing, of another type, or out of its range.
+    """
+    pushed, drained = fields["pushed"].integer(), fields["drained"].integer()
+    base = fields["base"].items(3, 3)
+    pushed_then = base[0].integer(0, pushed)
+    drained_then = base[1].integer(0, drained if pushed_then == pushed else 0)
+    if growing is None:
+        held = place.held(base[2], most=pushed_then)
+        growing = held + drained_then != min(pushed_then, order.buffer_size)
+    order = ShuffleOrder(order.buffer_size, order.key, growing)
+    held_then = pushed_then - order.given_after(pushed_then) - drained_then
+    if held_then < 0:
+        raise base[1].refused("must be the number of rows that the buffer had given at its end")
+    place.held(base[2], held_then, held_then)
+    place.held(fields["since"], pushed - pushed_then, pushed - pushed_then)
+    return growing

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.difference import check_matches
-from aiostream_data.plan.fingerprint import Fingerprint, describe_plan
+from aiostream_data.plan.changes import ALWAYS_ALLOWED
+from aiostream_data.plan.difference import check_matches, difference, refused
+from aiostream_data.plan.fingerprint import Description, Fingerprint, describe_plan
 from aiostream_data.plan.global_batch import keeps_global_batch
 from aiostream_data.plan.shard_list import summarise_shards
 from aiostream_data.plan.stored import stored
@@ -42,6 +44,19 @@ class Identity:
                 self._stored = stored(self._fingerprint())
             return self._stored
 
+    def agrees(self, saved: Mapping[str, Any], force: bool, allow: Collection[str]) -> bool | None:
+        """Compare the plan of a state with this one, before any shard is looked for.
+
+        Returns:
+            True where nothing differs, False where something differs that is allowed, None where it is not.
+        """
+        with self._lock:
+            new = Fingerprint(plan=self._plan, world_size=self._world_size)
+        changes = [one for one in difference(saved, new) if one.kind not in ALWAYS_ALLOWED]
+        if keeps_global_batch(saved, new):
+            allow = {*allow, "batch.batch_size"}
+        return not changes if force or not refused(changes, allow) else None
+
     def check(self, saved: Mapping[str, Any], given_seed: int | None, force: bool, allow: Collection[str]) -> None:
         """Refuse the state of another plan.
 
@@ -60,9 +75,13 @@ class Identity:
         urls = {name: [shard.url for shard in shards] for name, shards in self._shards.items()}
         check_matches(saved, new, force=force, allow=allow, urls=urls)
 
+    @cached_property
+    def _plan(self) -> Description:
+        return describe_plan(self._written)
+
     def _fingerprint(self) -> Fingerprint:
         if self._found is None:
-            self._found = {"plan": describe_plan(self._written), "world_size": self._world_size}
+            self._found = {"plan": self._plan, "world_size": self._world_size}
             if self._shards:
                 self._found["shards"] = {name: _summary(shards) for name, shards in self._shards.items()}
         return self._found

@@ -11,10 +11,10 @@ from aiostream_data import _native
 from aiostream_data._engine.origins import Namespace
 from aiostream_data._engine.pacing import CHUNK_NBYTES, HOP_ROWS
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.records import Chunk, Columns, Items
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.fresh import fresh
 
@@ -31,11 +31,11 @@ def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk
             row = 0
     elif isinstance(node, Tensors):
         for split in repetitions(node.times, skip):
-            yield Items([fresh(node.element)], run_of_ids(namespace.base + split, 0, 1))
+            yield Items([fresh(node.element)], RowIds.run(namespace.base + split, 0, 1))
     elif isinstance(node, Range):
         yield from _range_chunks(node, namespace.base, skip)
     elif isinstance(node, PythonIterable) and isinstance(node.iterable, (list, tuple)):
-        yield Items(list(node.iterable[skip:]), run_of_ids(namespace.base, skip, max(0, len(node.iterable) - skip)))
+        yield Items(list(node.iterable[skip:]), RowIds.run(namespace.base, skip, max(0, len(node.iterable) - skip)))
     else:
         raise TypeError(f"{node.label} is not a source in memory")
 
@@ -46,7 +46,7 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
     Raises:
         StateMismatchError: It has no such row.
     """
-    ids = np.stack([namespace.base + splits, ordinals], axis=1)
+    ids = RowIds.of_source(namespace.base + splits, ordinals)
     count = rows_per_split(node)
     if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) < count:
         raise StateMismatchError([f"{node.label} has {count} rows, and row {int(ordinals.max())} was asked for"])
@@ -96,7 +96,7 @@ def _spans(rows: int, row_nbytes: float, start: int) -> Iterator[tuple[int, int]
 def _slices(node: TensorSlices, split: int, skip: int) -> Iterator[Chunk]:
     for start, stop in spans(node, skip):
         leaves = tuple(leaf[start:stop] for leaf in node.leaves)
-        yield Columns(node.structure, leaves, run_of_ids(split, start, stop - start))
+        yield Columns(node.structure, leaves, RowIds.run(split, start, stop - start))
 
 
 def _range_chunks(node: Range, split: int, skip: int) -> Iterator[Chunk]:
@@ -104,4 +104,4 @@ def _range_chunks(node: Range, split: int, skip: int) -> Iterator[Chunk]:
     for start, stop in spans(node, skip):
         part = numbers[start:stop]
         values = np.arange(part.start, part.stop, part.step, dtype=node.dtype)
-        yield Columns(LEAF, (values,), run_of_ids(split, start, stop - start))
+        yield Columns(LEAF, (values,), RowIds.run(split, start, stop - start))

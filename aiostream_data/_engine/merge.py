@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from aiostream_data._engine.channel import EndOfStream, Receiver
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.merge_log import Entry, MergeLog, StreamPlace
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
-from aiostream_data._engine.position import State
+from aiostream_data._engine.position import POSITION, State
+from aiostream_data._engine.resuming import resuming
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data.records import Chunk
 from aiostream_data.transforms.interleave import InterleaveOrder, Need, Step
@@ -63,7 +66,8 @@ class Merge:
 
     async def resume(self, state: dict[str, Any]) -> None:
         """Go to the place of a state, before :meth:`run`."""
-        self.order.restore(state["order"])
+        with resuming(POSITION, "does not fit the order in which streams are merged"):
+            self.order.restore(state["order"])
         slots = [slot for slot, given in enumerate(state["order"]["given"]) if given is not None]
         for slot, place in zip(slots, state["streams"], strict=True):
             self._sits_in(slot, await self.streams.again(place, state["order"]["given"][slot]))
@@ -85,8 +89,10 @@ class Merge:
                 if run is not None and len(run) >= self._rows_at_once // SHORT_RUN:
                     await self._send_picked(outlet)
                     await outlet.send(run)
+                    del run
                 else:
                     self._picked.add(step, self._current)
+                self._let_go_of_used(step)
             slot, need = step.waiting.slot, step.waiting.need
             if len(self._picked) >= self._rows_at_once or not self._goes_on_at_once(need, slot):
                 await self._send_picked(outlet)
@@ -96,7 +102,6 @@ class Merge:
                 case Need.STREAM:
                     await self._open_next(slot)
                 case Need.ROWS if order.deterministic:
-                    self._current.pop(slot, None)  # used up: do not hold its memory while waiting
                     self._load(slot, await _next_chunk(self._open[slot].receiver))
                 case Need.ROWS:
                     await _any_ready([stream.receiver for stream in self._open.values()])
@@ -108,6 +113,12 @@ class Merge:
             self.log.add(self._chosen, Entry(mark, dict(self._places), self._opened))
             self._chosen += len(step)
         return step
+
+    def _let_go_of_used(self, step: Step) -> None:
+        """Drop chunks all of whose rows were chosen: a stream may have no more rows for long."""
+        for slot in np.flatnonzero(np.bincount(step.which)).tolist():
+            if self.order.rows_left(slot) == 0:
+                self._current.pop(slot, None)
 
     async def _open_next(self, slot: int) -> None:
         stream = await self.streams.next()
@@ -163,7 +174,10 @@ async def _next_chunk(receiver: Receiver[Chunk]) -> Chunk | None:
 
 
 async def _any_ready(receivers: Sequence[Receiver[Chunk]]) -> None:
-    waits = [asyncio.ensure_future(receiver.wait_ready()) for receiver in receivers]
+    """Wait for any of them. Only the first is said to be needed, or all would pass over a full budget together."""
+    waits = [
+        asyncio.ensure_future(receiver.wait_ready(is_needed=number == 0)) for number, receiver in enumerate(receivers)
+    ]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Log, State
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data.state_parts import MAX_COUNT, Part
 from aiostream_data.transforms.interleave import InterleaveOrder, Mark
 
 
@@ -72,3 +74,22 @@ class MergeLog:
                 entry.places[slot].forget(given)
         self._log.forget(rows)
         return entry.opened
+
+
+def check_merge(place: Place, order: Part, streams: Part, slots: tuple[int, int]) -> list[tuple[Part, int]]:
+    """Check what :meth:`MergeLog.at` returned; return the streams, each with the number of rows that it gave.
+
+    Args:
+        slots: Least and largest number of slots.
+
+    Raises:
+        DamagedStateError: A value is missing, of another type, or out of its range.
+    """
+    fields = order.fields("slot", "taken", "given", "more_streams")
+    given = fields["given"].items(*slots)
+    fields["slot"].integer(0, len(given) - 1)
+    block = MAX_COUNT if place.node is None or not place.scope.exact else place.node.block_length
+    fields["taken"].integer(0, block)
+    fields["more_streams"].flag()
+    rows = [part.integer(0, place.rows.most) for part in given if part.value is not None]
+    return list(zip(streams.items(len(rows), len(rows)), rows, strict=True))

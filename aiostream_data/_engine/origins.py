@@ -15,12 +15,12 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.lineage import NO_PAIR, Ids, Lineage, MadeOf
+from aiostream_data.errors import CardinalityError
+from aiostream_data.lineage import Lineage, MadeOf
+from aiostream_data.row_ids import SPLIT_BITS, SPLIT_MASK, RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.transforms.randomness import key_of
 
-SPLIT_BITS: Final = 40
-SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
 _REMEMBERED: Final = 1 << 18
 
 
@@ -61,6 +61,9 @@ class Hint(NamedTuple):
 
 Rename: TypeAlias = "Callable[[Namespace], tuple[int, int, int]]"
 
+SAVED: Final = -2
+"""In place of a source: a namespace of a saved state. Rows named by it are requests to read them again."""
+
 _FORGOTTEN: Final = Namespace(-1, -1, 0, lambda _: "<forgotten source>", 0)
 
 
@@ -74,9 +77,9 @@ def source_of(path: int, number: int) -> int:
     return int(key_of(path, number)) >> 1
 
 
-def local(ids: Ids) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def local(ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the splits inside their source, and the ordinals, of rows that come straight from a source."""
-    return ids[:, 0] & SPLIT_MASK, ids[:, 1].copy()
+    return ids.splits & SPLIT_MASK, ids.ordinals.copy()
 
 
 class Origins:
@@ -115,23 +118,18 @@ class Origins:
         """Return the namespace that the upper bits of a split number name."""
         return self._known.get(number, _FORGOTTEN)
 
-    def adopt(self, ids: Ids, other: Origins, moved: dict[int, int], name: Rename) -> Ids:
+    def adopt(self, ids: RowIds, other: Origins, moved: dict[int, int], name: Rename) -> RowIds:
         """Return ids that name the same rows as these, which ``other`` handed out. Call from the loop.
 
         Args:
             moved: Which of the other's namespaces became which of these; kept between calls.
             name: Gives the source, its number and the epoch that the rows are given under now.
         """
-        adopted = ids.copy()
-        for column in range(0, ids.shape[1], 2):
-            numbers = ids[:, column] >> SPLIT_BITS
-            for number in np.unique(numbers[numbers > 0]).tolist():
-                if number not in moved:
-                    known = other.namespace(number)
-                    moved[number] = self._reopened(known, *name(known)).base
-                rows = numbers == number
-                adopted[rows, column] = moved[number] | (ids[rows, column] & SPLIT_MASK)
-        return adopted
+        for number in ids.namespaces():
+            if number not in moved:
+                known = other.namespace(number)
+                moved[number] = self._reopened(known, *name(known)).base
+        return ids.renamed(moved.__getitem__)
 
     def _reopened(self, known: Namespace, source: int, number: int, epoch: int) -> Namespace:
         return self.open(source, number, epoch, known.url_of, known.read_epoch, known.locate)
@@ -161,11 +159,11 @@ class Origins:
         hints = locate(np.array([split & SPLIT_MASK]), np.array([ordinal])) if locate is not None else ()
         return hints[0] if hints else None
 
-    def describe(self, ids: Ids, row: int) -> str:
+    def describe(self, ids: RowIds, row: int) -> str:
         """Return "URL record N" of row ``row`` of ``ids``; with the byte where it begins, as far as that is known."""
         if not 0 <= row < len(ids):
             return "an unknown record"
-        return self.name_of(ids[row].reshape(-1, 2).tolist())
+        return self.name_of(ids.pairs_of(row))
 
     def name_of(self, pairs: Sequence[tuple[int, int]]) -> str:
         """Return what :meth:`describe` does for the pairs of one row's ids."""
@@ -179,12 +177,21 @@ class Origins:
         where = f"at byte {hint.offset}" if not after else f"{after} records behind the one at byte {hint.offset}"
         return f"{url} record {index}, {where}"
 
-    def path_of(self, ids: Ids) -> tuple[int, ...]:
-        """Return numbers that name one row, the same in every run of the plan. ``ids`` is of shape (1, 2 or more)."""
-        first, *others = ids[0].tolist()
-        return (*self.stable(first), *others[:1], *(number for number in others[2::2] if number != NO_PAIR))
-
     def stable(self, split: int) -> tuple[int, int, int]:
         """Return (source, epoch, split inside the source): the same in every run of the plan."""
-        namespace = self._known.get(split >> SPLIT_BITS)
-        return (namespace.source, namespace.epoch, split & SPLIT_MASK) if namespace else (-1, 0, split)
+        source, epoch = self.name_of_namespace(split >> SPLIT_BITS)
+        return source, epoch, split & SPLIT_MASK
+
+    def name_of_namespace(self, number: int) -> tuple[int, int]:
+        """Return (source, epoch) of a namespace: the same in every run of the plan.
+
+        Raises:
+            CardinalityError: It is the namespace of a saved state, which only tells where to read rows again.
+        """
+        namespace = self.namespace(number)
+        if namespace.source == SAVED:
+            raise CardinalityError(
+                f"a row that was read again kept its name of the saved state ({namespace.url_of(0)}); this is a bug "
+                "in aiostream_data, and the order and random draws of what follows cannot be trusted"
+            )
+        return namespace.source, namespace.epoch

@@ -9,40 +9,57 @@ taken come back this way, and so does a row that the user asks for by its origin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from aiostream_data._engine.origins import SPLIT_BITS, Namespace, Origins
-from aiostream_data.lineage import CACHED, Lineage, last_pairs
+from aiostream_data._engine.epochs import sources_of
+from aiostream_data._engine.origins import Namespace, Origins
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.lineage import Lineage
+from aiostream_data.plan.base import Node
 from aiostream_data.records import Chunk, concat, gather
+from aiostream_data.row_ids import CACHED
+
+if TYPE_CHECKING:
+    from aiostream_data._engine.context import RunContext
 
 K = TypeVar("K", bound=Hashable)
 
 
 def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
     """Return, for every row, the namespace of the source that the plan itself reads, not that of an inner data set."""
-    ids = lineage.ids
-    pairs = last_pairs(ids)
-    rows = np.arange(len(ids))
-    while True:
-        numbers = ids[rows, 2 * pairs] >> SPLIT_BITS
-        marks = (numbers == 0) & (pairs > 0)
-        if not marks.any():
-            break
-        pairs = pairs - marks
-    found = {number: origins.namespace(number) for number in np.unique(numbers).tolist()}
-    return [found[number] for number in numbers.tolist()]
+    last = np.zeros(len(lineage), np.int64)
+    for pair in lineage.ids.pairs():
+        last = np.where(pair.namespaces > 0, pair.namespaces, last)
+    found = {number: origins.namespace(number) for number in np.unique(last).tolist()}
+    return [found[number] for number in last.tolist()]
 
 
 def read_at(lineage: Lineage, origins: Origins) -> list[int]:
     """Return, for every row, the number of the source that the plan itself reads, or of the shared cache."""
     numbers = [space.number for space in outermost(lineage, origins)]
-    ids = lineage.ids
-    for column in range(2, ids.shape[1], 2):
-        for row in np.flatnonzero(ids[:, column] == CACHED).tolist():
-            numbers[row] = int(ids[row, column + 1])  # the last one counts: what is farther right is farther out
+    for pair in lineage.ids.pairs():
+        for row in np.flatnonzero(pair.splits == CACHED).tolist():
+            numbers[row] = int(pair.ordinals[row])  # the last one counts: what is farther right is farther out
     return numbers
+
+
+def inputs_of(lineage: Lineage, nodes: Sequence[Node], context: RunContext) -> list[int]:
+    """Return for every row which of an operator's inputs it came from.
+
+    Raises:
+        StateMismatchError: A row came from none of them.
+    """
+    sources = [sources_of(node, context.keys) for node in nodes]
+    inputs: dict[int, int] = {}
+    for number, known in reversed(list(enumerate(sources))):
+        inputs.update(dict.fromkeys(known, number))
+    read = read_at(lineage, context.services.origins)
+    foreign = set(read) - inputs.keys()
+    if foreign:
+        raise StateMismatchError([f"the state has rows of source {min(foreign)}, which none of these inputs reads"])
+    return [inputs[number] for number in read]
 
 
 async def in_groups(lineage: Lineage, keys: Sequence[K], recall: Callable[[K, Lineage], Awaitable[Chunk]]) -> Chunk:

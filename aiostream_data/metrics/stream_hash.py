@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._native.hashing_py import SPLIT_BITS
-from aiostream_data.lineage import of_one_width
+from aiostream_data.arguments import several
+from aiostream_data.errors import PlanError
+from aiostream_data.row_ids import RowIds
 
 Salts: TypeAlias = NDArray[np.uint64]
 
@@ -29,7 +31,7 @@ class Names(Protocol):
     def salt_of(self, source: int) -> int:
         """Return the word for the source, and its epoch, whose number splits hold in their bits from 40 on."""
 
-    def salts_of(self, ids: NDArray[np.int64]) -> Salts:
+    def salts_of(self, ids: RowIds) -> Salts:
         """Return the words for rows of any sources, made in any way."""
 
 
@@ -108,7 +110,7 @@ def combine_hashes(hashes: Iterable[str | StreamHash]) -> str:
         ValueError: A string is not 32 hexadecimal digits in lower case.
     """
     low = high = 0
-    for one in hashes:
+    for one in several("hashes", hashes, "a list of stream hashes"):
         lanes = _lanes(one.hex if isinstance(one, StreamHash) else one)
         low, high = low + lanes[0], high + lanes[1]
     return f"{high % _WORD:016x}{low % _WORD:016x}"
@@ -130,13 +132,13 @@ class Delivered:
 
     def __init__(self, names: Names, *, next_index: int = 0, step: int = 1) -> None:
         if next_index < 0 or step < 1:
-            raise ValueError(f"next_index must be at least 0 and step at least 1, got {next_index} and {step}")
+            raise PlanError(f"next_index must be at least 0 and step at least 1, got {next_index} and {step}")
         self._names = names
         self._salts: dict[int, int] = {}
         self._next_index = next_index
         self._step = step
         self._hash = StreamHash()
-        self._pending: list[NDArray[np.int64]] = []
+        self._pending: list[RowIds] = []
         self._pending_rows = 0
 
     @property
@@ -149,11 +151,11 @@ class Delivered:
         """Rows delivered, hashed yet or not."""
         return self._hash.rows + self._pending_rows
 
-    def add(self, ids: NDArray[np.int64]) -> None:
+    def add(self, ids: RowIds) -> None:
         """Count the rows of ``ids`` as delivered next, in their order.
 
         Args:
-            ids: int64 (n, w), a row's ordinal in column 1. It is kept until the next flush, and must not change.
+            ids: Kept until the next flush; they must not change.
 
         Raises:
             ValueError: What was added since the last flush are no ids, or salts do not fit them.
@@ -161,7 +163,8 @@ class Delivered:
         rows = len(ids)
         if not rows:
             return
-        if not self._pending and ids.ndim == 2 and ids.shape[1] == 2 and self._add_of_one_source(ids):
+        pairs = ids.source_pairs()
+        if not self._pending and pairs is not None and self._add_of_one_source(pairs):
             return
         self._pending.append(ids)
         self._pending_rows += rows
@@ -186,7 +189,7 @@ class Delivered:
         """Hash what has been added; after an error, nothing is lost and it can be tried again."""
         if not self._pending:
             return
-        ids = self._pending[0] if len(self._pending) == 1 else np.concatenate(of_one_width(self._pending))
+        ids = RowIds.concat(self._pending)
         self._hash_into(self._hash, ids)
         self._next_index += self._step * len(ids)
         self._pending.clear()
@@ -197,7 +200,7 @@ class Delivered:
         self.flush()
         return self._hash.copy()
 
-    def value_with(self, extra_ids: NDArray[np.int64]) -> StreamHash:
+    def value_with(self, extra_ids: RowIds) -> StreamHash:
         """Return the hash as if the rows of ``extra_ids`` had been delivered too, which they are not."""
         extended = self.value()
         if len(extra_ids):
@@ -225,26 +228,24 @@ class Delivered:
         self._pending.clear()
         self._pending_rows = 0
 
-    def _hash_into(self, target: StreamHash, ids: NDArray[np.int64]) -> None:
-        if ids.ndim != 2 or ids.shape[1] < 2 or ids.dtype != np.int64:
-            raise ValueError(f"ids must be int64 of shape (rows, 2 or more), got {ids.dtype}{list(ids.shape)}")
-        target.add(self._names.salts_of(ids), ids[:, 1], self._next_index, self._step)
+    def _hash_into(self, target: StreamHash, ids: RowIds) -> None:
+        target.add(self._names.salts_of(ids), ids.ordinals, self._next_index, self._step)
 
 
 def _entries(state: object, names: set[str]) -> dict[str, Any]:
     if not isinstance(state, dict) or state.keys() != names:
-        raise ValueError(f"the state of a stream hash must be a dict of {', '.join(sorted(names))}")
+        raise PlanError(f"the state of a stream hash must be a dict of {', '.join(sorted(names))}")
     return state
 
 
 def _count(value: object, name: str) -> int:
     if type(value) is not int or not 0 <= value < _WORD:
-        raise ValueError(f"{name} of a stream hash must be an integer from 0 to 2**64 - 1")
+        raise PlanError(f"{name} of a stream hash must be an integer from 0 to 2**64 - 1")
     return value
 
 
 def _lanes(text: object) -> tuple[int, int]:
     if not isinstance(text, str) or not _HEX.fullmatch(text):
         found = repr(text[:40]) if isinstance(text, str) else type(text).__name__
-        raise ValueError(f"a stream hash is 32 hexadecimal digits in lower case, got {found}")
+        raise PlanError(f"a stream hash is 32 hexadecimal digits in lower case, got {found}")
     return int(text[16:], 16), int(text[:16], 16)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from aiostream_data._engine import group_journal
 from aiostream_data._engine.group_journal import GroupJournal
-from aiostream_data.lineage import Lineage, run_of_ids
+from aiostream_data.lineage import Lineage
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.bucketing import BucketOrder
 from aiostream_data.transforms.packing import PackOrder
 
@@ -30,8 +31,8 @@ def few_rows_between_marks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lineage(first: int, count: int) -> Lineage:
-    ids = run_of_ids(5, first, count)
-    return Lineage(ids, [ids[row : row + 1] for row in range(count)])
+    ids = RowIds.run(5, first, count)
+    return Lineage(ids, [ids.row(row) for row in range(count)])
 
 
 def named(group: Any, names: list[int]) -> list[tuple[int, ...]]:
@@ -77,8 +78,8 @@ def test_what_follows_a_place_is_what_followed_it_then(
 def check_place(journal: Any, make: Callable[[], Any], array: Any, place: int, whole: list[Any]) -> None:
     """Go on from a place with a fresh order and the rows that were held."""
     then, held = journal.at(place)
-    ordinals = held.ids[:, 1]
-    assert [entry[0, 1] for entry in held.made_of or []] == ordinals.tolist()
+    ordinals = held.ids.ordinals
+    assert [entry.ordinals[0] for entry in held.made_of or []] == ordinals.tolist()
     fresh = make()
     fresh.restore(then.state(), array[ordinals])
     names = [*ordinals.tolist(), *range(then.pushed, len(array))]
@@ -94,9 +95,9 @@ def test_a_journal_that_began_with_held_rows_goes_on_numbering_them() -> None:
     journal.begin(order, lengths[:1], lineage(0, 1))
     assert len(journal.push(order, lengths[1:], lineage(1, 6))) == 2
     then, held = journal.at(0)
-    assert (then.pushed, held.ids[:, 1].tolist()) == (1, [0])
+    assert (then.pushed, held.ids.ordinals.tolist()) == (1, [0])
     then, held = journal.at(1)
-    assert held.ids[:, 1].tolist() == list(range(2, then.pushed))
+    assert held.ids.ordinals.tolist() == list(range(2, then.pushed))
 
 
 def test_what_was_forgotten_is_dropped() -> None:

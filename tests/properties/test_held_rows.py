@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import structure_of
 from aiostream_data.transforms.held_rows import HeldRows
 
@@ -20,7 +20,7 @@ def rows(first: int, count: int, as_items: bool = False) -> Chunk:
     names = np.arange(first, first + count)
     lengths = names % 5
     values = np.repeat(names, lengths).astype(np.uint8)
-    ids = run_of_ids(1, first, count)
+    ids = RowIds.run(1, first, count)
     chunk = Columns(structure_of((0, b"")), (names, VarColumn(values, np.cumsum(lengths) - lengths, lengths)), ids)
     return Items(chunk.elements(), ids) if as_items else chunk
 

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from aiostream_data._engine.hand_over import handed, taken
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.parts import Parts
 from aiostream_data.records import Items
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.batching import Batcher, BatchOrder
 from aiostream_data.transforms.collate import LARGE_RESULT_NBYTES, collate_results
 
@@ -21,7 +21,7 @@ NBYTES = LARGE_RESULT_NBYTES
 
 def there_and_back(elements: list[Any]) -> tuple[list[Any], int]:
     """Return what arrives of elements, and how many arrays were written beside the message."""
-    sent, beside = handed(Items(elements, run_of_ids(0, 0, len(elements))), 0)
+    sent, beside = handed(Items(elements, RowIds.run(0, 0, len(elements))), 0)
     written = [np.empty(parts.nbytes, np.uint8) for parts in beside]
     for parts, memory in zip(beside, written, strict=True):
         parts.write_to(memory)
@@ -35,7 +35,7 @@ def images(count: int, dtype: str = "uint8", shape: tuple[int, ...] = (64, 256))
 def batches(results: list[Any], size: int) -> list[Any]:
     """Return batches of what a function returned, as a process makes them that hands them over."""
     batcher = Batcher(BatchOrder(size), lambda ids, row: f"record {row}", parts_from=NBYTES)
-    made = batcher.push(collate_results(results, run_of_ids(0, 0, len(results)))) + batcher.finish()
+    made = batcher.push(collate_results(results, RowIds.run(0, 0, len(results)))) + batcher.finish()
     return [batch.element for batch in made]
 
 

@@ -15,8 +15,8 @@ from aiostream_data.formats.features import Feature, FixedLen, FixedLenSequence,
 from aiostream_data.formats.sequence_example import RaggedSteps, SequenceExampleParser
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.formats.tfrecord import TFRecordFormat
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.records import Columns, concat, records_chunk
+from aiostream_data.row_ids import RowIds
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())
@@ -29,7 +29,7 @@ def records_of(name: str) -> Columns:
     stream = RecordStream(TFRecordFormat(), name, "auto")
     block = np.frombuffer((GOLDEN / name).read_bytes(), np.uint8)
     columns = [*stream.feed(block.copy(), 0), *stream.finish()]
-    whole = concat([records_chunk(column, run_of_ids(0, 0, len(column))) for column in columns])
+    whole = concat([records_chunk(column, RowIds.run(0, 0, len(column))) for column in columns])
     assert isinstance(whole, Columns)
     return whole
 

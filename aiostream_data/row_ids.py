@@ -1,0 +1,408 @@
+"""Row ids: canonical names of rows.
+
+A row id is a sequence of pairs of int64 numbers, read like an expression in postfix notation. The first pair is
+(split, ordinal) of a row of a source. Each operator that makes a row out of others appends one pair: the number
+that ``enumerate()`` assigned, the index at which ``unbatch()`` cut, or, for ``zip()`` and ``interleave()``, the whole
+id of the other row followed by a pair with its width.
+
+**An id is canonical.** It depends only on plan, seed and epoch: never on chunk size, memory limit, concurrency, debug
+mode, number of workers, or the point of resume. :class:`RowIds` stores the ids of many rows in one array, and pads
+shorter ids on the right. Padding is a storage detail: no method exposes it, no method copies it into a new id, and
+the class offers neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data.errors import StateMismatchError
+
+CUT: Final = 1
+"""Kind of the pair that ``unbatch()`` appends: the row's index in its element."""
+NUMBERED: Final = 2
+"""Kind of the pair that ``enumerate()`` appends: the number it assigned."""
+JOINED: Final = 3
+"""Kind of the pair that ``zip()`` and ``interleave()`` append: the width in columns of the id to its left."""
+PADDING: Final = 4
+"""Kind of the pair of a row that repeats another one to fill a batch or rank."""
+PIECE: Final = 5
+"""Kind of the pair that ``pack()`` appends: the piece of the row."""
+CACHED: Final = 6
+"""Kind of the pair that a shared cache appends: the place in the plan that reads it."""
+
+SPLIT_BITS: Final = 40
+SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
+"""Low bits of a split number that count inside a namespace; the high bits name the namespace (see ``origins.py``)."""
+
+_UNUSED: Final = -1
+"""Fills columns to the right of an id. No split number is negative."""
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+class Pairs(NamedTuple):
+    """One pair of each of several rows.
+
+    Attributes:
+        splits, ordinals: int64 (rows,); meaningless where ``exists`` is False.
+        exists: bool (rows,): which rows have this pair.
+    """
+
+    splits: Numbers
+    ordinals: Numbers
+    exists: Mask
+
+    @property
+    def namespaces(self) -> Numbers:
+        """Number of the namespace of each pair; 0 for a pair of an operator, -1 where there is none."""
+        return self.splits >> SPLIT_BITS
+
+
+class RowIds:
+    """Ids of some rows, in order. Immutable.
+
+    Construct with :meth:`run`, :meth:`of_source`, :meth:`from_padded` or :meth:`concat`.
+    """
+
+    __slots__ = ("_pairs",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, pairs: Numbers) -> None:
+        self._pairs = pairs
+
+    def __reduce__(self) -> tuple[type[RowIds], tuple[Numbers]]:
+        return RowIds, (self._pairs,)
+
+    # -- making ids
+
+    @staticmethod
+    def run(split: int, first: int, count: int) -> RowIds:
+        """Return the ids of ``count`` consecutive rows of one split, starting with ordinal ``first``."""
+        pairs = np.empty((count, 2), np.int64)
+        pairs[:, 0] = split
+        pairs[:, 1] = np.arange(first, first + count)
+        return RowIds(pairs)
+
+    @staticmethod
+    def of_source(splits: Numbers | int, ordinals: Sequence[int] | Numbers) -> RowIds:
+        """Return the ids of rows of a source, by split and ordinal."""
+        pairs = np.empty((len(ordinals), 2), np.int64)
+        pairs[:, 0], pairs[:, 1] = splits, ordinals
+        return RowIds(pairs)
+
+    @staticmethod
+    def none() -> RowIds:
+        """Return the ids of no rows."""
+        return RowIds(np.empty((0, 2), np.int64))
+
+    @staticmethod
+    def from_padded(columns: Numbers) -> RowIds:
+        """Return ids from an array that :meth:`padded` returned, possibly in another process.
+
+        Raises:
+            ValueError: It is not int64 of shape (rows, 2 or an even number more), or an id has a gap.
+        """
+        if columns.ndim != 2 or columns.shape[1] < 2 or columns.shape[1] % 2 or columns.dtype != np.int64:
+            raise ValueError(f"row ids must be int64 of shape (rows, 2 or more), got {columns.dtype}{columns.shape}")
+        used = columns[:, ::2] >= 0
+        if not used[:, 0].all() or (used[:, 1:] & ~used[:, :-1]).any():
+            raise ValueError("row ids must begin with a source and have no gap")
+        return RowIds(columns)
+
+    @staticmethod
+    def concat(parts: Sequence[RowIds]) -> RowIds:
+        """Return the ids of all parts, one after another."""
+        if len(parts) == 1:
+            return parts[0]
+        return RowIds(np.concatenate(_alike(parts))) if parts else RowIds.none()
+
+    @staticmethod
+    def firsts(parts: Sequence[RowIds]) -> RowIds:
+        """Return the id of the first row of every part."""
+        if len({part._pairs.shape[1] for part in parts}) == 1:
+            return RowIds(np.array([part._pairs[0] for part in parts], np.int64))
+        return RowIds.concat([part.slice(0, 1) for part in parts])
+
+    @staticmethod
+    def gather(parts: Sequence[RowIds], which: NDArray[np.int32], rows: Numbers) -> RowIds:
+        """Return the id of row ``rows[i]`` of ``parts[which[i]]`` for every i, in memory of its own."""
+        return RowIds(_native.take_rows_many(_alike(parts), which, rows))
+
+    # -- selecting rows
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the ids take."""
+        return self._pairs.nbytes
+
+    def slice(self, start: int, stop: int) -> RowIds:
+        """Return the ids of rows ``start`` to ``stop``, over the same memory."""
+        return RowIds(self._pairs[start:stop])
+
+    def row(self, row: int) -> RowIds:
+        """Return the id of one row."""
+        return RowIds(self._pairs[row : row + 1])
+
+    def take(self, rows: Numbers | Sequence[int]) -> RowIds:
+        """Return the ids of these rows, in this order."""
+        return RowIds(_native.take_rows(self._pairs, np.asarray(rows, np.int64)))
+
+    def keep(self, mask: Mask) -> RowIds:
+        """Return the ids of the rows for which ``mask`` is True."""
+        return RowIds(self._pairs[mask])
+
+    def repeat(self, times: int) -> RowIds:
+        """Return every id ``times`` times in succession."""
+        return RowIds(np.repeat(self._pairs, times, axis=0))
+
+    def copy(self) -> RowIds:
+        """Return the same ids in memory of their own."""
+        return RowIds(self._pairs.copy())
+
+    # -- comparing ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowIds) and self.keys() == other.keys()
+
+    def __repr__(self) -> str:
+        return f"RowIds({self.tolist()})"
+
+    def keys(self) -> list[bytes]:
+        """Return a hashable key for each row; equal ids have equal keys."""
+        whole = np.ascontiguousarray(self._pairs)
+        if whole.shape[1] == 2:
+            return [row.tobytes() for row in whole]
+        return [row[:width].tobytes() for row, width in zip(whole, self._widths().tolist(), strict=True)]
+
+    def tolist(self) -> list[list[int]]:
+        """Return the numbers of every id, without padding."""
+        widths = self._widths().tolist()
+        return [row[:width] for row, width in zip(self._pairs.tolist(), widths, strict=True)]
+
+    def unique(self) -> tuple[RowIds, Numbers]:
+        """Return the distinct ids in sorted order, and for each row the position of its id among them."""
+        found, places = np.unique(self._pairs, axis=0, return_inverse=True)
+        return RowIds(found), places.reshape(-1)
+
+    def order(self) -> Numbers:
+        """Return the numbers of the rows, sorted by id."""
+        return np.lexsort(self._pairs.T[::-1])
+
+    # -- reading ids
+
+    @property
+    def splits(self) -> Numbers:
+        """Split of the source row that each id begins with: int64 (rows,)."""
+        return self._pairs[:, 0]
+
+    @property
+    def ordinals(self) -> Numbers:
+        """Ordinal of the source row that each id begins with: int64 (rows,)."""
+        return self._pairs[:, 1]
+
+    def pairs(self) -> Iterator[Pairs]:
+        """Yield the first pair of every row, the second pair of every row that has one, and so on."""
+        for column in range(0, self._pairs.shape[1], 2):
+            splits = self._pairs[:, column]
+            yield Pairs(splits, self._pairs[:, column + 1], splits != _UNUSED)
+
+    def pairs_of(self, row: int) -> list[tuple[int, int]]:
+        """Return the pairs of one id."""
+        numbers = self._pairs[row].tolist()
+        return [(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True) if a != _UNUSED]
+
+    def source_pairs(self) -> Numbers | None:
+        """Return (split, ordinal) of every row where all rows come straight from sources: int64 (rows, 2), or None."""
+        return self._pairs if self._pairs.shape[1] == 2 else None
+
+    def padded(self) -> Numbers:
+        """Return the ids as one array: int64 (rows, width of the widest id), filled up with -1 on the right."""
+        width = int(self._widths().max(initial=2))
+        return self._pairs[:, :width]
+
+    def namespaces(self) -> list[int]:
+        """Return the numbers of all namespaces that the ids refer to, ascending."""
+        found = np.unique(self._pairs[:, ::2] >> SPLIT_BITS)
+        return [number for number in found.tolist() if number > 0]
+
+    def renamed(self, base_of: Callable[[int], int]) -> RowIds:
+        """Return ids of the same rows in other namespaces.
+
+        Args:
+            base_of: Maps the number of a namespace to the base of the new one.
+        """
+        renamed = self._pairs.copy()
+        splits = renamed[:, ::2]
+        numbers = splits >> SPLIT_BITS
+        for number in self.namespaces():
+            places = numbers == number
+            splits[places] = base_of(number) | (splits[places] & SPLIT_MASK)
+        return RowIds(renamed)
+
+    # -- appending pairs, and removing them
+
+    def with_pair(self, kind: int, ordinals: Numbers | int, where: Mask | None = None) -> RowIds:
+        """Return ids with one more pair each, or only for the rows for which ``where`` is True."""
+        if where is None and self._is_filled():
+            return RowIds(_beside(self._pairs, _pair_column(len(self), kind, ordinals)))
+        widths = self._widths()
+        wide = _widened(self._pairs, int(widths.max(initial=2)) + 2)
+        rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
+        wide[rows, widths[rows]] = kind
+        wide[rows, widths[rows] + 1] = ordinals if where is None or isinstance(ordinals, int) else ordinals[rows]
+        return RowIds(wide)
+
+    def without_pair(self, where: Mask | None = None) -> RowIds:
+        """Return ids without the last pair of each row, or of the rows for which ``where`` is True.
+
+        Raises:
+            StateMismatchError: An id consists of its source row alone.
+        """
+        shorter = self._pairs.copy()
+        rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
+        last = self._widths()[rows] - 2
+        if (last <= 0).any():
+            raise StateMismatchError(["a row's id lacks the pair that an operator of this plan appends"])
+        shorter[rows, last] = shorter[rows, last + 1] = _UNUSED
+        return RowIds(shorter if where is not None else shorter[:, : int(last.max(initial=2))])
+
+    def ends_with(self, kind: int) -> Mask:
+        """Return for every row whether its last pair, which an operator appended, is of this kind."""
+        last = self._widths() - 2
+        found: Mask = (self._pairs[np.arange(len(self)), last] == kind) & (last > 0)
+        return found
+
+    def last_ordinals(self) -> Numbers:
+        """Return the number in the last pair of every row."""
+        return self._pairs[np.arange(len(self)), self._widths() - 1]
+
+    def join(self, right: RowIds) -> RowIds:
+        """Return ids that name a row of ``self`` together with the row of ``right`` beside it."""
+        if self._is_filled() and right._is_filled():
+            return RowIds(_beside(self._pairs, right._pairs, _pair_column(len(self), JOINED, right._pairs.shape[1])))
+        left_widths, right_widths = self._widths(), right._widths()
+        ends = left_widths + right_widths
+        joined = np.full((len(self), int(ends.max(initial=4)) + 2), _UNUSED, np.int64)
+        columns = np.arange(joined.shape[1])
+        is_left = columns < left_widths[:, None]
+        joined[is_left] = self._pairs[_used(self._pairs, left_widths)]
+        joined[~is_left & (columns < ends[:, None])] = right._pairs[_used(right._pairs, right_widths)]
+        rows = np.arange(len(self))
+        joined[rows, ends], joined[rows, ends + 1] = JOINED, right_widths
+        return RowIds(joined)
+
+    def split(self) -> tuple[RowIds, RowIds]:
+        """Return what :meth:`join` joined.
+
+        Raises:
+            StateMismatchError: Some of the ids were not joined.
+        """
+        widths, right_widths = self._widths(), self.last_ordinals()
+        ends = widths - 2
+        starts = ends - right_widths
+        if not self.ends_with(JOINED).all() or ((right_widths < 2) | (right_widths % 2 == 1) | (starts < 2)).any():
+            raise StateMismatchError(["a row's id does not name two rows side by side, as this plan's ids do"])
+        columns = np.arange(self._pairs.shape[1])
+        left = np.where(columns < starts[:, None], self._pairs, _UNUSED)
+        right = np.full((len(self), int(right_widths.max(initial=2))), _UNUSED, np.int64)
+        is_right = (columns >= starts[:, None]) & (columns < ends[:, None])
+        right[_used(right, right_widths)] = self._pairs[is_right]
+        return RowIds(left[:, : int(starts.max(initial=2))]), RowIds(right)
+
+    def _widths(self) -> Numbers:
+        """Return the number of columns in use in every row."""
+        if self._is_filled():
+            return np.full(len(self), self._pairs.shape[1], np.int64)
+        widths: Numbers = 2 * (self._pairs[:, ::2] != _UNUSED).sum(axis=1)
+        return widths
+
+    def _is_filled(self) -> bool:
+        """Return whether the array holds no padding."""
+        return self._pairs.shape[1] == 2 or bool((self._pairs[:, -2] != _UNUSED).all())
+
+
+class RowIdBuffer:
+    """Ids of rows in numbered slots, copied in and copied out.
+
+    Args:
+        max_slots: Most slots that will be used.
+    """
+
+    def __init__(self, max_slots: int) -> None:
+        self._max_slots = max_slots
+        self._held = np.empty((0, 2), np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held, unused slots included."""
+        return self._held.nbytes
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes that the id of one row takes in here."""
+        return 8 * self._held.shape[1]
+
+    def fill(self, first: int, ids: RowIds) -> None:
+        """Put ids into the next free slots, from ``first`` on."""
+        stop = first + len(ids)
+        added = self._as_wide(ids)
+        if stop > len(self._held):
+            room = min(max(stop, 2 * len(self._held)), self._max_slots)
+            grown = np.full((room, self._held.shape[1]), _UNUSED, np.int64)
+            grown[:first] = self._held[:first]
+            self._held = grown
+        self._held[first:stop] = added
+
+    def exchange(self, slots: Numbers, ids: RowIds) -> RowIds:
+        """For each i in order: return what slot ``slots[i]`` holds, and put id i in its place."""
+        added = self._as_wide(ids)
+        return RowIds(_native.exchange_rows(self._held, slots, added))
+
+    def take(self, slots: Numbers) -> RowIds:
+        """Return copies of the ids in these slots."""
+        return RowIds(_native.take_rows(self._held, slots))
+
+    def _as_wide(self, ids: RowIds) -> Numbers:
+        """Return ids as wide as the buffer, after widening the buffer where needed."""
+        columns = ids.padded() if ids._pairs.shape[1] > self._held.shape[1] else ids._pairs
+        if columns.shape[1] > self._held.shape[1]:
+            self._held = _widened(self._held, columns.shape[1])
+        return columns if columns.shape[1] == self._held.shape[1] else _widened(columns, self._held.shape[1])
+
+
+def _pair_column(rows: int, kind: int, ordinals: Numbers | int) -> Numbers:
+    pairs = np.empty((rows, 2), np.int64)
+    pairs[:, 0], pairs[:, 1] = kind, ordinals
+    return pairs
+
+
+def _beside(*columns: Numbers) -> Numbers:
+    return np.concatenate(columns, axis=1)
+
+
+def _used(columns: Numbers, widths: Numbers) -> Mask:
+    used: Mask = np.arange(columns.shape[1]) < widths[:, None]
+    return used
+
+
+def _alike(parts: Sequence[RowIds]) -> list[Numbers]:
+    """Return the arrays of ids with the same number of columns each."""
+    width = max(part._pairs.shape[1] for part in parts)
+    return [part._pairs if part._pairs.shape[1] == width else _widened(part._pairs, width) for part in parts]
+
+
+def _widened(columns: Numbers, width: int) -> Numbers:
+    """Return a copy that is ``width`` columns wide; columns cut off must be unused."""
+    wide = np.full((len(columns), width), _UNUSED, np.int64)
+    common = min(width, columns.shape[1])
+    wide[:, :common] = columns[:, :common]
+    return wide
