@@ -15,10 +15,11 @@ from aiostream_data._engine.state_book import read_book
 from aiostream_data._engine.state_writer import BookWriter, Spaces
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data.errors import StateMismatchError, WorkerDiedError
-from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.lineage import MadeOf
 from aiostream_data.plan.base import Node, keys_of
 from aiostream_data.plan.mixing import mixture_meant
 from aiostream_data.provenance import Origin
+from aiostream_data.row_ids import RowIds
 from aiostream_data.weights import Weights, vector_of
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class EngineState:
         if elements and self.position is not None:
             self.position.forget(elements)
 
-    def origins_of(self, own: Ids, made_of: MadeOf | None) -> list[Origin]:
+    def origins_of(self, own: RowIds, made_of: MadeOf | None) -> list[Origin]:
         """Return where the rows of an element came from."""
         return origins_of(own, made_of, self.origins, self.root_seed)
 

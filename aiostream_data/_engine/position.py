@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from threading import Lock
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import StateMismatchError
 
 State: TypeAlias = Any
 """Plain data: where one node and all that it reads go on."""
+
+POSITION: Final = 'state["position"]'
+"""Path of the place of the whole plan."""
 
 E = TypeVar("E")
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.origins import SPLIT_MASK, Hint, Namespace, Origins
+from aiostream_data._engine.origins import SAVED, Hint, Namespace, Origins
 from aiostream_data._engine.state_writer import FIRST, IDS, KINDS, NONE, PAD, ROWS, BookWriter
-from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import NO_PAIR, Beside, Ids, Lineage, MadeOf
+from aiostream_data.errors import DamagedStateError, StateMismatchError
+from aiostream_data.lineage import Beside, Lineage, MadeOf
+from aiostream_data.row_ids import SPLIT_MASK, RowIds
+from aiostream_data.state_parts import Part
 from aiostream_data.transforms.packed_ids import unpack
 
 _CLASSES = {letter: kind for kind, letter in KINDS.items()}
 MAX_SPACES = 1 << 16
 MAX_DEPTH = 32
+
+LEAST_VALUES: Final = 1 << 20
+VALUES_PER_CHARACTER: Final = 64
+"""Numbers that packed ids may unpack to: ``LEAST_VALUES``, and ``VALUES_PER_CHARACTER`` for each character of data."""
+
+TABLE: Final = Part(None, 'state["rows"]')
+_DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class Book:
@@ -26,28 +37,49 @@ class Book:
         origins: Where namespaces for them are opened.
 
     Raises:
-        ValueError: The contents are damaged.
+        DamagedStateError: The contents are damaged.
     """
 
     def __init__(self, contents: Any, origins: Origins) -> None:
         contents = {"spaces": [], "rows": []} if contents is None else contents
-        if not isinstance(contents, dict) or not isinstance(contents.get("rows"), list):
-            raise ValueError("the state has no table of rows")
-        spaces = contents.get("spaces")
-        if not isinstance(spaces, list) or len(spaces) > MAX_SPACES:
-            raise ValueError("the state has no table of sources")
-        self._rows: list[Any] = contents["rows"]
-        self._spaces = dict(_opened(space, origins) for space in spaces)
+        fields = Part(contents, TABLE.path).fields("spaces", "rows", optional=("batches",))  # of an origin
+        spaces = fields["spaces"].items(most=MAX_SPACES)
+        self._rows: list[Any] = fields["rows"].listed()
+        self._spaces: dict[int, Namespace] = {}
+        for space in spaces:
+            code, namespace = _opened(space, origins)
+            if code in self._spaces:
+                raise space.refused("must have a code of its own")
+            self._spaces[code] = namespace
         self._read: dict[int, Lineage] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _entry(self, number: int) -> Part:
+        return Part(self._rows[number], f'{TABLE.path}["rows"][{number}]')
+
+    def rows_declared(self, number: int) -> int:
+        """Return how many rows an entry says that it has, before it is unpacked."""
+        return self._entry(number).items(2, 3)[1].entry("rows").integer()
+
+    def check(self) -> None:
+        """Read every entry.
+
+        Raises:
+            DamagedStateError: One is damaged.
+        """
+        for number in range(len(self._rows)):
+            self._numbered(number)
 
     def rows(self, reference: Any) -> Lineage:
         """Return rows by what ``BookWriter.rows`` gave.
 
         Raises:
-            ValueError: There are none of that number, or they are damaged.
+            DamagedStateError: There are none of that number, or they are damaged.
         """
         if reference is None:
-            return Lineage(np.empty((0, 2), np.int64))
+            return Lineage(RowIds.none())
         return self._numbered(reference.get(ROWS) if isinstance(reference, dict) else reference)
 
     def carried_over(self, state: Any, book: BookWriter) -> Any:
@@ -59,10 +91,14 @@ class Book:
         return [self.carried_over(value, book) for value in state] if isinstance(state, list) else state
 
     def _numbered(self, number: Any) -> Lineage:
-        if not isinstance(number, int) or not 0 <= number < len(self._rows):
-            raise ValueError(f"the state has no rows of number {number!r}")
+        if type(number) is not int or not 0 <= number < len(self._rows):
+            raise DamagedStateError(TABLE.path, f"has no rows of number {number!r}")
         if number not in self._read:
-            self._read[number] = self._lineage(self._rows[number], Lineage, 0)
+            entry = self._entry(number)
+            try:
+                self._read[number] = self._lineage(entry.value, Lineage, 0)
+            except _DAMAGED as error:
+                raise DamagedStateError(entry.path, f"cannot be read: {error}") from error
         return self._read[number]
 
     def ordinals_of(self, source: int) -> NDArray[np.int64]:
@@ -80,8 +116,8 @@ class Book:
         expected = None if kind is Beside else len(ids)  # zip() has an entry per input, not per row
         return kind(ids, self._entries(value[2], expected, depth + 1) if len(value) == 3 else None)
 
-    def _ids(self, width: Any, packed: Any) -> Ids:
-        columns = unpack(packed)
+    def _ids(self, width: Any, packed: Any) -> RowIds:
+        columns = _unpacked(packed)
         if not isinstance(width, int) or width < 2 or width % 2 or columns.shape[1] != width // 2 * 3:
             raise ValueError("the state's table of rows is damaged: wrong number of columns")
         ids = np.empty((len(columns), width), np.int64)
@@ -89,9 +125,9 @@ class Book:
             codes, splits = columns[:, 3 * pair], columns[:, 3 * pair + 1]
             if len(codes) and not 0 <= splits.min() <= splits.max() <= SPLIT_MASK:
                 raise ValueError("the state's table of rows is damaged: it refers to an impossible split")
-            ids[:, 2 * pair] = np.where(codes == PAD, NO_PAIR, self._bases(codes) | splits)
-            ids[:, 2 * pair + 1] = columns[:, 3 * pair + 2]
-        return ids
+            ids[:, 2 * pair] = np.where(codes == PAD, -1, self._bases(codes) | splits)
+            ids[:, 2 * pair + 1] = np.where(codes == PAD, -1, columns[:, 3 * pair + 2])
+        return RowIds.from_padded(ids)
 
     def _bases(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return what to add to split numbers for namespaces by their codes."""
@@ -108,8 +144,9 @@ class Book:
         kinds = value.get("kinds") if isinstance(value, dict) else None
         if not isinstance(kinds, str) or (number is not None and len(kinds) != number):
             raise ValueError("the state's table of rows is damaged: what batches were made of is missing")
-        flat = self._ids(*value["ids"]) if value["ids"] else np.empty((0, 2), np.int64)
-        parts = iter(np.split(flat, np.cumsum(value["sizes"])[:-1]) if value["sizes"] else [])
+        flat = self._ids(*value["ids"]) if value["ids"] else RowIds.none()
+        _check_entries(value, kinds, len(flat))
+        parts = iter(_cut(flat, value["sizes"]))
         deep: dict[tuple[int, str], Lineage] = {}
         which = iter(value["which"])
         entries: list[MadeOf | None] = []
@@ -134,25 +171,59 @@ def read_book(contents: Any, origins: Origins) -> Book:
     """
     try:
         return Book(contents, origins)
-    except ValueError as error:
-        raise StateMismatchError([str(error)]) from error
+    except StateMismatchError:
+        raise
+    except _DAMAGED as error:
+        raise DamagedStateError(TABLE.path, f"cannot be read: {error}") from error
+
+
+def _check_entries(value: dict[str, Any], kinds: str, rows: int) -> None:
+    """Check what batches were made of: as many sizes and numbers as letters ask for, each in its range."""
+    sizes, which, deep = value["sizes"], value["which"], value["deep"]
+    if not all(isinstance(part, list) for part in (sizes, which, deep)):
+        raise ValueError("what batches were made of must be lists")
+    if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != rows:
+        raise ValueError(f"the sizes of batches must be integers that sum up to {rows}")
+    if not all(type(number) is int and 0 <= number < len(deep) for number in which):
+        raise ValueError(f"batches must be made of entries 0 to {len(deep) - 1}")
+    letters = Counter(kinds)
+    if letters.keys() - {NONE, IDS, *_CLASSES} or len(sizes) != letters[IDS]:
+        raise ValueError("the letters of batches do not agree with their sizes")
+    if len(which) != sum(letters[letter] for letter in _CLASSES):
+        raise ValueError("the letters of batches do not agree with their entries")
+
+
+def _unpacked(packed: Any) -> NDArray[np.int64]:
+    """Unpack ids that a state holds. Rows that are all alike take no bytes, so their number has a bound of its own."""
+    data = packed.get("data") if isinstance(packed, dict) else None
+    characters = len(data) if isinstance(data, str) else 0
+    return unpack(packed, max_values=LEAST_VALUES + VALUES_PER_CHARACTER * characters)
+
+
+def _cut(ids: RowIds, sizes: list[int]) -> list[RowIds]:
+    stops = [0, *np.cumsum(sizes).tolist()]
+    return [ids.slice(start, stop) for start, stop in pairwise(stops)]
 
 
 def _collect(lineage: Lineage, bases: list[int], found: list[NDArray[np.int64]]) -> None:
-    for pair in range(lineage.ids.shape[1] // 2):
+    for pair in lineage.ids.pairs():
         for base in bases:
-            found.append(lineage.ids[lineage.ids[:, 2 * pair] & ~SPLIT_MASK == base, 2 * pair + 1])
+            found.append(pair.ordinals[pair.splits & ~SPLIT_MASK == base])
     for entry in lineage.made_of or ():
         if entry is not None:
             _collect(entry if isinstance(entry, Lineage) else Lineage(entry), bases, found)
 
 
-def _opened(value: Any, origins: Origins) -> tuple[int, Namespace]:
-    if not isinstance(value, list) or not 4 <= len(value) <= 5 or not all(type(part) is int for part in value[:4]):
-        raise ValueError("the state's table of sources is damaged")
-    code, number, epoch, read_epoch = value[:4]
-    hints = unpack(value[4]) if len(value) == 5 else np.empty((0, 3), np.int64)
-    if code < FIRST or hints.shape[1] != 3 or (len(hints) and hints.min() < 0):
-        raise ValueError("the state's table of sources is damaged: wrong hints")
+def _opened(space: Part, origins: Origins) -> tuple[int, Namespace]:
+    code, number, epoch, read_epoch, *packed = space.items(4, 5)
+    first = code.integer(FIRST)
+    try:
+        hints = _unpacked(packed[0].value) if packed else np.empty((0, 3), np.int64)
+    except _DAMAGED as error:
+        raise DamagedStateError(packed[0].path, f"cannot be read: {error}") from error
+    if hints.shape[1] != 3 or (len(hints) and (hints.min() < 0 or (hints[:, 1] > hints[:, 2]).any())):
+        raise packed[0].refused("must be triples of a shard, a record, and the byte where the record begins")
     known = [Hint(*row) for row in hints.tolist()]
-    return code, origins.open(-1, number, epoch, lambda _: f"source {number}", read_epoch, lambda *_: known)
+    source = number.integer()
+    name = f"source {source}"
+    return first, origins.open(SAVED, source, epoch.integer(), lambda _: name, read_epoch.integer(), lambda *_: known)

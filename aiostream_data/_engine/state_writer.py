@@ -9,14 +9,16 @@ at the start of its shard.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.origins import SPLIT_BITS, SPLIT_MASK, Hint, Namespace, Origins
-from aiostream_data.lineage import Beside, CutFrom, Ids, Lineage, MadeOf, of_one_width
+from aiostream_data._engine.origins import Hint, Namespace, Origins
+from aiostream_data.lineage import Beside, CutFrom, Lineage, MadeOf
+from aiostream_data.row_ids import SPLIT_MASK, RowIds
 from aiostream_data.state_check import checksum_of
 from aiostream_data.transforms.packed_ids import pack
 
@@ -76,7 +78,7 @@ class Spaces:
         return Encoded(value, hints, checksum_of(value))
 
     def _written(self, lineage: Lineage, hints: dict[int, list[Hint]]) -> Any:
-        packed = [lineage.ids.shape[1], pack(self._columns(lineage.ids, hints))]
+        packed = self._packed(lineage.ids, hints)
         if lineage.made_of is None or all(entry is None for entry in lineage.made_of):
             return packed
         return [*packed, self._made_of(lineage.made_of, hints)]
@@ -85,6 +87,7 @@ class Spaces:
         kinds, flat, sizes = [], [], []
         deep: list[Any] = []
         known: dict[int, int] = {}
+        alike: dict[str, int] = {}  # a resumed run makes equal rows apart from each other
         which: list[int] = []
         for entry in entries:
             if entry is None:
@@ -92,34 +95,35 @@ class Spaces:
             elif isinstance(entry, Lineage):
                 kinds.append(KINDS[type(entry)])
                 if id(entry) not in known:
-                    known[id(entry)] = len(deep)
-                    deep.append(self._written(entry, hints))
+                    written = self._written(entry, hints)
+                    known[id(entry)] = alike.setdefault(json.dumps(written), len(deep))
+                    if known[id(entry)] == len(deep):
+                        deep.append(written)
                 which.append(known[id(entry)])
             else:
                 kinds.append(IDS)
                 flat.append(entry)
                 sizes.append(len(entry))
-        whole = np.concatenate(of_one_width(flat)) if flat else None
-        ids = None if whole is None else [whole.shape[1], pack(self._columns(whole, hints))]
+        ids = self._packed(RowIds.concat(flat), hints) if flat else None
         return {"kinds": "".join(kinds), "ids": ids, "sizes": sizes, "deep": deep, "which": which}
 
-    def _columns(self, ids: Ids, hints: dict[int, list[Hint]]) -> NDArray[np.int64]:
-        """Return three columns per pair: code of the namespace, split, ordinal."""
-        columns = np.empty((len(ids), ids.shape[1] // 2 * 3), np.int64)
-        for pair in range(ids.shape[1] // 2):
-            numbers, ordinals = ids[:, 2 * pair] >> SPLIT_BITS, ids[:, 2 * pair + 1]
-            splits = ids[:, 2 * pair] & SPLIT_MASK
-            splits[numbers < 0] = 0
-            columns[:, 3 * pair + 1], columns[:, 3 * pair + 2] = splits, ordinals
+    def _packed(self, ids: RowIds, hints: dict[int, list[Hint]]) -> list[Any]:
+        """Return the width in columns, and three packed columns per pair: code of the namespace, split, ordinal."""
+        pairs = list(RowIds(ids.padded()).pairs())
+        columns = np.empty((len(ids), 3 * len(pairs)), np.int64)
+        for place, pair in enumerate(pairs):
+            numbers, splits = pair.namespaces, pair.splits & SPLIT_MASK
+            splits[~pair.exists] = 0
+            columns[:, 3 * place + 1], columns[:, 3 * place + 2] = splits, pair.ordinals
             for number in _distinct(numbers):
                 rows: Any = slice(None) if len(numbers) == 0 or (numbers == number).all() else numbers == number
                 code = self._code(number)
-                columns[rows, 3 * pair] = code
+                columns[rows, 3 * place] = code
                 if number > 0:
                     locate, known = self._spaces[code].locate, hints.setdefault(code, [])
                     if locate is not None:
-                        known += locate(splits[rows], ordinals[rows])
-        return columns
+                        known += locate(splits[rows], pair.ordinals[rows])
+        return [2 * len(pairs), pack(columns)]
 
     def _code(self, number: int) -> int:
         if number not in self._codes:
@@ -186,7 +190,9 @@ def _shifted(state: Any, by: int) -> Any:
 
 
 def _distinct(numbers: NDArray[np.int64]) -> list[int]:
+    """Return the numbers in order of first appearance: codes must not depend on the order in which runs began."""
     if len(numbers) and (numbers == numbers[0]).all():
         return [int(numbers[0])]
-    found: list[int] = np.unique(numbers).tolist()
-    return found
+    found, firsts = np.unique(numbers, return_index=True)
+    in_order: list[int] = found[np.argsort(firsts)].tolist()
+    return in_order

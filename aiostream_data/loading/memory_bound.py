@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiostream_data._engine.compile import fused_below
+from aiostream_data._engine.cpu_count import cpu_count
 from aiostream_data._engine.hosting import window_nbytes
-from aiostream_data._engine.pacing import cpu_count
 from aiostream_data._engine.resources import idle_blocks_nbytes
 from aiostream_data._engine.trimming import KEPT_SHARE
 from aiostream_data._engine.watchdog import LOGGER

@@ -99,6 +99,7 @@ class Opening:
             written=self.plan,
             world_size=self.ranks.shares,
             held_against=None if saved is None else {**saved.pipeline, "seed": saved.seed},
+            received=0 if saved is None else saved.received,
             given_seed=self.seed,
             force=self.force,
             allow=self.allow,

@@ -5,20 +5,25 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from aiostream_data._engine.bridge import Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.names import RowNames
-from aiostream_data.lineage import Ids, MadeOf, source_ids
+from aiostream_data.errors import UnknownElementError
+from aiostream_data.lineage import MadeOf, source_ids
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.saved import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
 from aiostream_data.provenance import Origin
 from aiostream_data.ranks.padding import padding_rows
+from aiostream_data.row_ids import RowIds
 
 PARCELS_REMEMBERED = 64
 """After so many parcels the engine hears which places nobody will ask for any more."""
+
+LAST_ELEMENT: Final = object()
+"""Stands for the element received last, as None may be an element."""
 
 
 class Received:
@@ -39,7 +44,7 @@ class Received:
         self._elements: Sequence[Any] = ()
         self._numbers: Sequence[int] = ()  # in the parcel, of what is given of it
         self._delivered = _delivered(opening, engine)
-        self._runs: deque[Ids] = deque()  # of the parcel, not counted yet
+        self._runs: deque[RowIds] = deque()  # of the parcel, not counted yet
         self._counted = 0  # elements of the parcel whose rows were counted
         self._stop = opening.only[1] if opening.only is not None else None
 
@@ -118,7 +123,7 @@ class Received:
         self._count(self.given(left))
         return self._delivered.value()
 
-    def last_ids(self, left: Iterator[Any]) -> Ids | None:
+    def last_ids(self, left: Iterator[Any]) -> RowIds | None:
         """Return the ids of the rows of the element given last; None before the first of a parcel."""
         given = self.given(left)
         if self._parcel is None or given == 0:
@@ -129,14 +134,14 @@ class Received:
         """Return where the rows of an element came from; see :meth:`aiostream_data.Loader.origins`."""
         given = self.given(left)
         if self._parcel is None or given == 0:
-            raise ValueError("no element was received yet, or none since the last one was let go")
-        number = given - 1
-        if element is not None:
-            found = [place for place, known in enumerate(self._elements[:given]) if known is element]
-            if not found:
-                raise ValueError("this is none of the elements received last; ask before the next one is received")
-            number = found[0]
-        entry, own = self._entry(self._parcel, self._numbers[number])
+            raise UnknownElementError("no element was received yet, or none since the last one was released")
+        # Only the last hand-over of an object is known for sure: Python and functions give one object for many rows.
+        if element is not LAST_ELEMENT and element is not self._elements[given - 1]:
+            raise UnknownElementError(
+                f"this {type(element).__name__} is not the element received last, so its rows cannot be named; call "
+                "loader.origins() right after receiving an element, before the next one"
+            )
+        entry, own = self._entry(self._parcel, self._numbers[given - 1])
         return self._engine.state.origins_of(own, entry)
 
     def settle(self, left: Iterator[Any]) -> None:
@@ -166,31 +171,31 @@ class Received:
         if parcel is None or not numbers:
             return
         self._counted = given
-        if self._runs and isinstance(numbers, range):
-            self._count_of_runs(sum(map(len, parcel.ids[numbers.start : numbers.stop])))
+        if self._runs and isinstance(numbers, range) and isinstance(parcel.ids, list):
+            self._count_of_runs(sum(map(_rows_in, parcel.ids[numbers.start : numbers.stop])))
         elif isinstance(parcel.ids, list):
             for number in numbers:
                 self._delivered.add(_without_padding(self._ids_of(parcel, number)))
         elif isinstance(numbers, range):
-            self._delivered.add(_without_padding(parcel.own_ids[numbers.start : numbers.stop]))
+            self._delivered.add(_without_padding(parcel.own_ids.slice(numbers.start, numbers.stop)))
         else:
-            self._delivered.add(_without_padding(parcel.own_ids[list(numbers)]))
+            self._delivered.add(_without_padding(parcel.own_ids.take(list(numbers))))
 
     def _count_of_runs(self, rows: int) -> None:
         while rows > 0:
             run = self._runs.popleft()
-            self._delivered.add(_without_padding(run[:rows]))
+            self._delivered.add(_without_padding(run.slice(0, rows)))
             if len(run) > rows:
-                self._runs.appendleft(run[rows:])
+                self._runs.appendleft(run.slice(rows, len(run)))
             rows -= len(run)
 
-    def _ids_of(self, parcel: Parcel, number: int) -> Ids:
+    def _ids_of(self, parcel: Parcel, number: int) -> RowIds:
         entry, own = self._entry(parcel, number)
         return source_ids(own, entry)
 
-    def _entry(self, parcel: Parcel, number: int) -> tuple[MadeOf | None, Ids]:
+    def _entry(self, parcel: Parcel, number: int) -> tuple[MadeOf | None, RowIds]:
         made_of = parcel.ids[number] if isinstance(parcel.ids, list) else None
-        return made_of, parcel.own_ids[number : number + 1]
+        return made_of, parcel.own_ids.row(number)
 
 
 def _delivered(opening: Opening, engine: Engine) -> Delivered:
@@ -211,5 +216,9 @@ def _delivered(opening: Opening, engine: Engine) -> Delivered:
     return delivered
 
 
-def _without_padding(ids: Ids) -> Ids:
-    return ids if ids.shape[1] == 2 else ids[~padding_rows(ids)]
+def _rows_in(made_of: MadeOf | None) -> int:
+    return 1 if made_of is None else len(made_of)
+
+
+def _without_padding(ids: RowIds) -> RowIds:
+    return ids if ids.source_pairs() is not None else ids.keep(~padding_rows(ids))

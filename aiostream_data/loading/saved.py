@@ -1,20 +1,24 @@
 """A loader's state as it is saved: what is in it, and reading it back.
 
-A state ends with a checksum of all that it says. So whoever reads it further need not ask of every number
-in it whether a damaged file, or a hand that edited it, has put it there.
+A state ends with a checksum over its contents, which finds damaged files. A checksum is no proof: whoever edits a
+state can compute another one. So every value is checked as well. What can be checked without a plan is checked here,
+the rest in ``_engine/state_schema.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from aiostream_data.errors import StateMismatchError
+from aiostream_data.loading.same_step import same_step
+from aiostream_data.loading.saved_schema import check_saved, check_table
 from aiostream_data.metrics.stream_hash import combine_hashes
 from aiostream_data.state_check import checksum_of_state
+from aiostream_data.state_parts import Part, brief
 
-VERSION = 1
+VERSION = 2
 CHECK = "check"
 
 
@@ -48,6 +52,11 @@ class Saved:
     version: int = VERSION
     row_checks: Sequence[int] | None = field(default=None, compare=False)
 
+    @property
+    def received(self) -> int:
+        """Elements and rows that the consumer had received, roughly: ranks that went on for others count less."""
+        return self.elements + (0 if self.stream is None else self.stream["next_index"] - self.stream["share"])
+
     def as_dict(self) -> dict[str, Any]:
         """Return the state as a new dict of plain data."""
         values = {name: getattr(self, name) for name in _NAMES}
@@ -64,7 +73,7 @@ class Saved:
             return None
         if isinstance(state, (list, tuple)):
             return cls._of_ranks([cls._of_one(each) for each in state])
-        return cls._of_one(cast("Mapping[str, Any]", state))
+        return cls._of_one(state)
 
     @classmethod
     def _of_ranks(cls, states: Sequence[Self]) -> Self:
@@ -73,7 +82,7 @@ class Saved:
             raise StateMismatchError(["the list of states is empty"])
         first = states[0]
         for other in states[1:]:
-            if (other.elements, other.position, other.rows) != (first.elements, first.position, first.rows):
+            if not same_step(first, other):
                 raise StateMismatchError(
                     [
                         f"the ranks' states are of different steps: one after {first.elements} elements, one after "
@@ -83,16 +92,22 @@ class Saved:
         return replace(first, stream=joined_streams([state.stream for state in states]))
 
     @classmethod
-    def _of_one(cls, state: Mapping[str, Any]) -> Self:
+    def _of_one(cls, state: object) -> Self:
+        if isinstance(state, (str, bytes, bytearray, memoryview)):
+            raise StateMismatchError([f"a state is a dict, got {type(state).__name__}"], _AS_TEXT)
         if not isinstance(state, Mapping) or state.get("version") != VERSION:
-            found = state.get("version") if isinstance(state, Mapping) else type(state).__name__
-            raise StateMismatchError([f"a state of version {VERSION} is needed, got {found!r}"])
+            found = brief(state.get("version")) if isinstance(state, Mapping) else repr(type(state).__name__)
+            raise StateMismatchError([f"a state of version {VERSION} is needed, got {found}"])
         values = {name: value for name, value in state.items() if name != CHECK}
+        check_table(Part(values, "state"))
         right = checksum_of_state(values)
-        if values.keys() != set(_NAMES) or right is None or state.get(CHECK) != right:
+        if right is None or state.get(CHECK) != right:
             raise StateMismatchError(["the state is damaged: it is not what state_dict() returned"])
+        check_saved(Part(values, "state"), _NAMES)
         return cls(**values)
 
+
+_AS_TEXT = "Pass json.loads(state), if the state was saved as JSON."
 
 _NAMES = tuple(part.name for part in fields(Saved) if part.name != "row_checks")
 
@@ -100,7 +115,8 @@ _NAMES = tuple(part.name for part in fields(Saved) if part.name != "row_checks")
 def joined_streams(streams: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
     """Return the hash of several ranks' rows together; None unless every rank's is known, each once."""
     known = [stream for stream in streams if stream is not None]
-    if len(known) < len(streams) or {stream["share"] for stream in known} != set(range(known[0]["shares"])):
+    shares = {stream["share"] for stream in known}
+    if len(known) < len(streams) or len(shares) != known[0]["shares"] or max(shares) != len(shares) - 1:
         return None
     by_share = {stream["share"]: stream for stream in known}
     whole = combine_hashes([stream["hash"] for stream in by_share.values()])

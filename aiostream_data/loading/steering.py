@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from aiostream_data.arguments import integer, several, shown
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.plan.blocking import Blocked
 
@@ -33,7 +34,10 @@ class Steering:
             PlanError: A span is not a pair of numbers, the first of which is the smaller one, or an entry of
                 ``block`` is nothing that can be blocked.
         """
-        return cls(_joined([_span(entry) for entry in skip]), Blocked.of(block))
+        return cls(
+            _joined([_span(entry) for entry in several("skip", skip, "pairs of numbers (first, stop)")]),
+            Blocked.of(block),
+        )
 
     def __or__(self, other: Steering) -> Steering:
         return Steering(_joined([*self.skip, *other.skip]), self.blocked | other.blocked)
@@ -74,11 +78,11 @@ class Steering:
 
 
 def _span(entry: Any) -> Span:
-    if not isinstance(entry, (tuple, list)) or len(entry) != 2 or not all(hasattr(n, "__index__") for n in entry):
-        raise PlanError(f"elements to skip are given as (first, stop), got {entry!r}")
-    start, stop = int(entry[0]), int(entry[1])
+    if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+        raise PlanError(f"elements to skip are given as (first, stop), got {shown(entry)}")
+    start, stop = (integer("a number of an element to skip", number) for number in entry)
     if not 0 <= start < stop:
-        raise PlanError(f"elements to skip are given as (first, stop) with 0 <= first < stop, got {entry!r}")
+        raise PlanError(f"elements to skip are given as (first, stop) with 0 <= first < stop, got {shown(entry)}")
     return start, stop
 
 

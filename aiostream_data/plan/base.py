@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from aiostream_data.errors import PlanError
+from aiostream_data.arguments import integer, local_path
 from aiostream_data.plan.written import SourceLine, callers_line
 from aiostream_data.records import Chunk, Columns
 
@@ -167,12 +165,7 @@ def at_least(name: str, value: Any, minimum: int) -> int:
     Raises:
         PlanError: It is not; the message states rule and value.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise PlanError(f"{name} must be an integer, got {value!r}")
-    number = int(value.__index__())
-    if number < minimum:
-        raise PlanError(f"{name} must be at least {minimum}, got {number}")
-    return number
+    return integer(name, value, minimum)
 
 
 def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
@@ -180,29 +173,13 @@ def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
     return AUTO if value is AUTO else at_least(name, value, 1)
 
 
-def seconds_or_none(name: str, value: Any) -> float | None:
-    """Return ``value`` as a positive, finite number of seconds, or None; raise PlanError when it is neither."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise PlanError(f"{name} must be a positive number of seconds or None, got {value!r}")
-    return float(value)
-
-
 def seed_of(value: Any) -> int | None:
     """Check a ``seed`` argument: an integer, or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise PlanError(f"seed must be an integer or None, got {value!r}")
-    return int(value.__index__())
+    return None if value is None else integer("seed", value, maximum=None, what="an integer or None")
 
 
 def spill_of(value: Any) -> bool | str:
     """Check a ``spill`` argument: whether, or the path of a folder."""
     if isinstance(value, bool):
         return value
-    folder = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
-    if not isinstance(folder, str) or not folder:
-        raise PlanError(f"spill must be True, False or the path of a folder, got {value!r}")
-    return folder
+    return local_path("spill", value, "True, False or the path of a folder")

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from aiostream_data.arguments import integer, several
 from aiostream_data.errors import PlanError
+from aiostream_data.object_names import object_name
 from aiostream_data.plan.base import Node, SameElements
 from aiostream_data.plan.rank_places import ON_ROWS, at_rows, below
 
@@ -16,8 +18,8 @@ class Blocked:
     """What is not to be given.
 
     Attributes:
-        rows: (URL, record index) of single rows.
-        shards: URLs of whole objects.
+        rows: (name, record index) of single rows.
+        shards: Names of whole objects; see :mod:`aiostream_data.object_names`.
     """
 
     rows: frozenset[tuple[str, int]] = frozenset()
@@ -38,15 +40,17 @@ class Blocked:
         """
         rows: set[tuple[str, int]] = set()
         shards: set[str] = set()
-        for entry in entries:
+        for entry in several("block", entries, "a list of URLs, (URL, record index) pairs and origins"):
             if isinstance(entry, str):
-                shards.add(_plain(entry))
+                shards.add(blocked_name(entry))
             elif hasattr(entry, "url") and hasattr(entry, "index"):
-                rows.add((_plain(entry.url), int(entry.index)))
+                rows.add((blocked_name(entry.url), int(entry.index)))
             elif isinstance(entry, (tuple, list)) and len(entry) == 2 and isinstance(entry[0], str):
-                rows.add((_plain(entry[0]), int(entry[1])))
+                rows.add((blocked_name(entry[0]), _index(entry[1])))
             else:
-                raise PlanError(f"block takes URLs, (URL, record index) pairs and origins, got {entry!r}")
+                raise PlanError(
+                    f"block takes URLs, (URL, record index) pairs and origins, got a {type(entry).__name__}"
+                )
         return cls(frozenset(rows), frozenset(shards))
 
     def as_dict(self) -> dict[str, Any]:
@@ -59,9 +63,13 @@ class Blocked:
         return cls.of([*values["rows"], *values["shards"]])
 
 
-def _plain(url: str) -> str:
-    """Return a local file's path as it is in origins, which have no scheme."""
-    return url.removeprefix("file://")
+def _index(value: Any) -> int:
+    return integer("the record index of a blocked row", value, 0)
+
+
+def blocked_name(url: str) -> str:
+    """Return the name by which a blocked object is known: without secrets, and for local files without scheme."""
+    return object_name(url.removeprefix("file://"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -56,10 +56,23 @@ def check_matches(
     """
     allowed = checked_allow(allow)
     found = difference(old, new, urls)
-    refused = [one for one in found if one.kind not in ALWAYS_ALLOWED and not {one.kind, one.name} & allowed]
-    if refused and not force:
-        raise StateMismatchError(refused, _cure(refused))
+    not_allowed = refused(found, allowed)
+    if not_allowed and not force:
+        raise StateMismatchError(not_allowed, _cure(not_allowed))
     return found
+
+
+def refused(found: Collection[Difference], allow: Collection[str]) -> list[Difference]:
+    """Return the differences that are not allowed.
+
+    Args:
+        allow: Kinds of differences, or their names.
+
+    Raises:
+        PlanError: ``allow`` holds what is no kind and no name.
+    """
+    allowed = checked_allow(allow)
+    return [one for one in found if one.kind not in ALWAYS_ALLOWED and not {one.kind, one.name} & allowed]
 
 
 def checked_allow(allow: Collection[str]) -> frozenset[str]:

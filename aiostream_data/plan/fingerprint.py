@@ -15,13 +15,15 @@ from typing import Any, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 
+from aiostream_data.object_names import object_name
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.functions import identify, parse_identity
-from aiostream_data.plan.shard_list import ShardSummary, lasting_url
+from aiostream_data.plan.shard_list import ShardSummary
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.values import dataclass_values, hashed, text_of
+from aiostream_data.safe_url import safe_text
 from aiostream_data.structure import Structure, flatten
 
 Arguments: TypeAlias = dict[str, Any]
@@ -29,7 +31,7 @@ Arguments: TypeAlias = dict[str, Any]
 UNIMPORTANT = frozenset(
     {"concurrency", "executor", "read_ahead", "storage_options", "ordered", "parts_from", "decoders", "token", "name"}
     | {"is_coroutine", "wants_rng", "weights", "schedule", "schedule_every", "device", "depth", "rank", "world_size"}
-    | {"wants_state", "timeout_s", "on_error", "spill", "index_url"}
+    | {"wants_state", "timeout_s", "on_error", "spill", "index_url", "checks_first"}
 )
 """Fields of nodes that do not decide which rows come, or follow from fields that do."""
 
@@ -83,7 +85,7 @@ def describe_plan(node: Node) -> Description:
     functions = {name: str(identify(value)) for name, value in found.items() if _is_function(value)}
     description = Description(
         op=node.label,
-        args={name: text_of(value) for name, value in found.items() if name not in functions and value is not None},
+        args={name: _shown(value) for name, value in found.items() if name not in functions and value is not None},
         inputs=[describe_plan(child) for child in node.inputs],
     )
     if functions:
@@ -132,6 +134,12 @@ def _holds(value: Any, inputs: set[int]) -> bool:
     return any(id(part) in inputs for part in parts)
 
 
+def _shown(value: Any) -> str:
+    """Return the text of an argument; of one that shows a secret, as data of signed URLs do, its hash."""
+    text = text_of(value)
+    return text if safe_text(text) == text else f"text[{len(text)}] {hashed(text, 8)}"
+
+
 def _is_function(value: Any) -> bool:
     return callable(value) and not isinstance(value, np.dtype)
 
@@ -160,7 +168,7 @@ def _(node: op.ParseExample) -> Arguments:
 @arguments.register(src.ReadFiles)
 @arguments.register(src.ListFiles)
 def _(node: src.ReadFiles | src.ListFiles) -> Arguments:
-    patterns = tuple(map(lasting_url, node.patterns))
+    patterns = tuple(map(object_name, node.patterns))
     found = own_arguments(node) | {"patterns": patterns[0] if len(patterns) == 1 else patterns or None}
     return {name: value for name, value in found.items() if name not in _USUAL or value != _USUAL[name]}
 

@@ -77,3 +77,18 @@ def _crosses(node: Node, kinds: tuple[type[Operator], ...]) -> bool:
 def _with_input(node: Node, change: Change) -> Node:
     assert isinstance(node, Operator)
     return replace(node, input=change(node.input))
+
+
+def shared_nodes(plan: Node) -> frozenset[Node]:
+    """Return the nodes whose rows ranks share, wherever a plan of one or of several ranks has them."""
+    found: list[Node] = []
+
+    def note(node: Node) -> Node:
+        found.append(node)
+        return node
+
+    if isinstance(batches_of(plan), SIZED_BY_ROWS):
+        at_batches(plan, note)
+    else:
+        at_rows(plan, lambda rows: below(rows, ON_ROWS, note))
+    return frozenset(found)

@@ -84,9 +84,8 @@ def _rewrite_one(node: Node) -> Node:
         return replace(node.input, decoders=(node.decoder,))
     if isinstance(node, ParseExample) and handling_of(node.on_error).interferes:
         return ParseRows(input=node.input, decoder=node.decoder, name=node.name, on_error=node.on_error)
-    if isinstance(node, Repeat) and isinstance(node.input, (Tensors, TensorSlices)):
-        # Data in memory needs no new run per epoch.
-        return replace(node.input, times=_times(node.input.times, node.count))
+    if isinstance(node, Repeat):
+        return _with_times(node.input, node.count) or node
     if isinstance(node, Shuffle):
         return chosen_shuffle(node)
     if isinstance(node, Prefetch) and isinstance(node.input, Prefetch):
@@ -100,6 +99,20 @@ def _rewrite_one(node: Node) -> Node:
 def _may_be_fused(node: ParseExample, source: ReadFiles) -> bool:
     # What is left out or replaced has to be counted behind the source, which knows its own rows only.
     return not source.decoders and not handling_of(node.on_error).interferes
+
+
+def _with_times(node: Node, count: int | None) -> Node | None:
+    """Return ``node`` with the repetitions folded into its source, or None if the source is not in memory.
+
+    Data in memory need no new run per epoch. Nodes that decide nothing about rows are passed, since a plan has the
+    same states and random keys with and without them.
+    """
+    if isinstance(node, (Tensors, TensorSlices)):
+        return replace(node, times=_times(node.times, count))
+    if isinstance(node, (Prefetch, InSubprocess)):
+        source = _with_times(node.input, count)
+        return None if source is None else replace(node, input=source)
+    return None
 
 
 def batches_in_parts(node: Node, parts_from: int) -> Node:

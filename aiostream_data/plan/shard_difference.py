@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 
+from aiostream_data.object_names import object_name
 from aiostream_data.plan.changes import Difference
-from aiostream_data.plan.shard_list import ShardSummary, lasting_url, marks_of, version_marks_of
+from aiostream_data.plan.shard_list import ShardSummary, marks_of, version_marks_of
 
 _MAX_NAMED = 5
 
@@ -82,7 +83,7 @@ def _its(count: int) -> str:
 
 
 def _named(places: Sequence[int], urls: Sequence[str]) -> str:
-    names = [lasting_url(urls[at]) for at in places[:_MAX_NAMED] if at < len(urls)]
+    names = [object_name(urls[at]) for at in places[:_MAX_NAMED] if at < len(urls)]
     if len(places) > len(names) and names:
         names.append("...")
     return f": {', '.join(names)}" if names else ""

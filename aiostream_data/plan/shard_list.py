@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NotRequired, TypedDict
 
+from aiostream_data.object_names import lasting_url
 from aiostream_data.plan.values import hashed
 
 MAX_MARKED = 128
 """Shards of the longest list of which each has a mark of its own."""
 
 MARK_NBYTES = 4
-_PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?@]*@")
-_SIGNED = re.compile(r"^(https?://[^?]*)\?.*(sig|token|secret|key|credential|auth)", re.IGNORECASE)
 
 
 class ShardSummary(TypedDict):
@@ -54,14 +52,6 @@ def summarise_shards(urls: Sequence[str], versions: Sequence[str | int | None] |
         if marked:
             summary["version_marks"] = b64encode(b"".join(_mark(version)[:1] for version in known)).decode()
     return summary
-
-
-def lasting_url(url: str) -> str:
-    """Return a URL without password, and without the query of a presigned one, which differs from run to run."""
-    if "@" in url:
-        url = _PASSWORD.sub(r"\1", url)
-    signed = _SIGNED.match(url) if "?" in url and url[:4].lower() == "http" else None
-    return signed[1] if signed else url
 
 
 def marks_of(summary: ShardSummary) -> list[bytes] | None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.plan.base import Concurrency, Decoder, Node
-from aiostream_data.plan.shard_list import lasting_url
 from aiostream_data.safe_url import safe_url
 from aiostream_data.structure import Structure
 
@@ -163,6 +162,7 @@ class ReadFiles(Node):
         decoders: Row-wise steps fused into the reading hop by a rewrite.
         share: (number, count) where ranks share the files, each taking every ``count``-th of the epoch's order.
         index_url: The file that names the shards, which are not listed then.
+        checks_first: Check all of a compressed file before any of its rows are delivered.
     """
 
     patterns: tuple[str, ...] = field(repr=False)
@@ -181,6 +181,7 @@ class ReadFiles(Node):
     reshuffle: bool = True
     spread: bool = False
     index_url: str | None = field(default=None, repr=False)
+    checks_first: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -200,7 +201,7 @@ class ReadFiles(Node):
 
 def _names(patterns: tuple[str, ...], index_url: str | None) -> str:
     shown = [safe_url(pattern) for pattern in patterns]
-    return ", ".join(shown if index_url is None else [*shown, f"index={safe_url(lasting_url(index_url))}"])
+    return ", ".join(shown if index_url is None else [*shown, f"index={safe_url(index_url)}"])
 
 
 def _shared(share: tuple[int, int] | None) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from aiostream_data.arguments import integer
 from aiostream_data.errors import PlanError, StageBuildError
-from aiostream_data.plan.base import Node, Operator, SameElements, at_least, gives_one_order, walk
+from aiostream_data.plan.base import Node, Operator, SameElements, gives_one_order, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.reaching import obstacle_to_processes
 from aiostream_data.plan.sources import PythonIterable
@@ -17,6 +18,10 @@ from aiostream_data.plan.written import function_name
 
 SHARE: Final = 0.75
 """Part of the memory limit that goes to the processes of a plan, in equal parts."""
+
+
+MOST_WORKERS: Final = 1024
+"""More processes than that are a slip of the pen, and would take all of a machine."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,7 +63,7 @@ def in_subprocess(*, input: Node, workers: int) -> InSubprocess:
     """
     if sys.platform == "win32":
         raise StageBuildError("in_subprocess() needs Linux or macOS: leave it out, or use WSL")
-    node = InSubprocess(input=input, workers=at_least("workers", workers, 1))
+    node = InSubprocess(input=input, workers=integer("workers", workers, 1, MOST_WORKERS))
     for lower in walk(input):
         if isinstance(lower, InSubprocess):
             raise PlanError("in_subprocess() cannot follow in_subprocess(): that part runs in a process of its own")

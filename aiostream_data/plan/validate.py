@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from aiostream_data.arguments import word
 from aiostream_data.errors import DataError, PlanError, StageBuildError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Cache, Repeat, ToDevice
@@ -63,15 +64,14 @@ def check_repeat(node: Repeat) -> None:
         check_rereadable(node.input, "repeat()")
 
 
-def check_executor(name: str) -> None:
-    """Refuse an executor that does not exist, or not here.
+def check_executor(name: str) -> str:
+    """Return the name of an executor; refuse one that does not exist, or not here.
 
     Raises:
         PlanError: There is none of that name.
         StageBuildError: This Python, or this system, does not have it.
     """
-    if name not in EXECUTORS:
-        raise PlanError(f"executor must be one of {', '.join(EXECUTORS)}, got {name!r}")
+    word("executor", name, EXECUTORS)
     if name == "interpreter" and sys.version_info < (3, 14):
         found = ".".join(map(str, sys.version_info[:2]))
         raise StageBuildError(
@@ -80,6 +80,7 @@ def check_executor(name: str) -> None:
         )
     if name == "process" and sys.platform == "win32":
         raise StageBuildError("executor='process' needs Linux or macOS: use executor='thread', or WSL")
+    return name
 
 
 def check_reaches_processes(function: Callable[..., Any]) -> None:

@@ -6,15 +6,17 @@ rows are worked on, the flag can be added where functions that should not see it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import RankError
-from aiostream_data.lineage import NO_PAIR, PADDING, Ids, Lineage, MadeOf, last_pairs, of_one_width, with_pair
+from aiostream_data.lineage import Lineage, MadeOf, is_single
 from aiostream_data.records import Chunk, Columns, Items
+from aiostream_data.row_ids import PADDING, RowIds
 from aiostream_data.structure import LEAF, Structure
 
 VALID: Final = "valid"
@@ -26,31 +28,57 @@ def as_padding(chunk: Chunk, first: int = 0) -> Chunk:
 
     A function that draws by record draws the same for them as for the rows that they repeat.
     """
-    padded = with_pair(chunk.ids[first:], PADDING, NO_PAIR)
-    return chunk.with_ids(np.concatenate(of_one_width([chunk.ids[:first], padded])) if first else padded)
+    return marked(chunk, np.arange(len(chunk)) >= first)
 
 
-def padding_rows(ids: Ids) -> NDArray[np.bool_]:
+def marked(chunk: Chunk, is_padding: NDArray[np.bool_]) -> Chunk:
+    """Return the rows with ids that name some of them as padding."""
+    return chunk.with_ids(_marked(chunk.ids, is_padding))
+
+
+def _marked(ids: RowIds, is_padding: NDArray[np.bool_]) -> RowIds:
+    return ids.with_pair(PADDING, 0, where=is_padding) if is_padding.any() else ids
+
+
+def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
     """Tell, for every row, whether it is named as padding."""
-    last = last_pairs(ids)
-    named: NDArray[np.bool_] = ids[np.arange(len(ids)), 2 * last] == PADDING
-    return named & (last > 0)
+    return ids.ends_with(PADDING)
 
 
-def without_padding(ids: Ids) -> Ids:
+def without_padding(ids: RowIds) -> RowIds:
     """Return the ids of the rows that padding repeats."""
-    plain, rows = ids.copy(), np.flatnonzero(padding_rows(ids))
-    last = 2 * last_pairs(ids)[rows]
-    plain[rows, last] = plain[rows, last + 1] = NO_PAIR
-    return plain
+    return ids.without_pair(where=padding_rows(ids))
 
 
 def batches_without_padding(lineage: Lineage) -> Lineage:
     """Return batches as if they were made of the rows that their padding repeats."""
-    made_of = [
-        entry if isinstance(entry, Lineage | None) else without_padding(entry) for entry in lineage.made_of or ()
-    ]
+    made_of = [_with_ids(entry, without_padding) for entry in lineage.made_of or ()]
     return Lineage(lineage.ids, made_of or None)
+
+
+def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
+    """Return batches that were made again, their rows named as padding where those of ``saved`` are."""
+    if saved.made_of is None or chunk.made_of is None:
+        return chunk
+    made_of = [
+        _with_ids(entry, partial(_marked, is_padding=padding_rows(rows_named_by(before))))
+        for entry, before in zip(chunk.made_of, saved.made_of, strict=True)
+    ]
+    return chunk.with_made_of(made_of)
+
+
+def _with_ids(rows: MadeOf | None, change: Callable[[RowIds], RowIds]) -> MadeOf | None:
+    """Return what a batch was made of with other ids of its rows; elements that are no batch as they are."""
+    if rows is None or is_single(rows):
+        return rows
+    return type(rows)(change(rows.ids), rows.made_of) if isinstance(rows, Lineage) else change(rows)
+
+
+def rows_named_by(made_of: MadeOf | None) -> RowIds:
+    """Return the ids of the rows that a batch was made of."""
+    if made_of is None:
+        return RowIds.none()
+    return made_of.ids if isinstance(made_of, Lineage) else made_of
 
 
 def marked_structure(structure: Structure) -> Structure:

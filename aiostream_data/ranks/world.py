@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from aiostream_data.arguments import integer, shown
 from aiostream_data.errors import PlanError, RankError
 
 Tail: TypeAlias = Literal["drop", "pad", "repeat"]
@@ -128,14 +129,9 @@ def too_few(things: int, noun: str, world_size: int) -> RankError:
 
 
 def _one_of(name: str, value: Any, known: Sequence[str]) -> None:
-    if value not in known:
-        raise PlanError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+    if not isinstance(value, str) or value not in known:
+        raise PlanError(f"{name} must be one of {', '.join(map(repr, known))}, got {shown(value)}")
 
 
 def _integer(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise PlanError(f"{name} must be an integer, got {value!r}")
-    number = int(value.__index__())
-    if number < least:
-        raise PlanError(f"{name} must be at least {least}, got {number}")
-    return number
+    return integer(name, value, least)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from aiostream_data._engine.context import RunContext, hop
 from aiostream_data._engine.emission_log import EmissionLog
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.kept_log import KeptLog
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.lineage import Lineage, concat_lineages
@@ -20,6 +21,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Call, Filter
 from aiostream_data.policies import handling_of
 from aiostream_data.records import Chunk
+from aiostream_data.state_parts import MAX_COUNT, Part
 
 
 @dataclass
@@ -32,6 +34,9 @@ class Stage:
         counters: Where it notes busy time.
         inputs: Places of what it reads through inlets, in order; see :mod:`aiostream_data._engine.position`.
     """
+
+    refills: ClassVar[bool] = False
+    """``run`` calls ``outlet.refill()`` itself. Otherwise that is done before it begins."""
 
     node: Any
     context: RunContext
@@ -61,6 +66,17 @@ class Stage:
         """Go to the place of a state, before ``run``; return the states of the inputs, in order."""
         return [state] * len(self.node.inputs)
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        """Check the part of a state that :meth:`at` wrote; yield the places of the inputs. Nothing runs for it.
+
+        The default is that of a stage whose place is the place of its input.
+
+        Raises:
+            DamagedStateError: A value is missing, of another type, or out of its range.
+        """
+        yield place.of_input(place.part, rows=place.rows)
+
     async def recall(self, lineage: Lineage) -> Chunk:
         """Return rows that this stage has given, made again; it is not run for that."""
         return await self.context.recall(self.node.inputs[0], lineage)
@@ -86,6 +102,8 @@ class OneToOne(Stage):
 class NumberedRows(Stage):
     """A source whose rows are numbered from 0 in every epoch: its place is the number of the next one."""
 
+    kind: ClassVar[str] = "rows"
+
     _first: int = 0
 
     def at(self, rows: int, book: BookWriter) -> State:
@@ -97,6 +115,17 @@ class NumberedRows(Stage):
     def resume(self, state: State) -> Sequence[State]:
         self._first = taken_up(state, "rows")["next"]
         return ()
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        count = None if place.node is None else cls.count(place.node)
+        place.counted(place.fields("rows", "next")["next"], most=MAX_COUNT if count is None else count)
+        yield from ()
+
+    @classmethod
+    def count(cls, node: Any) -> int | None:
+        """Return how many rows the source has, or None if only reading it shows."""
+        return None
 
 
 @dataclass
@@ -111,6 +140,8 @@ class CallStage(Stage):
         log: What was taken in and given out; None when it is ordered, and goes on from where it was as well.
         kept: Which rows were kept, as whoever runs it notes; None where it leaves none out, or there is a log.
     """
+
+    kind: ClassVar[str] = "unordered"
 
     def __post_init__(self) -> None:
         self.log = None if self.node.ordered else EmissionLog()
@@ -132,7 +163,7 @@ class CallStage(Stage):
         """Yield the rows that a state says were held, and then those of the inlet."""
         if self._held is not None and len(self._held):
             inlet.held += len(self._held)
-            yield await self.context.recall(self.source_node, self._held)
+            yield await self.context.recall_held(self.source_node, self._held)
         async for chunk in inlet:
             yield chunk
 
@@ -173,6 +204,20 @@ class CallStage(Stage):
                 self.log, self.kept = EmissionLog(), None
         return (state,)
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        part, rows = place.part, place.rows.or_some_more
+        if place.node is None:
+            yield place.of_input(_check_unordered(place))
+            return
+        nodes = [*place.fused, place.node]
+        keys = [place.scope.keys[node] for node in nodes]
+        if any(map(leaves_rows_out, nodes)):
+            rows = rows.or_more
+        while isinstance(part.value, dict) and part.value.get("op") == cls.kind and part.value.get("of") in keys:
+            part, rows = _check_unordered(replace(place, part=part)), rows.any
+        yield place.of_node(part, nodes[0].input, rows)
+
     @property
     def _keys(self) -> list[int]:
         return [self.context.keys[node] for node in self.nodes]
@@ -185,6 +230,14 @@ class CallStage(Stage):
     def _rest_of_held(self, taken: int) -> Lineage:
         assert self._held is not None
         return self._held.take(np.arange(taken, self._held_rows))
+
+
+def _check_unordered(place: Place) -> Part:
+    """Check the part of an unordered stage; return that of its input."""
+    fields = place.fields(CallStage.kind, "of", "held", "input")
+    fields["of"].integer()
+    place.held(fields["held"])
+    return fields["input"]
 
 
 def leaves_rows_out(node: Call) -> bool:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
+from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import Beside, CutFrom, Ids, Lineage, MadeOf, concat_lineages, of_one_width
+from aiostream_data.lineage import Beside, CutFrom, Lineage, MadeOf, concat_lineages
 from aiostream_data.plan.operators import Batch
 from aiostream_data.records import Chunk, Items
+from aiostream_data.row_ids import RowIds
+from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms import batching
 
 
@@ -60,6 +61,12 @@ class BatchStep(Step):
     def resume(self, state: State) -> State:
         return state  # the rows of a batch that is not full yet have not been given, and are read again
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        size, (least, most) = place.node.batch_size, place.rows
+        of_input = Rows((least - 1) * size + 1 if least else 0, min(MAX_COUNT, most * size))
+        yield place.of_input(place.part, rows=of_input)
+
     def _input_rows(self, batches: int) -> int:
         return min(batches * int(self.node.batch_size), self.rows_in)  # the last batch may be a smaller one
 
@@ -89,17 +96,10 @@ class BatchStep(Step):
         if not batches:
             return None
         self._batched += sum(map(len, batches))
-        first = _first_ids([batch.ids for batch in batches])
+        first = RowIds.firsts([batch.ids for batch in batches])
         rows: list[MadeOf | None] = [batch.rows for batch in batches]
-        runs = self._batcher.runs if all(type(entry) is np.ndarray for entry in rows) else None
+        runs = self._batcher.runs if all(type(entry) is RowIds for entry in rows) else None
         return Items([batch.element for batch in batches], first, None, rows, runs)
-
-
-def _first_ids(parts: list[Ids]) -> Ids:
-    """Return the ids of the first row of every batch."""
-    if len({ids.shape[1] for ids in parts}) == 1:
-        return np.array([ids[0] for ids in parts], np.int64)
-    return np.concatenate(of_one_width([ids[:1] for ids in parts]))
 
 
 def _is_batch(entry: MadeOf | None) -> bool:

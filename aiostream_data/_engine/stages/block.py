@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.kept_log import KeptLog
-from aiostream_data._engine.origins import SPLIT_BITS
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data.lineage import Ids
-from aiostream_data.plan.blocking import Block
+from aiostream_data.plan.blocking import Block, blocked_name
 from aiostream_data.records import Chunk
+from aiostream_data.row_ids import SPLIT_BITS, RowIds
 
 
 @dataclass
@@ -45,27 +45,31 @@ class BlockStage(Stage):
         self.inputs[0].forget(self._log.input_rows(rows))
         self._log.forget(rows)
 
-    def _blocked(self, ids: Ids) -> NDArray[np.bool_]:
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        yield place.of_input(place.part, rows=place.rows.or_more)
+
+    def _blocked(self, ids: RowIds) -> NDArray[np.bool_]:
         """Return which rows have a source row that is blocked."""
         blocked = np.zeros(len(ids), bool)
-        for column in range(0, ids.shape[1], 2):
-            for split in np.unique(ids[:, column]).tolist():
+        for pair in ids.pairs():
+            for split in np.unique(pair.splits).tolist():
                 if split >> SPLIT_BITS > 0:
                     indices = self._indices_of(split)
-                    rows = ids[:, column] == split
+                    rows = pair.splits == split
                     if indices is None:
                         blocked |= rows
                     elif len(indices):
-                        blocked |= rows & np.isin(ids[:, column + 1], indices)
+                        blocked |= rows & np.isin(pair.ordinals, indices)
         return blocked
 
     def _indices_of(self, split: int) -> NDArray[np.int64] | None:
         """Return which rows of a split are blocked; None for all."""
         if split not in self._indices:
             node: Block = self.node
-            url = self.context.services.origins.url_and_index(split, 0)[0].removeprefix("file://")
-            found = [index for blocked_url, index in node.blocked.rows if blocked_url == url]
-            self._indices[split] = None if url in node.blocked.shards else np.array(sorted(found), np.int64)
+            name = blocked_name(self.context.services.origins.url_and_index(split, 0)[0])
+            found = [index for blocked, index in node.blocked.rows if blocked == name]
+            self._indices[split] = None if name in node.blocked.shards else np.array(sorted(found), np.int64)
         return self._indices[split]
 
 

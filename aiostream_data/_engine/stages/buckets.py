@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.group_step import SortingStep
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.user_numbers import numbers_of
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.windows import Bucket
-from aiostream_data.ranks.padding import as_padding, batches_without_padding
+from aiostream_data.ranks.padding import as_padding, batches_marked_like, batches_without_padding
 from aiostream_data.records import Chunk
+from aiostream_data.state_parts import Part
 from aiostream_data.transforms.bucketing import Bucketful, BucketOrder
 from aiostream_data.transforms.grouping import Make, as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows
@@ -31,11 +33,17 @@ Numbers = NDArray[np.int64]
 class BucketStep(SortingStep[BucketOrder]):
     """Running form of ``Bucket``."""
 
+    kind: ClassVar[str] = "bucket_by_sequence_length"
+
     def order(self) -> BucketOrder:
         node: Bucket = self.node
         self._rule = PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None)
         least = node.share[1] if node.share is not None and node.tail == "drop" else 1
         return BucketOrder(node.boundaries, node.batch_sizes, node.drop_remainder, least)
+
+    @classmethod
+    def order_schema(cls, place: Place, part: Part) -> int:
+        return part.fields("held")["held"].integer()  # ranks share buckets, which are as large as there are ranks
 
     def lengths(self, chunk: Chunk) -> Numbers:
         node: Bucket = self.node
@@ -79,7 +87,7 @@ class BucketStep(SortingStep[BucketOrder]):
         lengths = [self.lengths(rows.take(group[:1])) for group in groups]  # a batch is of one bucket
         buckets = self._order.bucket_of(np.concatenate(lengths)).tolist()
         made = self.elements(rows, [Bucketful(*pair) for pair in zip(groups, buckets, strict=True)])
-        return made.with_made_of(None if lineage.made_of is None else list(lineage.made_of))
+        return batches_marked_like(made, lineage)
 
     def _make(self, bucket: int) -> Make:
         node: Bucket = self.node

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,16 +17,20 @@ from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.epochs import epoch_of, epoch_within
 from aiostream_data._engine.origins import Namespace, Origins, Rename, source_of
+from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import Position, State, in_order_only, taken_up
 from aiostream_data._engine.recall import in_groups, outermost
+from aiostream_data._engine.resuming import resuming
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.state_book import TABLE
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
-from aiostream_data.lineage import CACHED, Lineage, rows_behind, with_pair, without_last_pair
+from aiostream_data.lineage import Lineage, rows_behind
 from aiostream_data.plan.base import gives_one_order, walk
 from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.records import Chunk, Columns, Items, VarColumn, lineage_of
+from aiostream_data.row_ids import CACHED
 from aiostream_data.transforms.fresh import fresh
 
 HOLDER = "cache"
@@ -66,6 +71,8 @@ class CacheStage(Stage):
     gave them. A state then names its order, and says what is left of the pass for whoever has not kept it: as the
     input's place while that is read, by name later.
     """
+
+    kind: ClassVar[str] = "cache"
 
     def __post_init__(self) -> None:
         self._state: State = None
@@ -170,8 +177,10 @@ class CacheStage(Stage):
 
     def _name_now(self, known: Namespace) -> tuple[int, int, int]:
         context = self.context
-        if known.source != source_of(context.path, known.number):  # an inner data set's
-            return known.source, known.number, context.epoch
+        if known.source != source_of(
+            context.path, known.number
+        ):  # an inner data set's: the outer row tells epochs apart
+            return known.source, known.number, known.epoch
         epoch = epoch_within(self.node.input, context.keys, known.number, known.epoch, context.epoch)
         return known.source, known.number, epoch
 
@@ -179,7 +188,7 @@ class CacheStage(Stage):
         """Say in the ids which place gave the rows, where several places of the plan read the same cache."""
         if not self._is_shared:
             return chunk
-        return chunk.with_ids(with_pair(chunk.ids, CACHED, self.context.keys[self.node]))
+        return chunk.with_ids(chunk.ids.with_pair(CACHED, self.context.keys[self.node]))
 
     @property
     def _is_shared(self) -> bool:
@@ -218,7 +227,9 @@ class CacheStage(Stage):
         self._order = uuid.uuid4().hex
         self._left, self._before_left = [left], self._given
         for first in range(0, len(left), ROWS_AT_ONCE):
-            await outlet.send(await self.recall(left.slice(first, min(first + ROWS_AT_ONCE, len(left)))))
+            with resuming(TABLE.path, "names rows that cannot be read again into the cache"):
+                rows = await self.recall(left.slice(first, min(first + ROWS_AT_ONCE, len(left))))
+            await outlet.send(rows)
 
     def _reading(self) -> RunContext:
         """Return the context in which the input is read: that of the pass that fills the cache."""
@@ -250,11 +261,23 @@ class CacheStage(Stage):
         self._read_epoch = self.context.services.cached_epochs[self._key] = self._state["epoch"]
         return ()
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "given", "epoch", "input", optional=("order", "left"))
+        given = place.counted(fields["given"])
+        fields["epoch"].integer()
+        if "order" in fields:
+            fields["order"].text()
+        if "left" in fields:
+            place.held(fields["left"])
+        if fields["input"].value is not None:  # all rows may have been read already
+            yield place.of_input(fields["input"], rows=Rows(given, given))
+
     async def recall(self, lineage: Lineage) -> Chunk:
         """Return rows, read again under the repetition that had filled the cache."""
         node: Cache = self.node
         if self._is_shared:
-            lineage = Lineage(without_last_pair(lineage.ids), lineage.made_of)
+            lineage = Lineage(lineage.ids.without_pair(), lineage.made_of)
         read = outermost(lineage, self.context.services.origins)
         epochs = [epoch_of(node.input, self.context.keys, space.number, space.read_epoch) for space in read]
 

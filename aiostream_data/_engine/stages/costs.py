@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.group_step import GroupStep
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Log, State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_numbers import numbers_of
@@ -84,6 +85,10 @@ class CostBatchStep(GroupStep):
 
     def resume(self, state: State) -> State:
         return state
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        yield place.of_input(place.part, rows=place.rows.or_more)
 
     async def recall(self, lineage: Lineage) -> Chunk:
         made = self._stacked(*await self.recall_groups(lineage))

@@ -27,10 +27,11 @@ from aiostream_data.device.patience import Patience
 from aiostream_data.device.stage import DeviceStage as Device
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.lineage import MadeOf
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.operators import ToDevice
 from aiostream_data.records import Chunk, Items
+from aiostream_data.row_ids import RowIds
 
 LOOK_AGAIN_S: Final = 0.05
 """How often a full device is looked at, where batches are lent, although nobody told of a change: a batch that the
@@ -56,7 +57,7 @@ class _Row(NamedTuple):
     """A batch on its way into a slot, its id, and what it was made of."""
 
     filling: Filling
-    ids: Ids
+    ids: RowIds
     made_of: list[MadeOf | None] | None
 
 
@@ -100,7 +101,7 @@ class _Sending:
                 filling = await self._slot_for(batch, chunk.lease)
                 self._open.add(filling)
                 made_of = None if chunk.made_of is None else chunk.made_of[row : row + 1]
-                yield _Row(filling, chunk.ids[row : row + 1], made_of)
+                yield _Row(filling, chunk.ids.row(row), made_of)
             del chunk, batch  # waiting for the next must not hold this one's memory
 
     async def _received(self, inlet: Inlet) -> Chunk | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.context import hop
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
@@ -19,9 +20,10 @@ from aiostream_data.errors import RankError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
-from aiostream_data.ranks.padding import as_padding, without_padding
+from aiostream_data.ranks.padding import as_padding, marked, padding_rows, without_padding
 from aiostream_data.records import Chunk, Items, gather
-from aiostream_data.transforms.equal_rows import FillOrder, check_had, window_of
+from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.transforms.equal_rows import REPEATED, FillOrder, check_had, window_of
 
 FILL_ROWS = 256
 """Most fillers of a chunk."""
@@ -82,9 +84,18 @@ class FilledUp(Stage):
         self._order.restore(state)
         return (state["input"],)
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "given", "again", "filled", "input")
+        most = place.node.rows if isinstance(place.node, EqualRows) else MAX_COUNT
+        given = place.counted(fields["given"], most=most)
+        fields["filled"].integer(0, given)
+        fields["again"].integer(0, min(REPEATED, given))
+        yield place.of_input(fields["input"], rows=place.rows.any)
+
     async def recall(self, lineage: Lineage) -> Chunk:
         plain = Lineage(without_padding(lineage.ids), lineage.made_of)
-        return (await self.context.recall(self.node.input, plain)).with_ids(lineage.ids)
+        return marked(await self.context.recall(self.node.input, plain), padding_rows(lineage.ids))
 
 
 @dataclass

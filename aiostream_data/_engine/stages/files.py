@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,16 @@ from numpy.typing import NDArray
 from aiostream_data._engine.channel import open_channel
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.merge import Merge, Stream
-from aiostream_data._engine.merge_log import MergeLog
+from aiostream_data._engine.merge_log import MergeLog, check_merge
 from aiostream_data._engine.origins import Namespace, local
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.recall import outermost
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import ShardReader
 from aiostream_data._engine.shard_rows import ShardRows, recalled_nbytes
 from aiostream_data._engine.shard_search import search_shards
+from aiostream_data._engine.shard_siblings import ShardSiblings
 from aiostream_data._engine.stages.base import NumberedRows, Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import PlanError, StateMismatchError
@@ -29,7 +32,9 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.ranks import of_this_rank
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import Chunk, Items, ShardRef, concat, gather
+from aiostream_data.row_ids import SPLIT_MASK, RowIds
 from aiostream_data.safe_url import safe_url
+from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
@@ -49,7 +54,10 @@ class ListFilesSource(NumberedRows):
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         shards = await find_shards(self, self.node)
-        await outlet.send(self._names(shards, self._order(len(shards))[self._first :]))
+        order = self._order(len(shards))
+        if self._first > len(order):
+            raise StateMismatchError([f"the state counts {self._first} files, and {len(order)} were found"])
+        await outlet.send(self._names(shards, order[self._first :]))
 
     async def recall(self, lineage: Lineage) -> Chunk:
         shards = await find_shards(self, self.node)
@@ -59,7 +67,7 @@ class ListFilesSource(NumberedRows):
 
     def _names(self, shards: list[ShardRef], numbers: list[int]) -> Chunk:
         namespace = self.context.namespace(self.node, lambda _: str(self.node.label))
-        ids = np.stack([np.full(len(numbers), namespace.base), np.array(numbers, np.int64)], axis=1)
+        ids = RowIds.of_source(namespace.base, numbers)
         return Items([shards[number].url for number in numbers], ids)
 
     def _order(self, count: int) -> list[int]:
@@ -84,6 +92,8 @@ async def find_shards(stage: Stage, node: ListFiles | ReadFiles) -> list[ShardRe
 @dataclass
 class ReadFilesSource(Stage):
     """Running form of ``ReadFiles``: one task per open shard, merged in tf.data's interleave order."""
+
+    kind: ClassVar[str] = "files"
 
     _log: MergeLog = field(default_factory=MergeLog)
     _state: State = None
@@ -123,6 +133,21 @@ class ReadFilesSource(Stage):
         self._state = taken_up(state, "files")
         return ()
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "order", "streams", "next")
+        cycle = MAX_COUNT if place.node is None or not place.scope.exact else place.node.cycle_length
+        shards = None if place.node is None else place.scope.shards.get(place.scope.keys[place.node])
+        numbers = set()
+        for stream, rows in check_merge(place, fields["order"], fields["streams"], (1, cycle)):
+            number, ordinal, offset = stream.items(3, 3)
+            numbers.add(number.integer(0, SPLIT_MASK if shards is None else shards - 1))
+            ordinal.integer(0, min(rows, offset.integer()))
+        opened = fields["next"].integer(len(numbers), SPLIT_MASK if shards is None else shards)
+        if len(numbers) < len(fields["streams"].value):
+            raise fields["streams"].refused(f"must be {opened} different shards at most")
+        yield from ()
+
     async def recall(self, lineage: Lineage) -> Chunk:
         node: ReadFiles = self.node
         shards = await self._shards()
@@ -142,6 +167,8 @@ class ReadFilesSource(Stage):
                 return await rows.read(wanted)
 
         known = _numbers_within(splits, len(shards))
+        if (ordinals < 0).any():
+            raise StateMismatchError([f"the state names record {int(ordinals.min())} of a shard"])
         async with asyncio.TaskGroup() as group:
             for number in known:
                 parts[number] = group.create_task(read(number, np.unique(ordinals[splits == number])))
@@ -158,7 +185,7 @@ class ReadFilesSource(Stage):
     @property
     def _offsets(self) -> ShardOffsets:
         known = self.context.services.offsets
-        return known.setdefault((self.context.path, self.node), ShardOffsets())
+        return known.setdefault((self.context.path, self.context.keys[self.node]), ShardOffsets())
 
     def _namespace(self, shards: list[ShardRef]) -> Namespace:
         return self.context.namespace(self.node, lambda k: shards[k].url, self._offsets.locate)
@@ -204,6 +231,9 @@ class _ShardStreams:
     _next: int = 0
     _given: int = 0
 
+    def __post_init__(self) -> None:
+        self._siblings = ShardSiblings(self.stage.node, self.shards, self.stores)
+
     def skip(self, turns: int) -> None:
         """Pass over shards that were given out before a state was taken."""
         self._next = turns
@@ -212,6 +242,11 @@ class _ShardStreams:
         number, ordinal, offset = state
         if not 0 <= number < len(self.shards):
             raise StateMismatchError([f"the state reads shard number {number}, and there are {len(self.shards)}"])
+        shard = self.shards[number]
+        if shard.nbytes is not None and offset > shard.nbytes:
+            raise StateMismatchError(
+                [f"the state reads {safe_url(shard.url)} from byte {offset} on, and it has {shard.nbytes}"]
+            )
         self._given += 1
         self.stage._offsets.learn(number, ordinal, offset)
         return self._open(number, given)
@@ -251,6 +286,7 @@ class _ShardStreams:
             shard=self.shards[number],
             number=number,
             split=self.namespace.base + number,
+            siblings=self._siblings,
             offsets=self.stage._offsets,
             first=first,
             open_at_once=min(self._most_open, len(self.turns)),
@@ -283,7 +319,7 @@ class _ShardPlace:
 
 def _numbers_within(splits: NDArray[np.int64], count: int) -> list[int]:
     numbers: list[int] = np.unique(splits).tolist()
-    if numbers and numbers[-1] >= count:
+    if numbers and not 0 <= numbers[0] <= numbers[-1] < count:
         raise StateMismatchError([f"the state has rows of shard number {numbers[-1]}, and there are {count}"])
     return numbers
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,19 +18,21 @@ from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import CarriedError
-from aiostream_data._engine.memory_rows import chunks_of
+from aiostream_data._engine.memory_rows import chunks_of, rows_of
 from aiostream_data._engine.merge import Merge, Stream
-from aiostream_data._engine.merge_log import MergeLog
-from aiostream_data._engine.origins import Namespace
+from aiostream_data._engine.merge_log import MergeLog, check_merge
+from aiostream_data._engine.names import expression
+from aiostream_data._engine.origins import Namespace, local, source_of
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Position, State, taken_up
-from aiostream_data._engine.recall import in_groups, in_order
+from aiostream_data._engine.recall import in_order
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_code import Results, UserFunction, call_rows
-from aiostream_data.errors import PlanError
-from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side, last_ordinals, split_ids
+from aiostream_data.errors import PlanError, StateMismatchError
+from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import rewrite
@@ -38,6 +40,7 @@ from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSl
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import handling_of
 from aiostream_data.records import Chunk, concat, lineage_of
+from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
 
@@ -61,8 +64,11 @@ class InterleaveStage(Stage):
     A row's ids are those in its own data set, joined by those of the outer row that it was made for.
     """
 
+    kind: ClassVar[str] = "interleave"
+
     _log: MergeLog = field(default_factory=MergeLog)
     _state: State = None
+    _namespaces: dict[str, Namespace] = field(default_factory=dict)
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Interleave = self.node
@@ -110,7 +116,7 @@ class InterleaveStage(Stage):
     def context_of(self, inner: Node, outer: Lineage) -> RunContext:
         """Return the context of the plan that was made for one row; the same whenever that row comes."""
         mine = self.context
-        row = mine.services.origins.path_of(outer.ids)
+        row = expression(outer.ids.tolist()[0], mine.services.origins.stable)
         return replace(
             mine,
             path=int(key_of(mine.path, mine.keys[self.node], *row)) >> 1,
@@ -142,27 +148,58 @@ class InterleaveStage(Stage):
         self._state = state["merge"]
         return (state["input"],)
 
-    async def recall(self, lineage: Lineage) -> Chunk:
-        widths: list[int] = last_ordinals(lineage.ids).tolist()
-        return await in_groups(lineage, widths, self._recall_joined)
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "merge", "input")
+        if fields["merge"].value is None and place.rows.least:
+            raise fields["merge"].refused("must be the place of the order")
+        if fields["merge"].value is not None:
+            merge = fields["merge"].fields("order", "streams")
+            slots = (1, MAX_COUNT)
+            if place.node is not None and place.scope.exact:
+                slots = (place.node.cycle_length, place.node.cycle_length)
+            for stream, _ in check_merge(place, merge["order"], merge["streams"], slots):
+                parts = stream.fields("outer", "inner")
+                place.held(parts["outer"], 1, 1)
+                if parts["inner"].value is not None:  # also that of a data set in memory, whatever it gave
+                    yield place.of_node(parts["inner"], None)
+        yield place.of_input(fields["input"], rows=place.rows.any)
 
-    async def _recall_joined(self, width: int, lineage: Lineage) -> Chunk:
-        """Make rows whose ids were joined alike, all rows of one outer row at once."""
-        inner_ids, outer_ids = split_ids(lineage.ids)
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Make rows again, all rows of one outer row at once."""
+        inner_ids, outer_ids = lineage.ids.split()
         entries = [_two_of(lineage.of(row)) for row in range(len(lineage))]
         inner = Lineage(inner_ids, [entry[0] for entry in entries])
         outer = Lineage(outer_ids, [entry[1] for entry in entries])
         known: dict[bytes, list[int]] = {}
-        for row, key in enumerate(outer_ids):
-            known.setdefault(key.tobytes(), []).append(row)
+        for row, key in enumerate(outer_ids.keys()):
+            known.setdefault(key, []).append(row)
         firsts = np.array([rows[0] for rows in known.values()])
         outer_rows = await self.context.recall(self.node.input, outer.take(firsts))
         parts = []
         for number, (plan, rows) in enumerate(zip(await self.nodes_of(outer_rows), known.values(), strict=True)):
             made_for = lineage_of(outer_rows.slice(number, number + 1))
-            chunk = await self.context_of(plan, made_for).recall(plan, inner.take(np.array(rows)))
-            parts.append(_with_outer(chunk, made_for))
+            parts.append(_with_outer(await self._recall_inner(plan, inner.take(np.array(rows)), made_for), made_for))
         return in_order(concat(parts), [row for rows in known.values() for row in rows])
+
+    async def _recall_inner(self, plan: Node, inner: Lineage, outer: Lineage) -> Chunk:
+        if _is_small(plan):
+            return rows_of(plan, self.namespace_of_small(plan), *local(inner.ids))
+        return await self.context_of(plan, outer).recall(plan, inner)
+
+    def namespace_of_small(self, inner: Node) -> Namespace:
+        """Return the namespace of all inner data sets that are bare sources in memory.
+
+        They share it, because their rows' ids name the outer row as well, and there may be millions of them.
+        """
+        label = str(inner.label)
+        if label not in self._namespaces:
+            context = self.context
+            name = f"{label}()" if isinstance(inner, PythonIterable) else label
+            source = source_of(context.path, context.keys[self.node])
+            number = keys_of(inner)[inner]
+            self._namespaces[label] = context.services.origins.open(source, number, context.epoch, lambda _: name)
+        return self._namespaces[label]
 
 
 @dataclass
@@ -190,9 +227,13 @@ class _InnerStreams:
     async def again(self, state: State, given: int) -> Stream:
         stage = self.stage
         outer = stage.context.services.book.rows(state["outer"])
-        rows = await stage.context.recall(stage.node.input, outer)
+        rows = await stage.context.recall_held(stage.node.input, outer)
         self._given += 1
-        return self._open((await stage.nodes_of(rows))[0], lineage_of(rows), given, state["inner"])
+        inner = (await stage.nodes_of(rows))[0]
+        if state["inner"] is None and given and not _is_small(inner):
+            raise StateMismatchError([f"the state has no place for {inner.label}, of which {given} rows were given"])
+        stage.context.services.check_inner(inner, state["inner"], given)
+        return self._open(inner, lineage_of(rows), given, state["inner"])
 
     def ended(self) -> None:
         self._given -= 1
@@ -229,9 +270,7 @@ class _InnerStreams:
         receiver.on_wait = lambda _: budget.poke()
         place = _InnerPlace(outer, given, state, context.services.book)
         if _is_small(inner):
-            name = f"{inner.label}()" if isinstance(inner, PythonIterable) else str(inner.label)
-            namespace = context.namespace(inner, lambda _: name)
-            _fill(sender, inner, namespace, outer, given, budget)
+            _fill(sender, inner, self.stage.namespace_of_small(inner), outer, given, budget)
         else:
             work = _forward(context, inner, sender, place, self._name_inner)
             self.group.create_task(work, name=f"inner {inner.label}")

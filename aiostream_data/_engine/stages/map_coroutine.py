@@ -16,6 +16,7 @@ from aiostream_data._engine.element_summary import and_others, note_call, summar
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.failures import as_raisable
+from aiostream_data._engine.names import rng_stream
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.results import Results
 from aiostream_data._engine.stages.base import CallStage
@@ -23,13 +24,14 @@ from aiostream_data._engine.tracebacks import empty_frames
 from aiostream_data.errors import RecordTimeoutError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.failure import workable
-from aiostream_data.lineage import NO_PAIR, Lineage, of_one_width
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import Map
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, lineage_of, object_nbytes
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.collate import collate, collate_results
-from aiostream_data.transforms.randomness import RecordGenerator, key_of
+from aiostream_data.transforms.randomness import RecordGenerator
 
 AUTO_CONCURRENCY = 64
 """Coroutines awaited at once with AUTO: they wait far more than they work."""
@@ -235,7 +237,7 @@ class CoroutineMapStage(CallStage):
             return
         noted = self._noted(entry, error)
         entry.failed = Failed.told(
-            noted, entry.ids[entry.row : entry.row + 1], entry.made_of, summary(entry.element), handling.kind
+            noted, entry.ids.row(entry.row), entry.made_of, summary(entry.element), handling.kind
         )
         entry.skipped = handling.kind == "skip"
         entry.value = handling.value
@@ -243,18 +245,16 @@ class CoroutineMapStage(CallStage):
     def _noted(self, entry: Entry, error: BaseException) -> BaseException:
         """Say of what is told next which record it was; not before, as many may have failed with the same error."""
         record = self.context.services.origins.describe(entry.ids, entry.row)
-        record += and_others(entry.ids[entry.row : entry.row + 1], entry.made_of)
+        record += and_others(entry.ids.row(entry.row), entry.made_of)
         note_call(error, function_name(self.node.function), record, entry.element)
         return error
 
     def _rng(self, entry: Entry) -> np.random.Generator:
         node: Map = self.node
-        first, *rest = entry.ids[entry.row].tolist()
-        source, epoch, split = self.context.services.origins.stable(first)
-        others = [number for number in rest[2::2] if number != NO_PAIR]
-        key = key_of(int(self.context.key(node, node.seed, "rng", self.context.epoch)), source, epoch, *others)
+        key = self.context.key(node, node.seed, "rng", self.context.epoch)
+        stream = rng_stream(key, entry.ids.row(entry.row).tolist()[0], self.context.services.origins.stable)
         # A generator of its own: other rows are awaited meanwhile.
-        return RecordGenerator(key).at(split, rest[0])
+        return RecordGenerator(stream.key).at(stream.split, stream.ordinal)
 
     # -- rows made again
 
@@ -290,7 +290,7 @@ async def _within(seconds: float, call: Any) -> Any:
 
 
 def _collated(entries: list[Entry]) -> Chunk:
-    ids = np.concatenate(of_one_width([entry.ids[entry.row : entry.row + 1] for entry in entries]))
+    ids = RowIds.concat([entry.ids.row(entry.row) for entry in entries])
     chunk = collate_results([entry.value for entry in entries], ids)
     if all(entry.made_of is None for entry in entries):
         return chunk

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.memory_rows import chunks_of, rows_of
+from aiostream_data._engine.memory_rows import chunks_of, rows_of, rows_per_split
 from aiostream_data._engine.origins import Namespace, local
 from aiostream_data._engine.permuted_rows import PermutedRows
 from aiostream_data._engine.stages.base import NumberedRows
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.sources import Range, TensorSlices
 from aiostream_data.records import Chunk
+from aiostream_data.row_ids import SPLIT_BITS
 
 
 @dataclass
@@ -32,6 +34,11 @@ class MemorySource(NumberedRows):
     async def recall(self, lineage: Lineage) -> Chunk:
         splits, ordinals = local(lineage.ids)
         return rows_of(self.node, self._namespace(), splits, ordinals)
+
+    @classmethod
+    def count(cls, node: Any) -> int:
+        times = getattr(node, "times", 1)
+        return rows_per_split(node) * ((1 << SPLIT_BITS) - 1 if times is None else int(times))
 
     def _namespace(self) -> Namespace:
         node = self.node

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.epochs import sources_of
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
+from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import Log, State, taken_up
-from aiostream_data._engine.recall import in_groups, read_at
+from aiostream_data._engine.recall import in_groups, inputs_of
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.weight_changes import WeightChanges
-from aiostream_data.errors import ChoiceError
+from aiostream_data.errors import ChoiceError, StateMismatchError
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.records import Chunk, Columns
+from aiostream_data.state_parts import Part
 from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
 from aiostream_data.transforms.interleave import Need
 from aiostream_data.transforms.mixing import MixOrder, MixStep
+from aiostream_data.weights import UNIT
 
 SHORT_RUN = 4
 """An unbroken run of less than this fraction (1/4) of a chunk is copied together with what follows it."""
@@ -48,6 +51,7 @@ class TakesTurns(Stage):
     _rows_at_once: int = 1
     _current: dict[int, Chunk] = field(default_factory=dict)
     _picked: PickedRows = field(default_factory=PickedRows)
+    _picked_of: NDArray[np.int64] | int = 0  # how many of them are of each input
 
     @property
     def order(self) -> MixOrder | ChooseOrder:
@@ -104,18 +108,32 @@ class TakesTurns(Stage):
     async def _give(self, step: MixStep | ChooseStep, outlet: Outlet) -> None:
         self._log.add(self._decided, step.place)
         self._decided += len(step)
-        for name, rows in zip(self.names, np.bincount(step.which, minlength=len(self.names)).tolist(), strict=True):
-            self.counters.extra[f"rows from {name}"] += rows
+        taken = np.bincount(step.which, minlength=len(self.names))
         run = unbroken_run(step.which, step.rows, self._current)
         if run is not None and len(run) >= self._rows_at_once // SHORT_RUN:
             await self._send_picked(outlet)
-            await outlet.send(run)
+            with self._counted_as_sent(taken):
+                await outlet.send(run)
         else:
             self._picked.add(step, self._current)
+            self._picked_of += taken
 
     async def _send_picked(self, outlet: Outlet) -> None:
         if len(self._picked):
-            await outlet.send_work(gathered, self._picked.taken())
+            taken, self._picked_of = self._picked_of, 0
+            with self._counted_as_sent(taken):
+                await outlet.send_work(gathered, self._picked.taken())
+
+    @contextmanager
+    def _counted_as_sent(self, taken: NDArray[np.int64] | int) -> Iterator[None]:
+        """Count rows for each input if the outlet counts them, so that the numbers agree after a stop, too."""
+        before = self.counters.rows
+        try:
+            yield
+        finally:
+            if self.counters.rows > before:
+                for name, rows in zip(self.names, np.asarray(taken).tolist(), strict=True):
+                    self.counters.extra[f"rows from {name}"] += rows
 
     # -- its place
 
@@ -141,15 +159,50 @@ class TakesTurns(Stage):
 
     def resume(self, state: State) -> Sequence[State]:
         state = taken_up(state, self.kind)
-        self._resumed = state["order"]
-        states: Sequence[State] = state["inputs"]
-        return states
+        nodes, own = len(self.node.nodes), self.own_inputs
+        states: list[State] = list(state["inputs"])
+        new = nodes - (len(states) - own)
+        if new < 0:
+            raise fewer_inputs(nodes - new, nodes)
+        self._resumed = None if state["order"] is None else self.with_inputs(state["order"], new)
+        at = len(states) - own
+        return [*states[:at], *[None] * new, *states[at:]]
+
+    own_inputs: ClassVar[int] = 0
+    """Inputs behind those that rows come from."""
+
+    def with_inputs(self, order: dict[str, Any], new: int) -> dict[str, Any]:
+        """Return the order's place with new inputs behind the others, which begin at their beginning."""
+        return {**order, "given": [*order["given"], *[0] * new]}
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "order", "inputs")
+        nodes = None if place.node is None else len(place.node.nodes)
+        inputs = fields["inputs"].items(1 + cls.own_inputs)
+        count = len(inputs) - cls.own_inputs
+        if nodes is not None and count > nodes and not place.scope.exact:
+            raise fewer_inputs(count, nodes)
+        if nodes is not None and (count > nodes or (count < nodes and place.scope.exact)):
+            raise fields["inputs"].refused(f"must be a list of {nodes + cls.own_inputs} entries")
+        if fields["order"].value is not None:
+            given = cls.order_schema(place, fields["order"], count)
+        elif place.rows.least:
+            raise fields["order"].refused("must be the place of the order")
+        else:
+            given = [0] * len(inputs)
+        for number, (part, rows) in enumerate(zip(inputs, given, strict=True)):
+            behind = 0 if nodes is None or number < count else nodes - count
+            yield place.of_input(part, number + behind, Rows(rows, rows))
+
+    @classmethod
+    def order_schema(cls, place: Place, part: Part, inputs: int) -> list[int]:
+        """Check the place of an order of this many inputs; return how many rows of every inlet it stands for."""
+        raise NotImplementedError
 
     async def recall(self, lineage: Lineage) -> Chunk:
         nodes: Sequence[Node] = self.node.nodes
-        sources = [sources_of(node, self.context.keys) for node in nodes]
-        read = read_at(lineage, self.context.services.origins)
-        branches = [next(k for k, known in enumerate(sources) if number in known) for number in read]
+        branches = inputs_of(lineage, nodes, self.context)
 
         async def of_branch(branch: int, rows: Lineage) -> Chunk:
             return await self.context.recall(nodes[branch], rows)
@@ -197,6 +250,23 @@ class MixStage(TakesTurns):
         given: list[int] = order["given"]
         return given
 
+    def with_inputs(self, order: dict[str, Any], new: int) -> dict[str, Any]:
+        return {**super().with_inputs(order, new), "lags": [*order["lags"], *[0] * new]}
+
+    @classmethod
+    def order_schema(cls, place: Place, part: Part, inputs: int) -> list[int]:
+        fields = part.fields("row", "given", "dropped", "lags", "unit")
+        row = place.counted(fields["row"])
+        given = [rows.integer(0, row) for rows in fields["given"].items(inputs, inputs)]
+        if sum(given) != row:
+            raise fields["given"].refused(f"must sum up to {row}")
+        _distinct_inputs(fields["dropped"], inputs)
+        unit = fields["unit"].integer(1, UNIT)
+        lags = [lag.integer(-MAX_LAG, MAX_LAG) for lag in fields["lags"].items(inputs, inputs)]
+        if sum(lags) or any(abs(lag) > unit * (row + 1) for lag in lags):
+            raise fields["lags"].refused("must sum up to 0, and be at most what is due after so many rows")
+        return given
+
     def advance(self, max_rows: int) -> MixStep:
         with self._changes.lock:
             return self.order.advance(max_rows)
@@ -228,14 +298,43 @@ class ChooseStage(TakesTurns):
         node: Choose = self.node
         return node.names
 
+    own_inputs: ClassVar[int] = 1
+
     def rows_taken(self, order: dict[str, Any]) -> list[int]:
         return [*order["given"], order["spent"]]
+
+    @classmethod
+    def order_schema(cls, place: Place, part: Part, inputs: int) -> list[int]:
+        fields = part.fields("given", "spent", "dead")
+        given = [rows.integer(0, place.rows.most) for rows in fields["given"].items(inputs, inputs)]
+        if not place.rows.includes(sum(given)):
+            raise fields["given"].refused(f"must sum up to {place.rows.least} or more, {place.rows.most} at most")
+        _distinct_inputs(fields["dead"], inputs)
+        return [*given, fields["spent"].integer(sum(given))]
 
     def load(self, slot: int, chunk: Chunk) -> None:
         if slot == self.order.inputs:
             self.order.choose(_numbers(chunk))
         else:
             super().load(slot, chunk)
+
+
+MAX_LAG: Final = 1 << 60
+"""Most that an input can be due, in units."""
+
+
+def fewer_inputs(saved: int, now: int) -> StateMismatchError:
+    """Return the error of a mixture that lost inputs."""
+    return StateMismatchError(
+        [f"the saved mixture has {saved} inputs, this one has {now}"],
+        "Add the missing inputs again. Give them the weight 0 if no more of their rows are wanted.",
+    )
+
+
+def _distinct_inputs(part: Part, inputs: int) -> None:
+    numbers = [number.integer(0, inputs - 1) for number in part.items(most=inputs)]
+    if len(set(numbers)) < len(numbers):
+        raise part.refused("must name every input once")
 
 
 def _numbers(chunk: Chunk) -> NDArray[np.int64]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.group_step import SortingStep, rows_of_element
+from aiostream_data._engine.places import Place
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.windows import Pack, packed_structure
 from aiostream_data.records import Chunk, Columns, concat, lineage_of
+from aiostream_data.state_parts import Part
 from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths, structure_of_rows
 from aiostream_data.transforms.packed_rows import pack_rows
@@ -30,9 +33,27 @@ class PackStep(SortingStep[PackOrder]):
     the right of their ids that says which.
     """
 
+    kind: ClassVar[str] = "pack"
+
     def order(self) -> PackOrder:
         node: Pack = self.node
         return PackOrder(node.max_length, node.open_bins, node.too_long)
+
+    @classmethod
+    def order_schema(cls, place: Place, part: Part) -> int:
+        fields = part.fields("bins", "closed", "cuts")
+        bins = fields["bins"].items()
+        held = sum(pieces.integer(1) for pieces in bins)
+        fields["closed"].integer(0, len(bins))
+        last = -1
+        for cut in fields["cuts"].items(most=held):
+            number, start, stop, is_last = cut.items(4, 4)
+            last = number.integer(last + 1, held - 1)
+            first = start.integer()
+            stop.integer(first + 1)
+            if not isinstance(is_last.value, bool):
+                raise is_last.refused("must be true or false")
+        return held
 
     def push(self, chunk: Chunk) -> Chunk | None:
         first = self._order.pushed
@@ -70,7 +91,7 @@ class PackStep(SortingStep[PackOrder]):
     def _piece(self, row: int, length: int, number: int) -> Piece:
         width: int = self.node.max_length
         start = max(0, number) * width
-        return Piece(row, start, min(start + width, length))
+        return Piece(row, start, min(start + width, length), is_last=number != 0)  # others follow the first of several
 
     def _packed(self, rows: Chunk, bins: Sequence[Bin]) -> Chunk:
         """Return a packed row per bin; ``rows`` are those of the pieces."""
@@ -83,5 +104,5 @@ class PackStep(SortingStep[PackOrder]):
         pieces = with_pieces(lineage_of(rows), [piece for packed in bins for piece in packed.pieces], node.max_length)
         stops = np.cumsum([len(packed.pieces) for packed in bins]).tolist()
         starts = [0, *stops[:-1]]
-        made_of = [pieces.take(np.arange(*span)) for span in zip(starts, stops, strict=True)]
-        return Columns(structure, tuple(arrays), rows.ids[starts], None, list(made_of))
+        made_of = [pieces.take(np.arange(*span)).as_made_of() for span in zip(starts, stops, strict=True)]
+        return Columns(structure, tuple(arrays), rows.ids.take(starts), None, list(made_of))

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,21 @@ from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.origins import Namespace, local
 from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
+from aiostream_data._engine.places import SKIPPED_ROWS, Place
 from aiostream_data._engine.signature import check_signature
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import NumberedRows
-from aiostream_data.errors import StageBuildError, StateMismatchError
+from aiostream_data._engine.state_book import TABLE
+from aiostream_data.errors import DamagedStateError, StageBuildError, StateMismatchError
 from aiostream_data.executors.failure import workable
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.lineage import Lineage, run_of_ids
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.sources import Generator, PythonIterable
 from aiostream_data.records import Chunk, object_nbytes
+from aiostream_data.row_ids import RowIds
+from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.collate import collate
 
 PASSED_PER_HOP = 1024
@@ -48,6 +53,8 @@ class PythonSource(NumberedRows):
     middle, so that one that is resumed is run over again up to its place.
     """
 
+    refills: ClassVar[bool] = True  # rows of a source that can be read only once are kept while they are passed over
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node = self.node
         self.counters.waits_for = "user"
@@ -64,11 +71,11 @@ class PythonSource(NumberedRows):
     async def _run_sync(self, thread: ThreadExecutor, iterable: Any, namespace: Namespace, outlet: Outlet) -> None:
         iterator = await hop(self.counters, thread.submit(iter, iterable))
         # The first item is handed on before the second is asked for, which may be long in coming.
-        first, count, ended, nbytes = 0, 1, False, 0
+        count, ended, nbytes = 1, False, 0
         try:
-            if self._first:
-                first = self._first
-                self._keep(await self._pass_over(thread, iterator, first, self._wanted()))
+            first = self._first
+            self._keep(await self._pass_over(thread, iterator, first, self._wanted()))
+            await outlet.refill()
             while not ended:
                 room = await outlet.admit(nbytes)
                 pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature(), self._name())
@@ -85,11 +92,11 @@ class PythonSource(NumberedRows):
                 thread.submit(close)  # runs when the pull in progress is done; nobody can wait for that
 
     async def _run_async(self, iterator: AsyncIterator[Any], namespace: Namespace, outlet: Outlet) -> None:
-        first, count, ended, nbytes = 0, 1, False, 0
+        count, ended, nbytes = 1, False, 0
         try:
-            if self._first:
-                first = self._first
-                self._keep(await _pass_over_async(iterator, first, self._wanted()))
+            first = self._first
+            self._keep(await _pass_over_async(iterator, first, self._wanted()))
+            await outlet.refill()
             while not ended:
                 room = await outlet.admit(nbytes)
                 started = perf_counter()
@@ -107,16 +114,38 @@ class PythonSource(NumberedRows):
             if close is not None:
                 await _to_its_end(close())
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        yield from super().schema(place)
+        if place.node is None or place.rows.most >= MAX_COUNT or cls.count(place.node) is not None:
+            return
+        # Rows are read again from the first one on, so a number far beyond what was received would take for ever.
+        most = max(place.rows.most, place.scope.received) + SKIPPED_ROWS
+        named = place.scope.book.ordinals_of(place.scope.keys[place.node])
+        if len(named) and int(named[-1]) >= most:
+            raise DamagedStateError(TABLE.path, f"names row {int(named[-1])} of {place.node.label}, of {most} at most")
+
+    @classmethod
+    def count(cls, node: Any) -> int | None:
+        rows = cardinality(node)
+        return rows if rows >= 0 else None
+
     # -- rows made again
 
     async def recall(self, lineage: Lineage) -> Chunk:
         _, ordinals = local(lineage.ids)
+        count = self.count(self.node)
+        if (ordinals < 0).any() or (count is not None and (ordinals >= count).any()):
+            raise StateMismatchError([f"{self._name()} has no row {int(ordinals[np.abs(ordinals).argmax()])}"])
         namespace = self._namespace()
         if getattr(self.node, "one_shot", False):
             kept = await self.context.services.once.of(self.node)
         else:
             kept = await self._read_again(ordinals)
-        ids = np.stack([np.full(len(ordinals), namespace.base), ordinals], axis=1)
+        lost = [row for row in ordinals.tolist() if row not in kept]
+        if lost:
+            raise StateMismatchError([f"{self._name()} was read past row {lost[0]}, and can be read only once"])
+        ids = RowIds.of_source(namespace.base, ordinals)
         return collate([kept[row] for row in ordinals.tolist()], ids)
 
     async def _read_again(self, ordinals: NDArray[np.int64]) -> dict[int, Any]:
@@ -234,6 +263,9 @@ def _pass_over(
             element = next(iterator)
         except StopIteration:
             raise _too_short(row, needed) from None
+        except Exception as error:
+            error.add_note(f"record: number {row} of the source")
+            raise
         if row in keep:
             kept[row] = element
 
@@ -246,6 +278,9 @@ async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Colle
             element = await anext(iterator)
         except StopAsyncIteration:
             raise _too_short(row, count) from None
+        except Exception as error:
+            error.add_note(f"record: number {row} of the source")
+            raise
         if row in keep:
             kept[row] = element
     return kept
@@ -272,4 +307,4 @@ def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> Chunk
     if signature is not None:
         for row, element in enumerate(elements):
             check_signature(element, signature, first + row)
-    return collate(elements, run_of_ids(split, first, len(elements)))
+    return collate(elements, RowIds.run(split, first, len(elements)))

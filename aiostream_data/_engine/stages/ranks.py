@@ -9,12 +9,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.rank_nodes import MarkPadding, RankShard
-from aiostream_data.ranks.padding import as_padding, batches_with_marks, with_marks, without_padding
+from aiostream_data.ranks.padding import (
+    as_padding,
+    batches_with_marks,
+    marked,
+    padding_rows,
+    with_marks,
+    without_padding,
+)
 from aiostream_data.records import Chunk, gather
 from aiostream_data.transforms.ranks import RankOrder
 
@@ -72,10 +80,14 @@ class RankShardStep(Step):
         self._order.restore({"seen": self.node.world_size})  # no fewer: whoever saved the state had enough rows
         return state
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        yield place.of_input(place.part, rows=place.rows.of_all_ranks)
+
     async def recall(self, lineage: Lineage) -> Chunk:
         """Return rows of any rank; those that are padding still name themselves so."""
         plain = Lineage(without_padding(lineage.ids), lineage.made_of)
-        return (await self.context.recall(self.node.input, plain)).with_ids(lineage.ids)
+        return marked(await self.context.recall(self.node.input, plain), padding_rows(lineage.ids))
 
     def rows_accounted(self) -> int:
         return self.rows_out - self._fillers

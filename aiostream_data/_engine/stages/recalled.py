@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import read_book
@@ -22,6 +23,8 @@ ROWS_AT_ONCE = 256
 @dataclass
 class RecalledStage(Stage):
     """Running form of ``Recalled``. Taken up again, it makes its few rows once more and skips some."""
+
+    kind: ClassVar[str] = "recalled"
 
     _skip: int = 0
 
@@ -62,3 +65,8 @@ class RecalledStage(Stage):
     def resume(self, state: State) -> Sequence[State]:
         self._skip = taken_up(state, "recalled")["given"]
         return (None,)
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        place.counted(place.fields(cls.kind, "given")["given"])
+        yield from ()

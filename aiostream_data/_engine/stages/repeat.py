@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from aiostream_data._engine.channel import EndOfStream, Receiver, ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.epochs import epoch_of, sources_of
+from aiostream_data._engine.epochs import epoch_of
+from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import Log, Position, State, taken_up
-from aiostream_data._engine.recall import in_groups, outermost, read_at
+from aiostream_data._engine.recall import in_groups, inputs_of, outermost
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tracebacks import empty_frames
@@ -21,6 +22,7 @@ from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Concatenate, Repeat
 from aiostream_data.records import Chunk
+from aiostream_data.state_parts import MAX_COUNT
 
 
 @dataclass
@@ -48,6 +50,14 @@ class Turn:
         return self.position.at(rows, book)
 
 
+class _Begun(NamedTuple):
+    """A turn that was begun: its run, and the channel that its rows come from."""
+
+    turn: Turn
+    receiver: Receiver[Chunk]
+    task: asyncio.Task[None]
+
+
 @dataclass
 class InTurns(Stage):
     """A stage that plays one plan after another.
@@ -71,13 +81,14 @@ class InTurns(Stage):
         async with asyncio.TaskGroup() as group:
             current = self._begin(turns, None, outlet, group)
             while current is not None:
-                turn, receiver = current
+                turn, receiver, _ = current
                 upcoming = self._begin(turns, turn.context.drained, outlet, group)
                 self._log.add(outlet.rows, turn)
                 rows = await _forward(receiver, outlet)
                 if rows + turn.rows_before == 0 and self.stop_at_empty:
-                    if upcoming is not None:
-                        upcoming[1].close()
+                    if upcoming is not None:  # its run may never send anything, and so not notice that nobody reads
+                        upcoming.receiver.close()
+                        upcoming.task.cancel()
                     return
                 current = upcoming
 
@@ -91,7 +102,7 @@ class InTurns(Stage):
 
     def _begin(
         self, turns: Iterator[Turn], after: Drained | None, outlet: Outlet, group: asyncio.TaskGroup
-    ) -> tuple[Turn, Receiver[Chunk]] | None:
+    ) -> _Begun | None:
         turn = next(turns, None)
         if turn is None:
             return None
@@ -99,8 +110,7 @@ class InTurns(Stage):
         sender, receiver = open_channel(1, budget.channel_nbytes)
         receiver.wanted_for(outlet.is_awaited)
         receiver.on_wait = lambda _: budget.poke()
-        group.create_task(_play(turn, after, sender))
-        return turn, receiver
+        return _Begun(turn, receiver, group.create_task(_play(turn, after, sender)))
 
     # -- its place
 
@@ -125,6 +135,25 @@ class InTurns(Stage):
         self._state = taken_up(state, self.kind)
         return ()
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "turn", "rows", "input")
+        turns = MAX_COUNT if place.node is None else cls.turns_of(place.node)
+        turn = fields["turn"].integer(0, (MAX_COUNT if turns is None else turns) - 1)
+        rows = fields["rows"].integer(place.rows.least if turn == 0 else 0, place.rows.most)
+        node = None if place.node is None else cls.node_of(place.node, turn)
+        yield place.of_node(fields["input"], node, Rows(rows, rows))
+
+    @classmethod
+    def turns_of(cls, node: Any) -> int | None:
+        """Return the number of turns; None if they never end."""
+        raise NotImplementedError
+
+    @classmethod
+    def node_of(cls, node: Any, turn: int) -> Node:
+        """Return the plan that is played in a turn."""
+        raise NotImplementedError
+
 
 @dataclass
 class RepeatStage(InTurns):
@@ -143,6 +172,14 @@ class RepeatStage(InTurns):
             epoch = number if node.count is None else self.context.epoch * node.count + number
             yield number, node.input, self.context.for_epoch(epoch)
             number += 1
+
+    @classmethod
+    def turns_of(cls, node: Repeat) -> int | None:
+        return node.count
+
+    @classmethod
+    def node_of(cls, node: Repeat, turn: int) -> Node:
+        return node.input
 
     async def recall(self, lineage: Lineage) -> Chunk:
         node: Repeat = self.node
@@ -167,11 +204,17 @@ class ConcatenateStage(InTurns):
         for number, child in enumerate(node.nodes[first:], first):
             yield number, child, self.context.for_epoch(self.context.epoch)
 
+    @classmethod
+    def turns_of(cls, node: Concatenate) -> int | None:
+        return len(node.nodes)
+
+    @classmethod
+    def node_of(cls, node: Concatenate, turn: int) -> Node:
+        return node.nodes[turn]
+
     async def recall(self, lineage: Lineage) -> Chunk:
         node: Concatenate = self.node
-        sources = [sources_of(child, self.context.keys) for child in node.nodes]
-        read = read_at(lineage, self.context.services.origins)
-        branches = [next(k for k, known in enumerate(sources) if number in known) for number in read]
+        branches = inputs_of(lineage, node.nodes, self.context)
 
         async def of_branch(branch: int, rows: Lineage) -> Chunk:
             return await self.context.recall(node.nodes[branch], rows)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import OneToOne, Stage
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data.lineage import NUMBERED, Lineage, last_ordinals, with_pair, without_last_pair
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import Enumerate, Shard, Skip, Take
 from aiostream_data.records import Chunk, Columns, Items
+from aiostream_data.row_ids import NUMBERED
+from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.structure import LEAF, Structure
 from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, SkipOrder, TakeOrder
 
@@ -22,6 +26,8 @@ from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, Skip
 @dataclass
 class TakeStage(Stage):
     """Running form of ``Take``: ends its input as soon as it has enough."""
+
+    kind: ClassVar[str] = "take"
 
     def __post_init__(self) -> None:
         node: Take = self.node
@@ -45,10 +51,19 @@ class TakeStage(Stage):
         self._order.restore(state)
         return (state["input"],)
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "taken", "input")
+        most = MAX_COUNT if place.node is None or place.node.count < 0 else place.node.count
+        taken = place.counted(fields["taken"], most=most)
+        yield place.of_input(fields["input"], rows=Rows(taken, taken))
+
 
 @dataclass
 class SkipStage(Stage):
     """Running form of ``Skip``."""
+
+    kind: ClassVar[str] = "skip"
 
     def __post_init__(self) -> None:
         node: Skip = self.node
@@ -78,6 +93,13 @@ class SkipStage(Stage):
         self._order.restore(state)
         return (state["input"],)
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "skipped", "input")
+        skipped = fields["skipped"].integer(0, MAX_COUNT if place.node is None else max(0, place.node.count))
+        least, most = place.rows
+        yield place.of_input(fields["input"], rows=Rows(least + skipped, min(MAX_COUNT, most + skipped)))
+
     def rows_accounted(self, outlet: Outlet) -> int | None:
         return outlet.rows
 
@@ -85,6 +107,8 @@ class SkipStage(Stage):
 @dataclass
 class ShardStage(Stage):
     """Running form of ``Shard``."""
+
+    kind: ClassVar[str] = "shard"
 
     def __post_init__(self) -> None:
         node: Shard = self.node
@@ -110,6 +134,16 @@ class ShardStage(Stage):
         self._order.restore(state)
         return (state["input"],)
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "seen", "input")
+        seen = fields["seen"].integer()
+        if place.node is not None and place.scope.exact:
+            given = len(range(place.node.index, seen, place.node.num_shards))
+            if not place.rows.includes(given) or (seen and (seen - 1 - place.node.index) % place.node.num_shards):
+                raise fields["seen"].refused("must be the number of rows up to one that this shard gave")
+        yield place.of_input(fields["input"], rows=Rows(seen, seen))
+
     def rows_accounted(self, outlet: Outlet) -> int | None:
         return outlet.rows
 
@@ -122,6 +156,8 @@ class ShardStage(Stage):
 @dataclass
 class EnumerateStage(OneToOne):
     """Running form of ``Enumerate``."""
+
+    kind: ClassVar[str] = "enumerate"
 
     def __post_init__(self) -> None:
         node: Enumerate = self.node
@@ -140,9 +176,17 @@ class EnumerateStage(OneToOne):
         self._first = self._order.next = state["next"]
         return (state["input"],)
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "next", "input")
+        start = 0 if place.node is None or not place.scope.exact else place.node.start
+        least, most = place.rows
+        given = fields["next"].integer(start + least, start + most) - start
+        yield place.of_input(fields["input"], rows=Rows(given, given))
+
     async def recall(self, lineage: Lineage) -> Chunk:
-        plain = Lineage(without_last_pair(lineage.ids), lineage.made_of)
-        return _with_numbers(await self.context.recall(self.node.input, plain), last_ordinals(lineage.ids))
+        plain = Lineage(lineage.ids.without_pair(), lineage.made_of)
+        return _with_numbers(await self.context.recall(self.node.input, plain), lineage.ids.last_ordinals())
 
 
 def _numbered(order: EnumerateOrder, chunk: Chunk) -> Chunk:
@@ -150,7 +194,7 @@ def _numbered(order: EnumerateOrder, chunk: Chunk) -> Chunk:
 
 
 def _with_numbers(chunk: Chunk, numbers: NDArray[np.int64]) -> Chunk:
-    ids = with_pair(chunk.ids, NUMBERED, numbers)
+    ids = chunk.ids.with_pair(NUMBERED, numbers)
     if isinstance(chunk, Columns):
         structure = Structure("tuple", (), (LEAF, chunk.structure))
         return Columns(structure, (numbers, *chunk.leaves), ids, chunk.lease, chunk.made_of)

@@ -9,16 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aiostream_data._engine.context import hop
-from aiostream_data._engine.held_history import HeldHistory
+from aiostream_data._engine.held_history import HeldHistory, check_history
 from aiostream_data._engine.pacing import rows_of_a_chunk
+from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
-from aiostream_data.errors import MemoryBudgetError
+from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle
 from aiostream_data.records import Chunk, lineage_of
+from aiostream_data.row_ids import RowIds
+from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 from aiostream_data.transforms.spilled_slots import Spill
 
@@ -30,6 +33,7 @@ FIRST_PIECE_ROWS = 64
 class ShuffleStep(Step):
     """Running form of ``Shuffle``."""
 
+    kind: ClassVar[str] = "shuffle"
     makes_own_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -44,12 +48,16 @@ class ShuffleStep(Step):
         self._given = 0
         self._pushed = 0
         self._state: dict[str, Any] | None = None
-        self._rows_held = Lineage(np.empty((0, 2), np.int64))
+        self._rows_held = Lineage(RowIds.none())
         self._on_disk = 0
         self._held = self._budget.charge(0, "shuffle")
         self._passes_nbytes = 0  # for a row larger than the limit, which passes over it
 
     def push(self, chunk: Chunk) -> Chunk | None:
+        if self._buffer.order.drained:
+            raise StateMismatchError(
+                [f"the state was taken after all {self._buffer.order.pushed} rows had come, and more rows come"]
+            )
         self._history.push(lineage_of(chunk))
         # Twice, as columns of rows that differ in length have room for as much again.
         self._passes_nbytes = max(self._passes_nbytes, 2 * self._budget.passes(chunk))
@@ -97,6 +105,23 @@ class ShuffleStep(Step):
         self._given = self._pushed - len(self._rows_held)
         return self._state["input"]
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "pushed", "drained", "size", "key", "base", "since", "input")
+        node = place.node if place.scope.exact else None
+        least = 1 if node is None or node.growing else node.buffer_rows
+        size = fields["size"].integer(least, MAX_COUNT if node is None else node.buffer_rows)
+        key = np.uint64(fields["key"].integer(0, 2**64 - 1))
+        pushed = fields["pushed"].integer()
+        growing = check_history(place, fields, ShuffleOrder(size, key), None if node is None else node.growing)
+        given = ShuffleOrder(size, key, growing).given_after(pushed)
+        drained = fields["drained"].integer(0, pushed - given)
+        if not place.rows.includes(given + drained):
+            raise fields["pushed"].refused(
+                f"must be the rows taken in for {place.rows.least} rows or more, {place.rows.most} at most"
+            )
+        yield place.of_input(fields["input"], rows=Rows(pushed, pushed))
+
     async def refill(self) -> None:
         if self._state is None:
             return
@@ -109,7 +134,7 @@ class ShuffleStep(Step):
 
     async def _refill_in_pieces(self, state: dict[str, Any], most_nbytes: int) -> None:
         """Get back rows that may be more than fit into memory: sorted as they are read, by pieces of so many bytes."""
-        order = np.lexsort(self._rows_held.ids.T[::-1])
+        order = self._rows_held.ids.order()
         await self._hop(self._buffer.begin_restore, state, order)
         first, rows = 0, FIRST_PIECE_ROWS
         while first < len(order):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Log, State, in_order_only, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
-from aiostream_data.lineage import CutFrom, Lineage, concat_lineages, last_ordinals, without_last_pair
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.lineage import CutFrom, Lineage, concat_lineages
 from aiostream_data.plan.base import gives_one_order
+from aiostream_data.plan.operators import Batch
 from aiostream_data.records import Chunk, concat, lineage_of
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.unbatch import split_rows
 
 
@@ -34,11 +38,13 @@ class UnbatchStep(Step):
     element need not come again at its place, so there the rest of its rows is held, by their ids.
     """
 
+    kind: ClassVar[str] = "unbatch"
+
     def __post_init__(self) -> None:
         self._log: Log[_Cut] = Log()
         self._names_rows = not gives_one_order(self.node.input)
         self._skip = self._skipped = 0
-        self._rest = Lineage(np.empty((0, 2), np.int64))
+        self._rest = Lineage(RowIds.none())
         self._refilled: Chunk | None = None
         self._given = 0
 
@@ -55,6 +61,10 @@ class UnbatchStep(Step):
         return rows if refilled is None else concat([refilled, rows])
 
     def finish(self) -> Iterator[Chunk]:
+        if self._skip:
+            raise StateMismatchError(
+                [f"the state was taken after {self._skipped} rows of an element, and no element has them"]
+            )
         if self._refilled is not None:
             yield self._refilled
 
@@ -83,6 +93,15 @@ class UnbatchStep(Step):
         self._rest = self.context.services.book.rows(state["rest"])
         return state["input"]
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "skip", "rest", "input")
+        before = None if place.node is None or not place.scope.exact else place.node.input
+        skip = fields["skip"].integer(most=before.batch_size - 1 if isinstance(before, Batch) else place.rows.most)
+        if place.held(fields["rest"]) and skip:
+            raise fields["skip"].refused("must be 0 where rows of an element are held")
+        yield place.of_input(fields["input"], rows=place.rows.any)
+
     async def refill(self) -> None:
         if len(self._rest):
             self._refilled = await self.recall(self._rest)
@@ -104,7 +123,7 @@ class UnbatchStep(Step):
 
     async def recall(self, lineage: Lineage) -> Chunk:
         """Return rows, cut again out of the elements they were cut from."""
-        index = last_ordinals(lineage.ids)
+        index = lineage.ids.last_ordinals()
         elements, numbers = _elements_of(lineage)
         whole = await self.context.recall(self.node.input, elements)
         rows, sizes = split_rows(whole, self.context.services.origins.describe)
@@ -120,14 +139,15 @@ def _elements_of(lineage: Lineage) -> tuple[Lineage, NDArray[np.int64]]:
     known: dict[Any, int] = {}
     elements: list[Lineage] = []
     numbers = np.empty(len(lineage), np.int64)
-    plain = without_last_pair(lineage.ids)
+    plain = lineage.ids.without_pair()
+    keys = plain.keys()
     for row in range(len(lineage)):
         entry = lineage.of(row)
-        key = id(entry) if isinstance(entry, CutFrom) else plain[row].tobytes()
+        key = id(entry) if isinstance(entry, CutFrom) else keys[row]
         if key not in known:
             known[key] = len(elements)
             elements.append(
-                Lineage(entry.ids, entry.made_of) if isinstance(entry, CutFrom) else Lineage(plain[row : row + 1])
+                Lineage(entry.ids, entry.made_of) if isinstance(entry, CutFrom) else Lineage(plain.row(row))
             )
         numbers[row] = known[key]
     return concat_lineages(elements), numbers

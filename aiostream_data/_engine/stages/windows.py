@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.group_step import GroupStep
+from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.lineage import Lineage
-from aiostream_data.plan.windows import PaddedBatch, Rebatch, Window
+from aiostream_data.plan.windows import PaddedBatch, Window
 from aiostream_data.records import Chunk, Items
+from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.collate import DescribeRow
 from aiostream_data.transforms.grouping import as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows
@@ -28,16 +30,18 @@ Numbers = NDArray[np.int64]
 class WindowStep(GroupStep):
     """Running form of ``Window``. Holds no row that it could not read again: a state names none."""
 
+    kind: ClassVar[str] = "window"
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._order = self.order()
+        self._order = self.order_of(self.node)
         self._given = 0
         self._first = 0
         self._stacked = 0
 
-    def order(self) -> WindowOrder | CycleOrder:
+    @classmethod
+    def order_of(cls, node: Any) -> WindowOrder | CycleOrder:
         """Return what decides, at its beginning."""
-        node: Window = self.node
         return WindowOrder(node.size, node.shift, node.stride, node.drop_remainder)
 
     def make(self, rows: Chunk, describe: DescribeRow) -> Any:
@@ -70,9 +74,34 @@ class WindowStep(GroupStep):
     def resume(self, state: State) -> State:
         state = taken_up(state, "window")
         self._order.restore(state)
+        if not _agree(self._order.given, self._order.pushed, self._order):
+            # The size is another one than that of the state. No row is held, so the rows to come may be renumbered.
+            self._order.pushed = self._order.begins(self._order.given)
         self._given, self._first = self._order.given, self._order.pushed
         self._rows = HeldRows(self._first)
         return state["input"]
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "given", "pushed", "input")
+        order = None if place.node is None else cls.order_of(place.node)
+        place = cls.counted_alone(place)
+        given = place.counted(fields["given"], most=MAX_COUNT if order is None else MAX_COUNT // order.begins(1))
+        pushed = fields["pushed"].integer()
+        if order is not None and place.scope.exact and not _agree(given, pushed, order):
+            least = order.begins(given - 1) + 1 if given else 0
+            raise fields["pushed"].refused(f"must be an integer from {least} to {order.begins(given)}")
+        yield place.of_input(fields["input"], rows=cls.rows_of_input(Rows(pushed, pushed)))
+
+    @classmethod
+    def counted_alone(cls, place: Place) -> Place:
+        """Return the place with what is known of its own numbers."""
+        return place
+
+    @classmethod
+    def rows_of_input(cls, rows: Rows) -> Rows:
+        """Return what is known of the input, of which the step took these rows."""
+        return rows
 
     async def recall(self, lineage: Lineage) -> Chunk:
         rows, groups = await self.recall_groups(lineage)
@@ -101,10 +130,23 @@ class WindowStep(GroupStep):
 class PaddedBatchStep(WindowStep):
     """Running form of ``PaddedBatch``."""
 
-    def order(self) -> WindowOrder:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         node: PaddedBatch = self.node
         self._rule = PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None)
+
+    @classmethod
+    def order_of(cls, node: Any) -> WindowOrder:
         return WindowOrder(node.batch_size, node.batch_size, drop_remainder=node.drop_remainder)
+
+    @classmethod
+    def counted_alone(cls, place: Place) -> Place:
+        # Several worker processes may have made the batches, each of which counts its own.
+        return replace(place, rows=Rows(min(1, place.rows.least), place.rows.most))
+
+    @classmethod
+    def rows_of_input(cls, rows: Rows) -> Rows:
+        return rows.of_all_ranks
 
     def make(self, rows: Chunk, describe: DescribeRow) -> Any:
         return pad_rows(rows, self._rule, describe)
@@ -117,9 +159,14 @@ class PaddedBatchStep(WindowStep):
 class RebatchStep(WindowStep):
     """Running form of ``Rebatch``."""
 
-    def order(self) -> CycleOrder:
-        node: Rebatch = self.node
+    @classmethod
+    def order_of(cls, node: Any) -> CycleOrder:
         return CycleOrder(node.sizes, node.drop_remainder)
 
     def _is_disjoint(self) -> bool:
         return True
+
+
+def _agree(given: int, pushed: int, order: WindowOrder | CycleOrder) -> bool:
+    """Tell whether a stream that gave this many windows can go on behind this many rows."""
+    return pushed == 0 if not given else order.begins(given - 1) < pushed <= order.begins(given)

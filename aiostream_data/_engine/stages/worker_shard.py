@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
@@ -39,6 +41,10 @@ class WorkerShardStep(Step):
 
     def resume(self, state: State) -> State:
         return state
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        yield place.of_input(place.part, rows=place.rows.or_more)
 
     def _input_rows(self, rows: int) -> int:
         """Return up to where the input goes of which ``rows`` rows are this worker's."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side, split_ids
+from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side
 from aiostream_data.plan.operators import Zip
 from aiostream_data.plan.spec import graft
 from aiostream_data.records import Chunk, Columns, Items, lineage_of
@@ -19,6 +21,8 @@ from aiostream_data.structure import Structure
 @dataclass
 class ZipStage(Stage):
     """Running form of ``Zip``. The rows' ids begin with those of the first input."""
+
+    kind: ClassVar[str] = "zip"
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Zip = self.node
@@ -41,11 +45,18 @@ class ZipStage(Stage):
         states: list[State] = taken_up(state, "zip")["inputs"]
         return states
 
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        inputs = place.fields(cls.kind, "inputs")["inputs"]
+        count = None if place.node is None else len(place.node.inputs)
+        for number, part in enumerate(inputs.items(count or 1, count)):
+            yield place.of_input(part, number, place.rows)
+
     async def recall(self, lineage: Lineage) -> Chunk:
         node: Zip = self.node
         columns = [lineage.ids]
         for _ in node.nodes[1:]:
-            columns[:1] = split_ids(columns[0])
+            columns[:1] = columns[0].split()
         made_of = [_made_of_input(lineage, number) for number in range(len(columns))]
         parts = [
             await self.context.recall(child, Lineage(ids, entries))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from aiostream_data.object_names import lasting_url
 from aiostream_data.plan.shard_difference import shard_difference
-from aiostream_data.plan.shard_list import MAX_MARKED, ShardSummary, lasting_url, summarise_shards
+from aiostream_data.plan.shard_list import MAX_MARKED, ShardSummary, summarise_shards
 
 LIMIT_S = 1.5
 
