@@ -36,6 +36,11 @@ class Alarms:
         """Do not call it any more. Idempotent."""
         self._due.pop(what, None)
 
+    def left_s(self, what: Due) -> float:
+        """Return the seconds until ``what.is_due()`` is called; 0 if it is not going to be."""
+        at = self._due.get(what)
+        return 0.0 if at is None else at - asyncio.get_running_loop().time()
+
     def close(self) -> None:
         """Call nothing any more. Idempotent."""
         self._due.clear()

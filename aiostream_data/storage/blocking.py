@@ -1,4 +1,4 @@
-"""Wait for blocking calls to their end, even when cancelled."""
+"""Run blocking calls on worker threads: waited for to their end even when cancelled, or left behind."""
 
 from __future__ import annotations
 
@@ -31,3 +31,22 @@ async def wait_to_end(running: asyncio.Future[Any]) -> Any:
             running.exception()  # mark it as seen: the cancellation is what the caller gets
         raise cancelled
     return running.result()
+
+
+async def run_detached(run_blocking: RunBlocking, function: Callable[..., Any], *args: Any) -> Any:
+    """Run ``function(*args)`` on a worker thread and return its result; when cancelled, do not wait for it.
+
+    For calls that may never return and write to nothing of the caller's: their thread is left behind, and their
+    result is discarded.
+    """
+    running = asyncio.ensure_future(run_blocking(function, *args))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        running.add_done_callback(_discard)
+        raise
+
+
+def _discard(running: asyncio.Future[Any]) -> None:
+    if not running.cancelled():
+        running.exception()  # mark it as retrieved

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, Final
 
 from aiostream_data.errors import PlanError
+from aiostream_data.redaction import shown_option
 
 _REQUESTS: Final = "max_requests_per_second"
 _NBYTES: Final = "max_bytes_per_second"
@@ -59,7 +60,7 @@ def _rate(name: str, options: MutableMapping[str, Any]) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not (value > 0 and isfinite(value)):
-        raise PlanError(f"{name} must be a number above 0, got {value!r}; leave it out for no cap")
+        raise PlanError(f"{name} must be a number above 0, got {shown_option(value)}; leave it out for no cap")
     return float(value)
 
 
@@ -68,5 +69,5 @@ def _whole(name: str, options: MutableMapping[str, Any]) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise PlanError(f"{name} must be a whole number of at least 1, got {value!r}")
+        raise PlanError(f"{name} must be a whole number of at least 1, got {shown_option(value)}")
     return value

@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 from aiostream_data._native import crc32c, hardware_crc
 from aiostream_data.errors import ChecksumError, PlanError
 from aiostream_data.records import ShardRef
+from aiostream_data.redaction import shown_option
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.counters import StorageCounters
 
@@ -221,5 +222,5 @@ def take_verify(options: MutableMapping[str, Any]) -> bool:
     """
     verify = options.pop("verify", True)
     if not isinstance(verify, bool):
-        raise PlanError(f"verify must be True or False, got {verify!r}")
+        raise PlanError(f"verify must be True or False, got {shown_option(verify)}")
     return verify

@@ -8,10 +8,16 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
-from aiostream_data.errors import AccessDeniedError, StorageError, StoreUnreachableError
+from aiostream_data.errors import (
+    AccessDeniedError,
+    RedirectRefusedError,
+    StorageError,
+    StoreUnreachableError,
+    WrongAnswerError,
+)
+from aiostream_data.safe_url import shorten
 from aiostream_data.storage.urls import safe_url
 
-_QUOTE_LIMIT = 200
 _REFUSED_BY_PROXY: Final = frozenset({401, 403, 407})
 _VARIABLES: Final = "HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
 
@@ -65,6 +71,22 @@ def proxy_failure(url: str, error: BaseException) -> StorageError | None:
     return None
 
 
+def redirect_failure(url: str, error: BaseException) -> StorageError | None:
+    """Return the error for a redirect that was refused, or did not end; None where no redirect has failed.
+
+    aiobotocore wraps errors in its own.
+    """
+    for cause in _causes(error):
+        if isinstance(cause, RedirectRefusedError):
+            return cause
+        if "TooManyRedirects" in _names(cause):
+            told = (
+                "the server redirects again and again, perhaps in a circle; correct the redirects, or use another URL"
+            )
+            return WrongAnswerError(safe_url(url), told)
+    return None
+
+
 def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
     """Return the error for an answer that a proxy gave in the place of the store.
 
@@ -79,13 +101,6 @@ def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
     return StoreUnreachableError(
         safe_url(url), f"the proxy {proxy} did not reach the store (HTTP {status}); check {_VARIABLES}"
     )
-
-
-def shorten(text: str) -> str:
-    """Return ``text`` on one line, printable, and no longer than a message can bear."""
-    line = "".join(character if character.isprintable() else " " for character in text[: 2 * _QUOTE_LIMIT])
-    line = " ".join(line.split())
-    return line if len(line) <= _QUOTE_LIMIT else line[: _QUOTE_LIMIT - 3] + "..."
 
 
 def is_certificate(error: BaseException) -> bool:

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from aiostream_data.errors import MissingExtraError, NoMatchError, PlanError, ShortReadError
 from aiostream_data.records import ShardRef
+from aiostream_data.redaction import shown_option
 from aiostream_data.storage.base import RunBlocking, StoreOptions
-from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.blocking import run_detached
+from aiostream_data.storage.object_size import as_object_nbytes
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
 
@@ -23,7 +25,8 @@ class FsspecStore:
     """One fsspec file system, made on first use and owned by this store.
 
     Asynchronous file systems run on the caller's event loop, never on fsspec's global one; the others
-    run on worker threads. Their own retries stay as they are.
+    run on worker threads. Their own retries stay as they are. A call that is cancelled, as by its deadline, leaves its
+    thread behind: it cannot be interrupted.
 
     Args:
         scheme: fsspec's name of the protocol.
@@ -85,12 +88,12 @@ class FsspecStore:
         """Call a method of the file system, which gets the path in the form that it strips URLs to."""
         async with self._opening:
             if self._opened is None:
-                self._opened = await run_to_end(self._run_blocking, open_file_system, self._scheme, self._options)
+                self._opened = await run_detached(self._run_blocking, open_file_system, self._scheme, self._options)
         file_system = self._opened
         path = file_system._strip_protocol(f"{self._scheme}://{path}")
         if file_system.async_impl and file_system.asynchronous:
             return await getattr(file_system, f"_{method}")(path, **kwargs)
-        return await run_to_end(self._run_blocking, lambda: getattr(file_system, method)(path, **kwargs))
+        return await run_detached(self._run_blocking, lambda: getattr(file_system, method)(path, **kwargs))
 
 
 def open_file_system(scheme: str, options: StoreOptions) -> Any:
@@ -125,7 +128,9 @@ def _understood(scheme: str, kind: type, options: StoreOptions) -> dict[str, Any
     settings = dict(options)
     reader = settings.pop("reader", "auto")
     if reader not in ("auto", "library"):
-        raise PlanError(f"reader={reader!r} is for s3://, gs://, http:// and https:// alone; fsspec reads {scheme}://")
+        raise PlanError(
+            f"reader={shown_option(reader)} is for s3://, gs://, http:// and https:// alone; fsspec reads {scheme}://"
+        )
     makers = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base) and base is not object]
     known = {name for make in makers for name in inspect.signature(make).parameters}
     for name in _PLAIN_OPTIONS:
@@ -139,7 +144,7 @@ def _understood(scheme: str, kind: type, options: StoreOptions) -> dict[str, Any
 
 def _shard(url: str, entry: Mapping[str, Any]) -> ShardRef:
     size = entry.get("size")
-    return ShardRef(url, int(size) if size is not None else None, _version(entry))
+    return ShardRef(url, as_object_nbytes(url, size) if size is not None else None, _version(entry))
 
 
 def _version(entry: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from aiostream_data.errors import (
 )
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
-from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.blocking import run_detached
 from aiostream_data.storage.body import (
     check_range_answer,
     check_version,
@@ -35,14 +35,18 @@ from aiostream_data.storage.body import (
     read_at_most,
 )
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_gcs
+from aiostream_data.storage.deadline import left_s
 from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.gcs_errors import HOW_TO_SIGN_IN, translate_gcs_error
+from aiostream_data.storage.gcs_listing import entry_of, page_of, parse_json
 from aiostream_data.storage.gcs_plain import GcsPlain
-from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
+from aiostream_data.storage.key_search import KeySearch, Page, PageRequest
+from aiostream_data.storage.redirects import redirect_guard
 from aiostream_data.storage.renewal import Renewal
 from aiostream_data.storage.retry_after import with_retry_after
+from aiostream_data.storage.token_request import TokenRequest
 from aiostream_data.storage.translate import bucket_alone, shorten, translate_status, translating
-from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
+from aiostream_data.storage.urls import has_magic, safe_url, shown_bucket, split_bucket, split_url
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import Dialect, range_of
@@ -98,7 +102,8 @@ class GcsStore:
             self.counters.sent("HEAD")
             async with self._route.asking(url):
                 entry = await self._get_json(url, _object_path(bucket, key), {"fields": _FIELDS})
-        return _shard(url, entry)
+        found = entry_of(url, entry)
+        return ShardRef(url, found.nbytes, found.version)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
         return await self._renewal.trying(lambda: self._glob(pattern))
@@ -110,7 +115,7 @@ class GcsStore:
         with translating(pattern, translate_gcs_error):
             found = await self._search.find(pattern, key_pattern, partial(self._list_page, pattern, bucket))
         if not found:
-            raise NoMatchError(safe_url(pattern), f"no object in bucket {bucket!r} matches")
+            raise NoMatchError(safe_url(pattern), f"no object in bucket {shown_bucket(pattern)!r} matches")
         return [ShardRef(f"gs://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
@@ -185,10 +190,10 @@ class GcsStore:
     async def _open(self) -> Any:
         async with self._opening:
             if self._file_system is None:
-                file_system = await run_to_end(self._run_blocking, make_file_system, self._options)
+                file_system = await run_detached(self._run_blocking, make_file_system, self._options)
                 await file_system._set_session()
                 self._file_system = file_system
-                self._plain = GcsPlain(file_system, lambda: self._sign(file_system, {}))
+                self._plain = GcsPlain(file_system, partial(self._refresh, file_system))
         return self._file_system
 
     async def _renew(self) -> None:
@@ -196,12 +201,10 @@ class GcsStore:
         if self._plain is not None:
             self._plain.distrust()
 
-    async def _sign(self, file_system: Any, headers: Mapping[str, str]) -> dict[str, str]:
-        if file_system.credentials.credentials is None:  # anonymous: nothing to sign with
-            return dict(headers)
-        # Signing may refresh a token with a blocking request, which must not stop the loop.
-        signed: dict[str, str] = await run_to_end(self._run_blocking, file_system._get_headers, headers)
-        return signed
+    async def _refresh(self, file_system: Any) -> None:
+        """Ask for a new token, on a worker thread: google-auth blocks."""
+        credentials = file_system.credentials.credentials
+        await run_detached(self._run_blocking, credentials.refresh, TokenRequest(left_s()))
 
     async def _list_page(self, pattern: str, bucket: str, asked: PageRequest) -> Page:
         fields = f"nextPageToken,prefixes,items({_FIELDS})"
@@ -212,21 +215,12 @@ class GcsStore:
             params["pageToken"] = asked.token
         self.counters.sent("LIST")
         async with self._route.listing(f"gs://{bucket}/{asked.prefix}"):
-            answer = await self._get_json(pattern, f"b/{quote(bucket, safe='')}/o", params)
-        entries = [
-            Entry(str(entry["name"]), int(entry["size"]), str(entry.get("generation", "")))
-            for entry in answer.get("items", ())
-        ]
-        directories = [str(prefix) for prefix in answer.get("prefixes", ())]
-        return Page(entries, directories, str(answer.get("nextPageToken") or ""))
+            return page_of(pattern, await self._get_json(pattern, f"b/{quote(bucket, safe='')}/o", params))
 
     async def _get_json(self, url: str, path: str, params: Mapping[str, str]) -> dict[str, Any]:
         async with self._get(url, f"storage/v1/{path}", params, {}) as answer:
             text = await read_at_most(answer.content, _PAGE_LIMIT_NBYTES)
-        found = json.loads(text)
-        if not isinstance(found, dict):
-            raise StorageError(safe_url(url), "the server answered with JSON that is not an object")
-        return found
+        return parse_json(url, text)
 
     @asynccontextmanager
     async def _get(
@@ -240,7 +234,8 @@ class GcsStore:
         import yarl
 
         file_system = await self._open()
-        signed = await self._sign(file_system, headers)
+        assert self._plain is not None
+        signed = {**headers, **await self._plain.headers()}
         target = yarl.URL(f"{file_system._location}/{path}", encoded=True)
         # aiohttp's own context trusts whom this machine trusted when aiohttp was loaded.
         verifies = target.scheme == "https" and not self._options.get("session_kwargs")
@@ -290,12 +285,14 @@ def make_file_system(options: StoreOptions) -> Any:
     timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=settings.pop("connect_timeout", 10.0), sock_read=settings.pop("read_timeout", 30.0)
     )
+    given = settings.pop("session_kwargs", None) or {}
     session = {
         "timeout": timeout,
         "read_bufsize": 1 << 20,
         "auto_decompress": False,
         "trust_env": True,
-        **settings.pop("session_kwargs", {}),
+        **given,
+        "trace_configs": [redirect_guard(), *(given.get("trace_configs") or ())],
     }
     settings = {"access": "read_only", **settings, "session_kwargs": session}
     return GCSFileSystem(**settings, asynchronous=True, skip_instance_cache=True)
@@ -312,7 +309,7 @@ def credentials_of(token: Any) -> Any:
     if not isinstance(token, str) or token in _METHODS or os.path.exists(token):
         return token
     if token.endswith(".json"):
-        raise PlanError(f"token is a file that is not there: {token!r}")
+        raise PlanError("token is a file that is not there; give the path of a key file, or a token")
     from google.oauth2.credentials import Credentials
 
     return Credentials(token)  # type: ignore[no-untyped-call]
@@ -320,10 +317,6 @@ def credentials_of(token: Any) -> Any:
 
 def _object_path(bucket: str, key: str) -> str:
     return f"b/{quote(bucket, safe='')}/o/{quote(key, safe='')}"
-
-
-def _shard(url: str, entry: Mapping[str, Any]) -> ShardRef:
-    return ShardRef(url, int(entry["size"]), str(entry.get("generation", "")))
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
@@ -339,7 +332,7 @@ def _refusal(
     url: str, status: int, detail: str, request_id: str, *, is_anonymous: bool, is_listing: bool
 ) -> StorageError:
     """Return the error for an answer of Google's JSON API."""
-    bucket = split_bucket(split_url(url).path)[0]
+    bucket = shown_bucket(url)
     told = f"HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
     if status == 404 and (is_listing or "bucket does not exist" in detail):
         return ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} ({told})")
@@ -357,5 +350,5 @@ def _message_of(body: bytes) -> str:
     try:
         error = json.loads(body)["error"]
         return str(error["message"] if isinstance(error, dict) else error)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return body.decode("utf-8", "replace")

@@ -24,6 +24,7 @@ from aiostream_data.storage.body import (
     read_at_most,
 )
 from aiostream_data.storage.checksums import take_verify
+from aiostream_data.storage.redirects import redirect_guard
 from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.translate import shorten, translate_error, translate_status, translating
 from aiostream_data.storage.urls import safe_url
@@ -181,6 +182,7 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
         import aiohttp
     except ImportError as error:
         raise MissingExtraError("reading over HTTP needs aiohttp: pip install 'aiostream-data[http]'") from error
+    given = dict(options.get("client_kwargs") or {})
     settings: dict[str, Any] = {
         "headers": {"Accept-Encoding": "identity", **headers_of(options)},
         "timeout": aiohttp.ClientTimeout(
@@ -193,7 +195,25 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
         "auto_decompress": False,  # ranges are counted in the bytes as they are stored
         "trust_env": True,
     }
-    return aiohttp.ClientSession(**{**settings, **options.get("client_kwargs", {})})
+    settings = {**settings, **given}
+    settings["headers"] = _with_secrets(settings)
+    settings["trace_configs"] = [redirect_guard(), *(given.get("trace_configs") or ())]
+    return aiohttp.ClientSession(**settings)
+
+
+def _with_secrets(settings: dict[str, Any]) -> dict[str, str]:
+    """Take ``auth`` and ``cookies`` out of the settings of a session, and return its headers with them.
+
+    aiohttp would send both to every origin that a redirect leads to; a header is removed on the way.
+    """
+    headers = dict(settings["headers"] or {})
+    named = {name.lower() for name in headers}
+    if "authorization" not in named and (auth := settings.pop("auth", None)) is not None:
+        headers["Authorization"] = auth.encode()
+    if "cookie" not in named and (cookies := settings.pop("cookies", None)):
+        pairs = cookies.items() if isinstance(cookies, Mapping) else cookies
+        headers["Cookie"] = "; ".join(f"{name}={getattr(value, 'coded_value', value)}" for name, value in pairs)
+    return headers
 
 
 def headers_of(options: StoreOptions) -> dict[str, str]:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from aiostream_data.errors import IndexFileError, NoMatchError
+from aiostream_data.object_names import lasting_url
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.patterns import compile_pattern
 from aiostream_data.storage.urls import has_magic, is_http, safe_url, split_bucket, split_url
@@ -112,7 +113,8 @@ def choose_shards(index_url: str, shards: Sequence[IndexedShard], patterns: Iter
 
 def _line(index_url: str, indexed: IndexedShard) -> dict[str, Any]:
     shard = indexed.shard
-    fields = {"url": _relative(index_url, shard.url), "nbytes": shard.nbytes, "records": indexed.records}
+    url = _relative(lasting_url(index_url), lasting_url(shard.url))
+    fields = {"url": url, "nbytes": shard.nbytes, "records": indexed.records}
     named = {name: value for name, value in fields.items() if value is not None}
     return {**named, "version": shard.version} if shard.version else named
 

@@ -124,8 +124,12 @@ class _Search:
         directories: list[str] = []
         tokens: set[str] = set()
         request = PageRequest(prefix, folded, PAGE_KEYS)
+        before: Page | None = None
         while True:
             page = await self._page(request)
+            if before is not None and _is_again(before, page):
+                raise StorageError(safe_url(self._url), "the store's listing gives the same page again and again")
+            before = page
             self._take(page.entries)
             directories += page.directories
             if not page.token:
@@ -146,6 +150,10 @@ class _Search:
             async with self._at_once:
                 known = self._pages[request] = await self._list_page(request)
         return known
+
+
+def _is_again(before: Page, page: Page) -> bool:
+    return bool(page.entries or page.directories) and before[:2] == page[:2]
 
 
 async def _all(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from aiostream_data.errors import StorageError
 from aiostream_data.storage.caps import Caps
+from aiostream_data.storage.deadline import paused_deadline
 from aiostream_data.storage.lanes import host_key
 from aiostream_data.storage.of_process import OfProcess
 from aiostream_data.storage.token_bucket import TokenBucket
@@ -70,7 +71,8 @@ class Meter:
         How long that was is noted in the error with which the block ends: the store is not to blame for it.
         """
         asked = self._clock()
-        await self.enter(caps, nbytes)
+        with paused_deadline():
+            await self.enter(caps, nbytes)
         waited_s = self._clock() - asked
         try:
             yield

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from aiostream_data.errors import PlanError
+from aiostream_data.redaction import shown_option
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 
 StoreFactory: TypeAlias = Callable[[StoreOptions, RunBlocking], Store]
@@ -17,7 +18,7 @@ def _local(options: StoreOptions, run_blocking: RunBlocking) -> Store:
 
     direct = options.get("direct", False)
     if not isinstance(direct, bool):
-        raise PlanError(f"direct must be True or False, got {direct!r}")
+        raise PlanError(f"direct must be True or False, got {shown_option(direct)}")
     return LocalStore(run_blocking, direct=direct)
 
 

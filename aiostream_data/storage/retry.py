@@ -2,7 +2,8 @@
 
 The unit of retry is one byte range, its body included. A range whose body broke off is asked for again from
 behind its last good byte, of the same version of the object; as a whole where no version was told. Errors that
-will not go away by themselves (not found, denied, credentials, short objects) are raised at once.
+will not go away by themselves (not found, denied, credentials, short objects) are raised at once. A deadline ends a
+call whose attempt is still in progress when its time is over.
 """
 
 from __future__ import annotations
@@ -24,13 +25,20 @@ from aiostream_data.errors import (
     WrongAnswerError,
 )
 from aiostream_data.records import ShardRef
+from aiostream_data.redaction import shown_option
+from aiostream_data.storage.alarms import Alarms
 from aiostream_data.storage.base import Store, StoreOptions
 from aiostream_data.storage.counters import Kind, StorageCounters
+from aiostream_data.storage.deadline import Deadline
+from aiostream_data.storage.object_size import check_sizes
+from aiostream_data.storage.urls import safe_url
 
 T = TypeVar("T")
 
 _TRANSIENT = (StoreUnreachableError, StoreTimeoutError, StoreBusyError, WrongAnswerError)
 _SILENT = (StoreUnreachableError, StoreTimeoutError)
+_YEAR_S = 365.0 * 86_400
+"""No deadline is further away: event loops do not take infinity for a time."""
 
 
 def is_transient(error: BaseException) -> bool:
@@ -50,7 +58,7 @@ class RetryPolicy:
     """How often and how long to try: exponential back-off with full jitter.
 
     Attributes:
-        total_s: Give up when a request has been failing for this long.
+        total_s: Give up after this time, also in the middle of an attempt. 0 allows one attempt, however long.
         connect_total_s: The same while the store has never answered anything: it is short, so that a
             wrong endpoint is reported soon.
         base_s: Upper end of the first pause; it doubles from one pause to the next.
@@ -70,9 +78,14 @@ class RetryPolicy:
         for name in ("total_s", "connect_total_s", "base_s", "cap_s"):
             seconds = getattr(self, name)
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
-                raise PlanError(f"{name} must be at least 0 seconds, got {seconds!r}")
+                raise PlanError(f"{name} must be at least 0 seconds, got {shown_option(seconds)}")
         if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
-            raise PlanError(f"attempts must be a whole number of at least 1, got {self.attempts!r}")
+            raise PlanError(f"attempts must be a whole number of at least 1, got {shown_option(self.attempts)}")
+
+    @property
+    def deadline_s(self) -> float | None:
+        """Seconds after which an attempt in progress is ended; None for never."""
+        return min(self.total_s, _YEAR_S) if self.total_s > 0 else None
 
     def pause_s(self, attempt: int, elapsed_s: float, draw: float, *, reached: bool) -> float | None:
         """Return the pause before the next attempt, or None to give up.
@@ -126,6 +139,8 @@ class RetryingStore:
         clock: Monotonic seconds.
         rng: Jitter only; it never touches the order of data.
         reached: Whether the store has answered any request.
+        is_remote: End an attempt in progress when the policy's time is over, and check sizes. A read of a local file
+            cannot be interrupted, and may be of a sparse file of any size.
     """
 
     inner: Store
@@ -136,23 +151,46 @@ class RetryingStore:
     clock: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.Random)
     reached: bool = False
+    is_remote: bool = True
+    _alarms: Alarms = field(default_factory=Alarms)
 
     async def info(self, url: str) -> ShardRef:
-        return await self._persist("HEAD", lambda: self.inner.info(url))
+        async def attempt() -> ShardRef:
+            found = await self.inner.info(url)
+            if self.is_remote:
+                check_sizes([found])
+            return found
+
+        return await self._persist("HEAD", url, attempt)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
-        return await self._persist("LIST", lambda: self.inner.glob(pattern))
+        async def attempt() -> list[ShardRef]:
+            found = await self.inner.glob(pattern)
+            if self.is_remote:
+                check_sizes(found)
+            return found
+
+        return await self._persist("LIST", pattern, attempt)
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         """Fill ``buffer``; go on behind the last good byte where a body broke off and its version is known."""
         attempts = _Attempts(self, "GET")
+        with self._deadline() as deadline:
+            await self._read_into(attempts, shard, start, buffer)
+        if deadline.passed:
+            raise attempts.out_of_time(shard.url) from attempts.last_error
+        self.reached = True
+        self.counters.nbytes += len(buffer)
+        self.counters.received_nbytes += len(buffer) if self.counts_kinds else 0
+
+    async def _read_into(self, attempts: _Attempts, shard: ShardRef, start: int, buffer: memoryview) -> None:
         done, known = 0, shard
         while True:
             attempts.begin()
             try:
                 await self.inner.read_into(known, start + done, buffer[done:] if done else buffer)
                 await self.check(known, start, buffer)
-                break
+                return
             except StorageError as error:
                 if isinstance(error, ChecksumError):
                     done = 0  # nobody can tell which of its bytes are wrong
@@ -161,33 +199,43 @@ class RetryingStore:
                     known = replace(known, version=error.version)
                 pause_s = attempts.pause_after(error)
             await asyncio.sleep(pause_s)
-        self.reached = True
-        self.counters.nbytes += len(buffer)
-        self.counters.received_nbytes += len(buffer) if self.counts_kinds else 0
 
     async def aclose(self) -> None:
+        self._alarms.close()
         await self.inner.aclose()
 
-    async def _persist(self, kind: Kind, attempt_once: Callable[[], Awaitable[T]]) -> T:
+    async def _persist(self, kind: Kind, url: str, attempt_once: Callable[[], Awaitable[T]]) -> T:
         attempts = _Attempts(self, kind)
+        with self._deadline():
+            result = await self._repeat(attempts, attempt_once)
+            self.reached = True
+            return result
+        raise attempts.out_of_time(url) from attempts.last_error
+
+    async def _repeat(self, attempts: _Attempts, attempt_once: Callable[[], Awaitable[T]]) -> T:
         while True:
             attempts.begin()
             try:
-                result = await attempt_once()
-                break
+                return await attempt_once()
             except StorageError as error:
                 pause_s = attempts.pause_after(error)
             await asyncio.sleep(pause_s)
-        self.reached = True
-        return result
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._alarms, self.policy.deadline_s if self.is_remote else None)
 
 
 class _Attempts:
-    """The attempts at one request: counts them, and says when the next one may be made."""
+    """The attempts at one request: counts them, and says when the next one may be made.
 
-    __slots__ = ("_kind", "_number", "_started_s", "_store")
+    Attributes:
+        last_error: With which the last attempt ended, if any has.
+    """
+
+    __slots__ = ("_kind", "_number", "_started_s", "_store", "last_error")
 
     def __init__(self, store: RetryingStore, kind: Kind) -> None:
+        self.last_error: StorageError | None = None
         self._store = store
         self._kind = kind
         self._started_s = store.clock()
@@ -209,6 +257,7 @@ class _Attempts:
             StorageError: ``error``, where there should be none.
         """
         store = self._store
+        self.last_error = error
         store.reached = store.reached or shows_life(error)
         self._count(error)
         self._started_s += error.waited_s
@@ -220,6 +269,18 @@ class _Attempts:
                 error.add_note(f"gave up after {self._number} attempts in {elapsed_s:.1f} s")
             raise error
         return pause_s
+
+    def out_of_time(self, url: str) -> StoreTimeoutError:
+        """Return the error for a call whose deadline has passed."""
+        store = self._store
+        store.counters.failures += 1
+        store.counters.timeouts += 1
+        before = f", after {self._number - 1} attempts that failed" if self._number > 1 else ""
+        return StoreTimeoutError(
+            safe_url(url),
+            f"the store did not complete its answer within retry_total_s={store.policy.total_s:g} seconds{before}; "
+            "if the store or the network is slow, raise retry_total_s",
+        )
 
     def _count(self, error: StorageError) -> None:
         counters = self._store.counters

@@ -18,22 +18,25 @@ from aiostream_data.records import ShardRef
 from aiostream_data.storage.aws_data import session_of
 from aiostream_data.storage.aws_logs import redact_logs
 from aiostream_data.storage.base import RunBlocking, StoreOptions
-from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.blocking import run_detached
 from aiostream_data.storage.body import check_range_answer, check_version, ends_there, fill_buffer, range_header
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_s3
 from aiostream_data.storage.endpoints import endpoint_of
-from aiostream_data.storage.key_search import Entry, KeySearch, Page, PageRequest
+from aiostream_data.storage.key_search import KeySearch, Page, PageRequest
+from aiostream_data.storage.redirects import guard_client
 from aiostream_data.storage.renewal import Renewal
 from aiostream_data.storage.s3_errors import (
     WrongRegion,
     request_id_of,
     response_status,
+    translate_listing_error,
     translate_s3_answer,
     translate_s3_error,
 )
+from aiostream_data.storage.s3_listing import check_listings_of, page_of
 from aiostream_data.storage.s3_plain import DIALECT, Bucket, S3Plain, is_plain, is_plain_bucket, target_of
 from aiostream_data.storage.translate import bucket_alone, translating
-from aiostream_data.storage.urls import has_magic, safe_url, split_bucket, split_url
+from aiostream_data.storage.urls import has_magic, safe_url, shown_bucket, split_bucket, split_url
 from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
@@ -123,7 +126,8 @@ class S3Store:
         version = str(answer.get("ETag", ""))
         if self.checksums is not None:
             self.checksums.tell(url, version, told_by_s3(answer["ResponseMetadata"]["HTTPHeaders"]))
-        return ShardRef(url, int(answer["ContentLength"]), version)
+        nbytes = answer.get("ContentLength")
+        return ShardRef(url, None if nbytes is None else int(nbytes), version)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
         return await self._renewal.trying(lambda: self._glob(pattern))
@@ -132,10 +136,10 @@ class S3Store:
         if not has_magic(pattern):
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)
-        with translating(pattern, translate_s3_error):
+        with translating(pattern, translate_listing_error):
             found = await self._search.find(pattern, key_pattern, partial(self._list_page, pattern, bucket))
         if not found:
-            raise NoMatchError(safe_url(pattern), f"no object in bucket {bucket!r} matches")
+            raise NoMatchError(safe_url(pattern), f"no object in bucket {shown_bucket(pattern)!r} matches")
         return [ShardRef(f"s3://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
@@ -214,8 +218,10 @@ class S3Store:
     async def _open(self) -> Any:
         async with self._opening:
             if self._client is None:
-                file_system = await run_to_end(self._run_blocking, make_file_system, self._options)
+                file_system = await run_detached(self._run_blocking, make_file_system, self._options)
                 client = await file_system.set_session()
+                guard_client(client)
+                check_listings_of(client)
                 self._added = {name: file_system._get_s3_method_kwargs(getattr(client, name)) for name in _OPERATIONS}
                 self._client, sent = client, self._added["get_object"]
                 if self._route.reader == "plain" or is_plain(self._options, sent):
@@ -275,14 +281,8 @@ class S3Store:
             request["ContinuationToken"] = asked.token
         self.counters.sent("LIST")
         async with self._route.listing(f"s3://{bucket}/{asked.prefix}"):
-            with translating(pattern, translate_s3_error):
-                answer = await client.list_objects_v2(**request)
-        entries = [
-            Entry(str(entry["Key"]), int(entry["Size"]), str(entry.get("ETag", "")))
-            for entry in answer.get("Contents", ())
-        ]
-        directories = [str(common["Prefix"]) for common in answer.get("CommonPrefixes", ())]
-        return Page(entries, directories, str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else "")
+            with translating(pattern, translate_listing_error):
+                return page_of(pattern, await client.list_objects_v2(**request))
 
 
 def make_file_system(options: StoreOptions) -> Any:

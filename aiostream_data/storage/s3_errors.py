@@ -16,16 +16,18 @@ from aiostream_data.errors import (
     StoreBusyError,
     StoreTimeoutError,
     StoreUnreachableError,
+    WrongAnswerError,
 )
-from aiostream_data.storage.connecting import proxy_failure, tls_failure
+from aiostream_data.storage.connecting import proxy_failure, redirect_failure, tls_failure
 from aiostream_data.storage.retry_after import with_retry_after
+from aiostream_data.storage.s3_listing import NotAListing
 from aiostream_data.storage.translate import (
     describe_connection_failure,
     shorten,
     translate_error,
     translate_status,
 )
-from aiostream_data.storage.urls import safe_url, split_bucket, split_url
+from aiostream_data.storage.urls import safe_url, shown_bucket
 
 _HOW_TO_SIGN_IN = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile, "
@@ -62,6 +64,8 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
         return by_proxy
     if (by_tls := tls_failure(url, error)) is not None:
         return by_tls
+    if (by_redirect := redirect_failure(url, error)) is not None:
+        return by_redirect
     if names & {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}:
         return CredentialsError(where, f"no AWS credentials found: {_HOW_TO_SIGN_IN}")
     if names & {"CredentialRetrievalError", "TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:
@@ -83,6 +87,22 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
     if isinstance(error, TypeError) and (unknown := _UNKNOWN_OPTION.search(str(error))) is not None:
         return StorageError(where, f"s3fs and botocore know no option {unknown[1]!r}")
     return translate_error(url, error)
+
+
+def translate_listing_error(url: str, error: Exception) -> StorageError:
+    """Translate an exception raised while a listing is asked for and parsed.
+
+    Parsers raise a ValueError for numbers and dates that are none, and an error of their own for XML that is not well
+    formed.
+    """
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, NotAListing):
+        return WrongAnswerError(safe_url(url), str(error))
+    if "ResponseParserError" in names:
+        return WrongAnswerError(safe_url(url), "the answer is not a listing: its XML is damaged, or was cut")
+    if isinstance(error, ValueError) and "BotoCoreError" not in names and not hasattr(error, "response"):
+        return WrongAnswerError(safe_url(url), f"the store's listing cannot be parsed ({shorten(str(error))})")
+    return translate_s3_error(url, error)
 
 
 def response_status(error: Exception) -> int:
@@ -124,7 +144,7 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str, regio
         request_id: Of the store, "" for none.
         region: That the store says the bucket is in, "" for none.
     """
-    where, bucket = safe_url(url), split_bucket(split_url(url).path)[0]
+    where, bucket = safe_url(url), shown_bucket(url)
     parts = (shorten(code), f"HTTP {status}", f"request id {shorten(request_id)}" if request_id else "")
     told = ", ".join(filter(None, parts))
     make: Callable[[str, str], StorageError]

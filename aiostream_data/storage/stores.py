@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aiostream_data.errors import ChecksumError, LoaderClosedError, PlanError, StorageError
+from aiostream_data.errors import ChecksumError, CloseError, LoaderClosedError, PlanError, StorageError
 from aiostream_data.records import ByteRange, ShardRef
+from aiostream_data.redaction import hiding, shown_option
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
@@ -55,6 +56,7 @@ class StoreSet:
         cache: ShardCache | None = None,
         room: Room = any_room,
     ) -> None:
+        self._given = options
         self._policy, self._options = take_retry_options(options)
         self._run_blocking = run_blocking
         self._cache = cache
@@ -82,11 +84,12 @@ class StoreSet:
             return
         self._store_of(shard.url)
         verifier = self._verifiers[split_url(shard.url).scheme]
-        try:
-            await verifier.check(shard, 0, buffer)
-        except ChecksumError:
-            verifier.counters.mismatches += 1
-            raise
+        with self._hiding(shard.url):
+            try:
+                await verifier.check(shard, 0, buffer)
+            except ChecksumError:
+                verifier.counters.mismatches += 1
+                raise
 
     def running_check(self, shard: ShardRef) -> RunningCheck:
         """Return a check for an object that is about to be read in several ranges, from its beginning on."""
@@ -102,7 +105,8 @@ class StoreSet:
         """
         if isinstance(pattern, (str, os.PathLike)):
             text = os.fspath(pattern)
-            return await self._store_of(text).glob(text)
+            with self._hiding(text):
+                return await self._store_of(text).glob(text)
         return [shard for one in pattern for shard in await self.glob(one)]
 
     async def info(self, url: Url) -> ShardRef:
@@ -112,7 +116,8 @@ class StoreSet:
             StorageError: The store does not answer, or does not say how large the object is.
         """
         text = os.fspath(url)
-        found = await self._store_of(text).info(text)
+        with self._hiding(text):
+            found = await self._store_of(text).info(text)
         if found.nbytes is None:  # which would be taken for an empty one
             reason = "the store does not say how large the object is; serve it with a Content-Length, or copy it"
             raise StorageError(safe_url(text), reason)
@@ -120,7 +125,8 @@ class StoreSet:
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         """Fill ``buffer`` (contiguous, bytes) from offset ``start``; see :class:`Store`."""
-        await self._store_of(shard.url).read_into(shard, start, buffer)
+        with self._hiding(shard.url):
+            await self._store_of(shard.url).read_into(shard, start, buffer)
 
     def part_nbytes(self, url: str) -> int | None:
         """Return how large ranges of an object should be by what its store's last answers took; None: unknown.
@@ -136,7 +142,7 @@ class StoreSet:
         """Close every store, also when closing one of them fails. Idempotent.
 
         Raises:
-            ExceptionGroup: Stores failed to close.
+            CloseError: Stores failed to close.
         """
         self._closed = True
         failures: list[Exception] = []
@@ -147,7 +153,10 @@ class StoreSet:
             except Exception as error:  # noqa: BLE001 - raised below, after the others were closed
                 failures.append(error)
         if failures:
-            raise ExceptionGroup("closing stores failed", failures)
+            raise CloseError("closing stores failed", failures)
+
+    def _hiding(self, url: str) -> hiding:
+        return hiding(self._given, url)
 
     def _store_of(self, url: str) -> Store:
         if self._closed:
@@ -164,7 +173,9 @@ class StoreSet:
             if hedges:
                 inner = HedgingStore(inner, Hedging(), self._room, counters)
             counts_kinds = counted is None and scheme not in NEAR
-            retrying = RetryingStore(inner, self._policy, counters, counts_kinds, verifier.check)
+            retrying = RetryingStore(
+                inner, self._policy, counters, counts_kinds, verifier.check, is_remote=scheme not in NEAR
+            )
             cached = with_cache(retrying, self._cache, scheme, options, self._run_blocking, counters)
             self._stores[scheme], self._verifiers[scheme] = cached, verifier
         return self._stores[scheme]
@@ -186,7 +197,7 @@ def _take_hedge(options: dict[str, Any]) -> bool:
     """
     hedge = options.pop("hedge", True)
     if not isinstance(hedge, bool):
-        raise PlanError(f"hedge must be True or False, got {hedge!r}")
+        raise PlanError(f"hedge must be True or False, got {shown_option(hedge)}")
     return hedge
 
 

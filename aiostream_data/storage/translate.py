@@ -23,9 +23,9 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
+from aiostream_data.safe_url import shorten as shorten  # those of stores find it here
 from aiostream_data.storage.connecting import describe_connection_failure as describe_connection_failure
-from aiostream_data.storage.connecting import proxy_failure, proxy_refusal, tells_urls, tls_failure
-from aiostream_data.storage.connecting import shorten as shorten  # whoever translates finds both here
+from aiostream_data.storage.connecting import proxy_failure, proxy_refusal, redirect_failure, tells_urls, tls_failure
 from aiostream_data.storage.urls import safe_url
 
 Translate: TypeAlias = Callable[[str, Exception], StorageError]
@@ -65,6 +65,8 @@ def translate_error(url: str, error: Exception) -> StorageError:
         return by_proxy
     if (by_tls := tls_failure(url, error)) is not None:  # of Python's own, some are a ValueError
         return by_tls
+    if (by_redirect := redirect_failure(url, error)) is not None:
+        return by_redirect
     if _is_no_http(error):
         return StoreUnreachableError(where, "the server's answer is not HTTP as it should be")
     if isinstance(status, int) and status >= 400:  # aiohttp's ClientResponseError

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from aiostream_data.errors import PlanError
+from aiostream_data.safe_url import parts_of
 from aiostream_data.safe_url import safe_url as safe_url  # those of stores find it here
 
 Url: TypeAlias = "str | os.PathLike[str]"
@@ -58,6 +59,11 @@ def split_bucket(path: str) -> tuple[str, str]:
     """Split ``bucket/key`` at its first slash; the key may be empty, and may itself start with a slash."""
     bucket, _, key = path.partition("/")
     return bucket, key
+
+
+def shown_bucket(url: str) -> str:
+    """Return the bucket of a URL for messages, without user name and password."""
+    return parts_of(safe_url(url)).host
 
 
 def has_magic(pattern: Url) -> bool:

@@ -262,7 +262,7 @@ def test_what_memory_keeps_does_not_change_with_the_readers_buffer() -> None:
         ({"limit": "infGB"}, "got 'infGB'"),
         ({"limit": True}, "got True"),
         ({"limit": "1MB"}, "must be at least 16 MiB, got '1MB'"),
-        ({"path": ""}, "is a folder or None, got ''"),
+        ({"path": ""}, "must be a folder or None, got ''"),
     ],
 )
 def test_a_cache_that_makes_no_sense_is_refused_where_it_is_written(arguments: dict[str, Any], message: str) -> None:

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data.storage.wire.answer_head import MAX_HEAD_NBYTES, AnswerHead, MalformedAnswer
+from aiostream_data.storage.wire.answer_head import (
+    MAX_FIELDS,
+    MAX_HEAD_NBYTES,
+    MAX_INTERIM,
+    AnswerHead,
+    MalformedAnswer,
+)
 from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, Patience, SilentAnswer
 
 BODY = bytes(range(256)) * 40
@@ -139,6 +145,8 @@ def test_an_end_before_the_first_byte_is_told_apart() -> None:
         b"HTTP/1.1 200 x\nContent-Length: 10\n\n" + BODY[:10],
         b"HTTP/2 200\r\n",
         b"HTTP/1.1 200 x\r\nx: " + b"y" * MAX_HEAD_NBYTES,
+        b"HTTP/1.1 200 x\r\n" + b"x:\r\n" * (MAX_FIELDS + 1) + b"\r\n",
+        b"HTTP/1.1 100 x\r\n\r\n" * (MAX_INTERIM + 1),
     ],
 )
 def test_an_answer_that_cannot_be_trusted_ends_the_connection(answer: bytes) -> None:

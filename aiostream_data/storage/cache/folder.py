@@ -25,6 +25,7 @@ from aiostream_data.storage.cache.counters import CacheCounters
 from aiostream_data.storage.cache.owners import new_owner
 from aiostream_data.storage.cache.piece_file import DamagedPieceError, disk_nbytes, head_of, read_piece
 from aiostream_data.storage.cache.pins import Pins
+from aiostream_data.storage.cache.regular_file import ForeignEntryError, opened_regular
 from aiostream_data.storage.cache.room import Room
 from aiostream_data.storage.cache.spans import PIECE_NBYTES, Cover, Missing, Pieces, Span, Use, cover, cut
 from aiostream_data.storage.cache.tree import Tree, write_fully
@@ -111,6 +112,9 @@ class PieceFolder:
                 continue
             try:
                 self._keep(key, part, data[part.start - span.start : part.stop - span.start])
+            except ForeignEntryError as error:  # says nothing about the disk: other pieces can be written
+                self._counters.add(passed=1)
+                self._failed("cannot be written", error)
             except OSError as error:
                 self._retry_at = self._clock() + RETRY_S
                 self._counters.add(passed=1)
@@ -189,10 +193,13 @@ def _prepare(path: str, owner: str) -> None:
     os.makedirs(path, exist_ok=True)
     marker = os.path.join(path, names.MARKER)
     try:
-        with open(marker, "rb") as file:
-            said = file.read(4096)
+        with opened_regular(marker, os.O_RDONLY) as file:
+            said = os.read(file, 4096)
     except FileNotFoundError:
         said = b""
+    except ForeignEntryError:
+        reason = f"{names.MARKER} in it is not a regular file"
+        raise ShardCacheError(path, reason, "remove it, or name another folder") from None
     if said:  # an empty one is what a power cut leaves
         _check_version(path, said)
     else:

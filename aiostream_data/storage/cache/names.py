@@ -25,6 +25,9 @@ from aiostream_data.storage.urls import split_url
 MARKER: Final = "aiostream_data-shard-cache.json"
 USED: Final = "used"
 
+MOST_NBYTES: Final = 1 << 40
+"""No piece and no claim is larger: a name that says more was not made by the cache."""
+
 _OWNER = r"[0-9a-f]{12}-[0-9]+-[0-9]+-[0-9a-f]{8}"
 _SHARD = re.compile(r"shard-([0-9a-f]{40})")
 _PIECE = re.compile(r"([0-9a-f]+)-([0-9a-f]+)\.piece")
@@ -63,7 +66,8 @@ def span_in(name: str) -> Span | None:
     if found is None:
         return None
     span = Span(int(found[1], 16), int(found[2], 16))
-    return span if span.start < span.stop and piece_name(span) == name else None
+    is_sound = span.start < span.stop < 1 << 63 and span.nbytes <= MOST_NBYTES and piece_name(span) == name
+    return span if is_sound else None
 
 
 def part_name(owner: str, number: int) -> str:
@@ -82,4 +86,4 @@ def claim_name(owner: str, nbytes: int) -> str:
 def claim_in(name: str) -> tuple[str, int] | None:
     """Return whose claim a file is, and on how many bytes."""
     found = _CLAIM.fullmatch(name)
-    return (found[1], int(found[2])) if found else None
+    return (found[1], int(found[2])) if found and int(found[2]) <= MOST_NBYTES else None

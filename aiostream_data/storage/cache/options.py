@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from aiostream_data.arguments import local_path
 from aiostream_data.errors import PlanError
 from aiostream_data.metrics.sizes import as_nbytes, as_size
 from aiostream_data.storage.cache.counters import CacheCounters, CacheStats
@@ -46,8 +47,8 @@ class ShardCache:
     _shared: Shared = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.path is not None and (isinstance(self.path, bytes) or not os.fspath(self.path)):
-            raise PlanError(f"the path of a shard cache is a folder or None, got {self.path!r}")
+        if self.path is not None:
+            local_path("the path of a shard cache", self.path, "a folder or None")
         if self.path is None and self.limit is None:
             raise PlanError("a shard cache in memory needs a limit, such as limit='4GB'")
         nbytes = None if self.limit is None else as_nbytes(self.limit, "the limit of a shard cache")

@@ -5,6 +5,7 @@ Blocking; used from worker threads, several at once.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -15,6 +16,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from aiostream_data.storage.cache import names
+from aiostream_data.storage.cache.regular_file import ForeignEntryError, check_free, opened_regular
 from aiostream_data.storage.cache.spans import Pieces, Span
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -101,23 +103,25 @@ class Tree:
             if folder is None:
                 return 0
             with suppress(FileNotFoundError):
-                return os.stat(names.USED, dir_fd=folder, follow_symlinks=False).st_mtime_ns
+                used = os.stat(names.USED, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISREG(used.st_mode):
+                    return used.st_mtime_ns
             return os.fstat(folder).st_mtime_ns
 
     def touch(self, key: str) -> None:
-        """Note that an object is used now; nothing when it is not there."""
+        """Note that an object is used now; nothing when it is not there.
+
+        Raises:
+            OSError: The file that says so cannot be written, or is not one of the cache.
+        """
         with self._opened(key) as folder:
             if folder is None:
                 return
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                file = os.open(names.USED, flags, 0o666, dir_fd=folder)
-            except FileNotFoundError:
-                return  # the folder was removed just now
-            try:
+            with (
+                suppress(FileNotFoundError),  # the folder was removed just now
+                opened_regular(names.USED, os.O_WRONLY | os.O_CREAT, folder) as file,
+            ):
                 os.utime(file)
-            finally:
-                os.close(file)
 
     @contextmanager
     def opened_piece(self, key: str, span: Span) -> Iterator[int]:
@@ -129,15 +133,8 @@ class Tree:
         with self._opened(key) as folder:
             if folder is None:
                 raise FileNotFoundError(names.shard_name(key))
-            file = os.open(
-                names.piece_name(span), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
-            )
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise FileNotFoundError(names.piece_name(span))
-            yield file
-        finally:
-            os.close(file)
+            with opened_regular(names.piece_name(span), os.O_RDONLY, folder) as file:
+                yield file
 
     def put(self, key: str, span: Span, head: bytes, data: memoryview) -> None:
         """Write a piece, which is there as a whole or not at all.
@@ -177,7 +174,7 @@ class Tree:
             if folder is None:
                 return
             with os.scandir(folder) as entries:
-                if any(entry.name != names.USED for entry in entries):
+                if any(entry.name != names.USED or not entry.is_file(follow_symlinks=False) for entry in entries):
                     return
             with suppress(FileNotFoundError):
                 os.unlink(names.USED, dir_fd=folder)
@@ -206,12 +203,9 @@ class Tree:
     def claim(self, nbytes: int) -> tuple[str, int]:
         """Say that this process is going to write so many bytes; return the file's name and its time."""
         name = names.claim_name(self.owner, nbytes)
-        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=self._root)
-        try:
+        with opened_regular(name, os.O_WRONLY | os.O_CREAT, self._root) as file:
             os.utime(file)
             return name, os.fstat(file).st_mtime_ns
-        finally:
-            os.close(file)
 
     def drop(self, name: str) -> None:
         """Remove a claim or a part."""
@@ -223,6 +217,7 @@ class Tree:
         for _ in range(_TRIES):
             with self._opened(key) as folder:
                 if folder is not None:
+                    check_free(piece, folder)
                     with suppress(FileNotFoundError):
                         os.rename(part, piece, src_dir_fd=self._root, dst_dir_fd=folder)
                         return
@@ -238,6 +233,10 @@ class Tree:
         except FileNotFoundError:
             yield None
             return
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise ForeignEntryError(names.shard_name(key)) from error
+            raise
         try:
             yield folder
         finally:

@@ -13,6 +13,12 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 MAX_HEAD_NBYTES: Final = 64 << 10
 """A longer head is refused; servers allow 8 to 32 KiB."""
 
+MAX_FIELDS: Final = 256
+"""More header fields are refused; full clients allow 100 to 128."""
+
+MAX_INTERIM: Final = 32
+"""More interim answers (1xx) to one request are refused; one or two are usual."""
+
 Framing: TypeAlias = Literal["length", "close", "chunked"]
 """How the end of a body is told: by its length, by the end of the connection, or in chunks."""
 
@@ -49,9 +55,14 @@ class AnswerHead(NamedTuple):
     keeps_alive: bool
 
 
-def end_of_head(data: bytes | bytearray, searched: int = 0) -> int:
-    """Return where the head ends, behind its empty line, or -1; ``searched`` bytes were looked through before."""
-    found = data.find(b"\r\n\r\n", max(0, searched - 3))
+def end_of_head(data: bytes | bytearray, searched: int = 0, filled: int | None = None) -> int:
+    """Return the offset behind the empty line that ends the head, or -1.
+
+    Args:
+        searched: Number of bytes that were searched before.
+        filled: Number of valid bytes in ``data``; all of them if None.
+    """
+    found = data.find(b"\r\n\r\n", max(0, searched - 3), len(data) if filled is None else filled)
     return found + 4 if found >= 0 else -1
 
 
@@ -77,6 +88,8 @@ def parse_head(head: bytes | bytearray) -> AnswerHead | None:
     whole = _WHOLE.fullmatch(head)
     if whole is None:
         raise MalformedAnswer(f"the head of the answer is malformed: {_excerpt(head)}")
+    if whole[3].count(b"\n") > MAX_FIELDS:
+        raise MalformedAnswer(f"the head of the answer has more than {MAX_FIELDS} fields")
     status = int(whole[2])
     headers = _headers(whole[3])
     framing, length = _framing(status, headers)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, cast
 
 from aiostream_data.storage.wire.answer_head import (
     MAX_HEAD_NBYTES,
+    MAX_INTERIM,
     AnswerHead,
     MalformedAnswer,
     check_beginning,
@@ -91,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._head = bytearray(HEAD_NBYTES)
         self._head_filled = 0
+        self._interim = 0
         self._scratch: bytearray | None = None
         self._decide: Decide | None = None
         self._plan: BodyPlan | None = None
@@ -131,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self.usable, "one request at a time, on a connection that is up"
         assert self._transport is not None
         self._decide, self._plan, self._answer, self._bodiless = decide, None, None, bodiless
-        self._head_filled = self._skip = self._filled = self._beyond = 0
+        self._head_filled = self._interim = self._skip = self._filled = self._beyond = 0
         self._patience = patience
         self._began_at = self._heard_at = self._loop.time()
         self._waiter = self._loop.create_future()
@@ -237,12 +239,15 @@ class Connection(asyncio.BufferedProtocol):
     def _read_head(self, searched: int) -> None:
         """Take heads off what has arrived, until a final one is complete; then begin with the body."""
         try:
-            while (end := end_of_head(self._head[: self._head_filled], searched)) >= 0:
+            while (end := end_of_head(self._head, searched, self._head_filled)) >= 0:
                 head = parse_head(self._head[:end])
                 rest = bytes(self._head[end : self._head_filled])
                 if head is not None:
                     self._begin_body(head, rest)
                     return
+                self._interim += 1
+                if self._interim > MAX_INTERIM:
+                    raise MalformedAnswer(f"the server sent more than {MAX_INTERIM} interim answers (1xx)")
                 self._head[: len(rest)] = rest
                 self._head_filled, searched = len(rest), 0
             check_beginning(bytes(self._head[: self._head_filled]))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from aiostream_data.errors import PlanError
+
 _TARGET: Final = re.compile(r"/[!-~]*")
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUES: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -22,12 +24,12 @@ def request_head(method: str, host: str, target: str, headers: Mapping[str, str]
         headers: All others.
 
     Raises:
-        ValueError: A part of it would end the line it stands in, or is no ASCII.
+        PlanError: A part of it would end the line it stands in, or is no ASCII.
     """
     if _TARGET.fullmatch(target) is None:
-        raise ValueError("the path of a URL must be quoted")
+        raise PlanError("the path of a URL must be quoted")
     if not _are_names(tuple(headers)) or _VALUES.fullmatch("".join(headers.values())) is None:
-        raise ValueError(f"the header {_unfit(headers)[:40]!r} cannot be sent")
+        raise PlanError(f"the header {_unfit(headers)[:40]!r} cannot be sent")
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     return f"{method} {target} HTTP/1.1\r\nhost: {host}\r\n{lines}\r\n".encode("latin-1")
 

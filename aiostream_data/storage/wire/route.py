@@ -15,6 +15,7 @@ from urllib.request import getproxies_environment, proxy_bypass_environment  # t
 
 from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
 from aiostream_data.records import ShardRef
+from aiostream_data.redaction import shown_option
 from aiostream_data.storage.caps import take_cap_options
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.lanes import Lane, lane_of
@@ -252,7 +253,7 @@ def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireO
     """
     reader = options.pop("reader", "auto")
     if reader not in get_args(Reader):
-        raise PlanError(f"reader must be one of {', '.join(map(repr, get_args(Reader)))}, got {reader!r}")
+        raise PlanError(f"reader must be one of {', '.join(map(repr, get_args(Reader)))}, got {shown_option(reader)}")
     chosen: dict[str, Any] = {"caps": take_cap_options(options)}
     for name, field in _SECONDS.items():
         if name in options:
@@ -267,7 +268,7 @@ def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireO
 
 def _positive(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise PlanError(f"{name} must be a number above 0, got {value!r}")
+        raise PlanError(f"{name} must be a number above 0, got {shown_option(value)}")
     return float(value)
 
 

@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
+from aiostream_data.errors import NotPicklableError
+
 _PAYLOAD: Final = "UNSIGNED-PAYLOAD"
 
 
@@ -29,7 +31,7 @@ class AwsKey(NamedTuple):
         return f"AwsKey(access_key={self.access_key!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("credentials are not pickled; whoever needs them asks for their own")
+        raise NotPicklableError("credentials are not pickled; whoever needs them asks for their own")
 
 
 class Signer:

@@ -1,0 +1,112 @@
+"""Read one page of a listing of S3: check that it is one, and what it says.
+
+botocore takes any XML for a listing, and one without known elements for an empty listing. So the raw body is checked
+before botocore parses it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from xml.parsers import expat
+
+from aiostream_data.errors import WrongAnswerError
+from aiostream_data.safe_url import shorten
+from aiostream_data.storage.key_search import Entry, Page
+from aiostream_data.storage.object_size import as_object_nbytes
+from aiostream_data.storage.urls import safe_url
+
+_LISTING: Final = re.compile(r"[?&]list-type=2(?:&|$)")
+_CODE: Final = re.compile(rb"<Code>([A-Za-z0-9._-]{1,80})</Code>")
+_SIZE: Final = re.compile(rb"<(?:\w+:)?Size>([^<]*)<")
+_WRITTEN: Final = re.compile(rb"\s*[0-9]{1,16}\s*")
+_SHOWN_NBYTES: Final = 60
+
+
+class NotAListing(ValueError):
+    """The body of an answer is no listing; says what it is instead."""
+
+
+def check_listing_body(body: bytes) -> None:
+    """Check the body of an answer before it is parsed.
+
+    Raises:
+        NotAListing: It has another root element, a document type, or a size that is no number.
+    """
+    root = _root_of(body)
+    if root != "ListBucketResult":
+        code = _CODE.search(body) if root == "Error" else None
+        told = f" with code {code[1].decode()}" if code is not None else ""
+        raise NotAListing(f"the answer is not a listing: its root element is <{shorten(root)}>{told}")
+    for size in _SIZE.finditer(body):
+        if _WRITTEN.fullmatch(size[1]) is None:
+            shown = bytes(size[1][:_SHOWN_NBYTES]).decode("latin-1")
+            raise NotAListing(f"the store says that an object has a size of {shorten(repr(shown))} bytes")
+
+
+def _root_of(body: bytes) -> str:
+    """Return the name of the root element, without its namespace.
+
+    Raises:
+        NotAListing: The body is not well formed, or has a document type, which could define entities.
+    """
+    roots: list[str] = []
+    parser = expat.ParserCreate("utf-8")  # which botocore assumes as well
+
+    def start_element(name: str, _: dict[str, str]) -> None:
+        roots.append(name.rpartition(":")[2])
+        parser.StartElementHandler = None  # further elements cost nothing
+
+    def start_doctype(*_: object) -> None:
+        raise NotAListing(_is_no_xml(body))
+
+    parser.StartElementHandler = start_element
+    parser.StartDoctypeDeclHandler = start_doctype
+    try:
+        parser.Parse(body, True)
+    except expat.ExpatError:
+        if roots == ["ListBucketResult"]:
+            raise NotAListing("the listing that came is damaged, or was cut: its XML is not well formed") from None
+        if not roots:
+            raise NotAListing(_is_no_xml(body)) from None
+    return roots[0]
+
+
+def _is_no_xml(body: bytes) -> str:
+    return f"the answer is not the XML of a listing: it begins with {shorten(repr(body[:_SHOWN_NBYTES]))}"
+
+
+def check_listings_of(client: Any) -> None:
+    """Have a client of aiobotocore check listings as they arrive.
+
+    Events of botocore come too late: its first one turns an answer that it does not understand into a status of 500.
+    """
+    http_session = client._endpoint.http_session
+    send = http_session.send
+
+    async def checked(request: Any) -> Any:
+        answer = await send(request)
+        if answer.status_code == 200 and _LISTING.search(str(request.url)) is not None:
+            check_listing_body(await answer.content)
+        return answer
+
+    http_session.send = checked
+
+
+def page_of(url: str, answer: Mapping[str, Any]) -> Page:
+    """Return the page that botocore has parsed.
+
+    Raises:
+        WrongAnswerError: Something is missing in it, or makes no sense.
+    """
+    try:
+        entries = [
+            Entry(str(entry["Key"]), as_object_nbytes(url, entry["Size"]), str(entry.get("ETag", "")))
+            for entry in answer.get("Contents", ())
+        ]
+        directories = [str(common["Prefix"]) for common in answer.get("CommonPrefixes", ())]
+        token = str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else ""
+    except KeyError as error:
+        raise WrongAnswerError(safe_url(url), f"the store's listing lacks {error.args[0]}") from None
+    return Page(entries, directories, token)
