@@ -1,40 +1,243 @@
-"""URLs as messages, logs and notes may show them: without passwords and signatures."""
+"""URLs and texts with URLs as messages, logs, states and reports may show them: an allow-list decides.
+
+How this works. Of a URL, the scheme, the host, the path and the *names* of query parameters are shown. User names,
+passwords, query values and fragments are not, except for the few that are known to be harmless: a number under
+``part=``, a date under ``X-Amz-Date=``. The rule holds for every URL inside the text, so that chained URLs
+(``simplecache::https://...``) and URLs inside queries are covered. Whatever looks like a URL and does not parse loses
+more than it must.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from functools import cache
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_REDACTED = "***"
-_SECRET_WORD = re.compile(r"sig|token|secret|key|password|credential|auth", re.IGNORECASE)
+REDACTED: Final = "***"
+QUOTED_CHARACTERS: Final = 200
+
+_SCHEME: Final = re.compile(r"(?:^|(?<=::)|(?<![A-Za-z0-9+.:-]))([A-Za-z][A-Za-z0-9+.-]*)://")
+_PLAIN: Final = re.compile(r"(?:(?!https?:)[a-z][a-z0-9+.-]*://)?[^?@#;:\\]*|https?://[^?@#;:%=\\]*", re.IGNORECASE)
+_MISTYPED: Final = re.compile(r"^(https?|s3a?|gs|gcs|ftp|abfss?|wasbs?):/?(?=[^/])", re.IGNORECASE)
+"""A remote URL that lacks one or both of its slashes."""
+
+_AUTHORITY_END: Final = re.compile(r"[/?#\\]|$")
+_HTTP: Final = frozenset({"http", "https"})
+_PLAIN_PATHS: Final = frozenset({"file", "local", "memory"})
+_CONTAINER_FIRST: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+"""Schemes that write ``container@account`` before the path."""
+
+_CONTAINER: Final = re.compile(r"[a-z0-9$][a-z0-9-]{2,62}")
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]*\]|[^:\[\]]*)(?::\d*)?")
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,39}")
+
+_NUMBER: Final = re.compile(r"\d{1,20}")
+_DATE: Final = re.compile(r"\d{4}-?\d\d-?\d\d(?:T\d\d:?\d\d:?\d\d(?:\.\d{1,6})?Z)?")
+_HARMLESS_VALUES: Final = {
+    **dict.fromkeys(
+        ("part", "partnumber", "page", "offset", "limit", "start", "end", "generation", "x-amz-expires"), _NUMBER
+    ),
+    **dict.fromkeys(("x-goog-expires", "expires"), _NUMBER),
+    **dict.fromkeys(("x-amz-date", "x-goog-date", "se", "st", "sv"), _DATE),
+    "alt": re.compile("media|json"),
+    "x-amz-algorithm": re.compile("AWS4-HMAC-SHA256"),
+    "x-goog-algorithm": re.compile("GOOG4-RSA-SHA256"),
+    "x-amz-signedheaders": re.compile("host"),
+    "x-goog-signedheaders": re.compile("host"),
+}
+"""Query parameters, and the values of them that are shown."""
+
+_IN_PATH: Final = re.compile(
+    r"/(hdn[a-z]{2}|token|access_token|signature|sig|sas|hmac|jwt|password|pwd|secret|auth|session|ticket)"
+    r"(=|%3d)[^/]+",
+    re.IGNORECASE,
+)
+_ENCODED_URL: Final = re.compile(r"(?<=/)[^/]*%3a(?:/|%2f){2}.*", re.IGNORECASE | re.DOTALL)
+_PATH_PARAMETERS: Final = re.compile(r";[^/]*")
+
+# Of texts that are not URLs as a whole. Every repetition is bounded, so that long texts take linear time.
+_URL_IN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:(?:\\?/){2}[^\s\"'<>`]*")
+_PUNCTUATION: Final = "),.;:]}"
+_WITHOUT_SCHEME: Final = re.compile(
+    r"(?<![\w/@.-])[^\s:/@\"'<>(){}\[\]=,]{1,256}:(?![/:])[^\s@\"'<>]{1,1024}@(?=[\w.\[-])"
+)
+_NAMED_SECRET: Final = (
+    r"(?P<name>(?:signature|(?<![a-z])sig(?![a-z])|token|secret|passw(?:or)?d|passphrase|(?<![a-z])pwd(?![a-z])"
+    r"|authorization|credential|api[_-]?key|access[_-]?key|account[_-]?key|cookie|hmac|(?<![a-z])jwt(?![a-z])"
+    r"|(?<![a-z])sas(?![a-z])|hdn(?:ts|ea|tl))[\w%.-]{0,60})"
+    r"(?P<between>['\"]?\s*(?:=|:(?!/))\s*b?)"
+    r"(?:(?:basic|bearer|digest|aws4-hmac-sha256|token)\s+)?"
+    r"(?:(?P<quote>['\"])(?:(?!(?P=quote)).)*(?P=quote)?|[^\s'\",&}<>]+)"
+)
+_TAGGED_SECRET: Final = re.compile(
+    r"(<[\w:.-]{0,60}(?:signature|token|secret|password|key)[\w:.-]{0,60}>)[^<]+", re.IGNORECASE
+)
 
 
 def safe_url(url: str | os.PathLike[str]) -> str:
-    """Return ``url`` with passwords and signatures replaced by ``***``, for messages and logs.
+    """Return ``url`` without user names, passwords, query values and fragments, for messages and logs.
 
-    Covered are ``user:password@`` before the host, under every scheme, and under HTTP all query
-    values whose name speaks of a key, token or signature (presigned URLs), and all values that
-    stand there without a name.
+    Idempotent. A local path, and a key of an object store, is returned unchanged.
     """
     text = os.fspath(url)
-    found = _SCHEME.match(text)
-    if found is None:
+    if is_plain(text):
         return text
-    host, slash, rest = text[found.end() :].partition("/")
-    host, question, host_query = host.partition("?")
-    user, at, host_only = host.rpartition("@")
-    if at:
-        host = (f"{user.partition(':')[0]}:{_REDACTED}@" if ":" in user else f"{_REDACTED}@") + host_only
-    rest = host + question + host_query + slash + rest
-    if found[1].lower() in ("http", "https"):
-        before, question, query = rest.partition("?")
-        rest = before + question + "&".join(map(_safe_pair, query.split("&")))
-    return found[0] + rest
+    return "".join(_safe_link(part) if nth % 2 else part for nth, part in enumerate(links_of(text)))
+
+
+def is_plain(text: str) -> bool:
+    """Return True if nothing of a URL or path can be a secret, as of most; fast."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+def safe_text(text: str) -> str:
+    """Return a text of third parties without the secrets of URLs in it, and without values that are named as secrets.
+
+    Idempotent. Covers URLs with escaped slashes, ``user:password@host`` without scheme, and ``token=...``.
+    """
+    if ":" not in text and "=" not in text and ">" not in text:
+        return text
+    text = _URL_IN_TEXT.sub(_safe_url_in_text, text)
+    text = _WITHOUT_SCHEME.sub(f"{REDACTED}@", text)
+    text = _TAGGED_SECRET.sub(lambda found: found[1] + REDACTED, text)
+    return _named_secret().sub(_without_value, text)
+
+
+def safe_quotes(text: str) -> str:
+    """Return a message of our own that quotes an argument, without the secrets of URLs in it."""
+    return _URL_IN_TEXT.sub(_safe_url_in_text, text) if "://" in text else text
+
+
+def shorten(text: str) -> str:
+    """Return a text of third parties without secrets, on one line, printable, and at most 200 characters long."""
+    line = "".join(character if character.isprintable() else " " for character in text[: 10 * QUOTED_CHARACTERS])
+    line = " ".join(safe_text(line).split())
+    return line if len(line) <= QUOTED_CHARACTERS else line[: QUOTED_CHARACTERS - 3] + "..."
+
+
+def links_of(url: str) -> list[str]:
+    """Split a URL into its links, one for each ``scheme://`` in it, and what stands before and between them.
+
+    Entries of odd number are links: ``a::http://x::s3://y`` is ``["a::", "http://x", "::", "s3://y", ""]``. A remote
+    URL that lacks slashes, as ``https:/host/x?token=...``, is taken for what was meant.
+    """
+    url = _MISTYPED.sub(r"\1://", url)
+    if _SCHEME.match(url) and url.count("://") == 1:  # as most are
+        return ["", url, ""]
+    parts: list[str] = []
+    at = 0
+    for found in _SCHEME.finditer(url):
+        start = found.start(1)
+        between = "::" if parts and url[at:start].endswith("::") else ""
+        parts += [url[at : start - len(between)], between] if parts else [url[:start]]
+        at = start
+    return [*parts, url[at:], ""] if parts else [url]
+
+
+class Parts(NamedTuple):
+    """One link of a URL. ``scheme`` is as written; ``user`` is None without an ``@``; ``tail`` begins with the path."""
+
+    scheme: str
+    user: str | None
+    host: str
+    tail: str
+
+
+def parts_of(link: str) -> Parts:
+    """Split one link."""
+    scheme, _, rest = link.partition("://")
+    return Parts(scheme, *_split_authority(scheme.lower(), rest))
+
+
+def query_of(scheme: str, tail: str) -> tuple[str, str, str]:
+    """Split what follows the host into path, query and fragment.
+
+    In keys of object stores, ``?`` is a wildcard and ``#`` a letter unless an ``=`` follows.
+    """
+    if is_http(scheme):
+        tail, _, fragment = tail.partition("#")
+        path, _, query = tail.partition("?")
+        return path, query, fragment
+    head, _, fragment = tail.partition("#")
+    if "=" not in fragment and REDACTED not in fragment:
+        head, fragment = tail, ""
+    first = head.find("?")
+    equals = head.find("=", first) if first >= 0 else -1
+    at = head.rfind("?", 0, equals) if equals >= 0 else -1
+    return (head, "", fragment) if at < 0 else (head[:at], head[at + 1 :], fragment)
+
+
+def is_http(scheme: str) -> bool:
+    return scheme.lower() in _HTTP
+
+
+def without_tokens(path: str) -> str:
+    """Return the path of an HTTP URL without segments such as ``/hdnts=...``, which prove who asks."""
+    return _IN_PATH.sub("", path) if "=" in path or "%" in path else path
+
+
+def is_harmless(name: str, value: str) -> bool:
+    """Return True if the value of a query parameter may be shown."""
+    harmless = _HARMLESS_VALUES.get(name.lower())
+    return harmless is not None and harmless.fullmatch(value) is not None
+
+
+def _safe_link(link: str) -> str:
+    scheme, user, host, tail = parts_of(link)
+    path, query, fragment = query_of(scheme, tail)
+    if is_http(scheme):
+        path = _PATH_PARAMETERS.sub(f";{REDACTED}", path)
+        path = _ENCODED_URL.sub(REDACTED, _IN_PATH.sub(lambda found: f"/{found[1]}={REDACTED}", path))
+    shown = host if user is None else f"{_safe_user(scheme, user)}@{host}"
+    pairs = "&".join(map(_safe_pair, query.split("&")))
+    return f"{scheme}://{shown}{path}{'?' if query else ''}{pairs}{f'#{REDACTED}' if fragment else ''}"
+
+
+def _safe_user(scheme: str, user: str) -> str:
+    return user if scheme.lower() in _CONTAINER_FIRST and _CONTAINER.fullmatch(user) else REDACTED
+
+
+def _split_authority(kind: str, rest: str) -> tuple[str | None, str, str]:
+    """Return the user (None without ``@``), the host as it may be shown, and all behind it."""
+    found = _AUTHORITY_END.search(rest)
+    end = found.start() if found else len(rest)
+    authority, tail = rest[:end], rest[end:]
+    user, at, host = authority.rpartition("@")
+    if kind in _PLAIN_PATHS:
+        return (user, host, tail) if ":" in user else (None, authority, tail)
+    is_odd = not _HOST.fullmatch(host) or (":" in host and kind not in _HTTP)
+    if is_odd and "@" in tail:
+        # A password with a slash, a question mark or a hash: all before the last @ belongs to it.
+        before, _, behind = rest.rpartition("@")
+        return before, *_split_authority(kind, behind)[1:]
+    if not _HOST.fullmatch(host):
+        host = f"{host.partition(':')[0]}:{REDACTED}" if ":" in host else REDACTED
+    return user if at else None, host, tail
 
 
 def _safe_pair(pair: str) -> str:
     name, equals, value = pair.partition("=")
-    if not equals:
-        return _REDACTED if name else ""
-    return f"{name}={_REDACTED}" if value and _SECRET_WORD.search(name) else pair
+    if not equals or not value.strip("="):
+        return REDACTED if pair else ""
+    name = unquote(name)
+    if not _NAME.fullmatch(name):
+        return REDACTED
+    return f"{name}={value}" if is_harmless(name, value) else f"{name}={REDACTED}"
+
+
+def _safe_url_in_text(found: re.Match[str]) -> str:
+    url = found[0].replace("\\/", "/")
+    end = len(url.rstrip(_PUNCTUATION))
+    return safe_url(url[:end]) + url[end:]
+
+
+@cache
+def _named_secret() -> re.Pattern[str]:
+    """Compile the pattern on first use: it takes milliseconds, and most programs never show an error."""
+    return re.compile(_NAMED_SECRET, re.IGNORECASE | re.DOTALL)
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return f"{found['name']}{found['between']}{found['quote'] or ''}{REDACTED}{found['quote'] or ''}"

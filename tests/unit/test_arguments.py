@@ -1,0 +1,175 @@
+"""Arguments that cannot serve are refused where they are written, by errors of this package that say which and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiostream_data as asd
+from aiostream_data import Dataset, PlanError
+
+DIGITS = "9" * 5000
+ROWS: Any = Dataset.range(4)
+DATASET: Any = Dataset
+
+ODD: tuple[Any, ...] = ("x", b"x", 1.5, [], {}, object(), np.array([1, 2]), float("nan"), DIGITS, int, {1: 2})
+TOO_MANY: tuple[Any, ...] = (2**63, 10**400)
+
+COUNTS: dict[str, Callable[[Any], Any]] = {
+    "batch": ROWS.batch,
+    "padded_batch": ROWS.padded_batch,
+    "window": ROWS.window,
+    "shift": lambda value: ROWS.window(2, value),
+    "stride": lambda value: ROWS.window(2, 1, value),
+    "max_cost": lambda value: ROWS.batch(max_cost=value, cost=int),
+    "max_length": ROWS.pack,
+    "open_bins": lambda value: ROWS.pack(3, open_bins=value),
+    "shuffle": ROWS.shuffle,
+    "repeat": ROWS.repeat,
+    "take": ROWS.take,
+    "skip": ROWS.skip,
+    "num_shards": lambda value: ROWS.shard(value, 0),
+    "index": lambda value: ROWS.shard(2, value),
+    "enumerate": ROWS.enumerate,
+    "prefetch": ROWS.prefetch,
+    "in_subprocess": ROWS.in_subprocess,
+    "concurrency": lambda value: ROWS.map(abs, concurrency=value),
+    "cycle_length": lambda value: ROWS.interleave(range, cycle_length=value),
+    "block_length": lambda value: ROWS.interleave(range, block_length=value),
+    "read_ahead": lambda value: DATASET.from_text("x", read_ahead=value),
+    "record_nbytes": lambda value: DATASET.from_fixed_length("x", value),
+    "header_nbytes": lambda value: DATASET.from_fixed_length("x", 2, header_nbytes=value),
+    "footer_nbytes": lambda value: DATASET.from_fixed_length("x", 2, footer_nbytes=value),
+    "range start": lambda value: DATASET.range(value, 3),
+    "range step": lambda value: DATASET.range(1, 3, value),
+    "schedule_every": lambda value: DATASET.sample_from([ROWS, ROWS], schedule_every=value),
+    "epoch": lambda value: ROWS.open(epoch=value),
+    "replicate": lambda value: ROWS.open(rank=0, world_size=1, replicate=value),
+    "max_rows": lambda value: ROWS.shuffle_quality(max_rows=value),
+    "timeout": lambda value: ROWS.map(abs, timeout=value),
+    "stage_timeout": lambda value: ROWS.open(stage_timeout=value),
+    "stall_after": lambda value: ROWS.open(stall_after=value),
+    "memory_limit": lambda value: ROWS.open(memory_limit=value),
+}
+
+TAKES_NUMBERS = {"timeout", "stage_timeout", "stall_after", "memory_limit"}
+
+FLAGS: dict[str, Callable[[Any], Any]] = {
+    "drop_remainder": lambda value: ROWS.batch(2, drop_remainder=value),
+    "padded": lambda value: ROWS.batch(max_cost=3, cost=int, padded=value),
+    "window": lambda value: ROWS.window(2, drop_remainder=value),
+    "rebatch": lambda value: ROWS.batch(2).rebatch(3, drop_remainder=value),
+    "reshuffle": lambda value: ROWS.shuffle(2, reshuffle_each_iteration=value),
+    "map ordered": lambda value: ROWS.map(abs, ordered=value),
+    "interleave ordered": lambda value: ROWS.interleave(range, ordered=value),
+    "read ordered": lambda value: DATASET.from_text("x", ordered=value),
+    "shuffle_shards": lambda value: DATASET.from_text("x", shuffle_shards=value),
+    "verify text": lambda value: DATASET.from_text("x", verify=value),
+    "verify records": lambda value: DATASET.from_tfrecord("x", verify=value),
+    "random": lambda value: DATASET.sample_from([ROWS, ROWS], random=value),
+    "force": lambda value: ROWS.open(force=value),
+    "debug": lambda value: ROWS.open(debug=value),
+    "deterministic": lambda value: ROWS.open(deterministic=value),
+}
+
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "executor": lambda value: ROWS.map(abs, executor=value),
+    "on_error": lambda value: ROWS.map(abs, on_error=value),
+    "map": ROWS.map,
+    "apply": ROWS.apply,
+    "compression": lambda value: DATASET.from_text("x", compression=value),
+    "encoding": lambda value: DATASET.from_text("x", encoding=value),
+    "stop": lambda value: DATASET.sample_from([ROWS, ROWS], stop=value),
+    "too_long": lambda value: ROWS.pack(3, too_long=value),
+    "on_too_large": lambda value: ROWS.batch(2, max_cost=3, cost=int, on_too_large=value),
+    "bucket_boundaries": lambda value: ROWS.bucket_by_sequence_length(int, value, [1, value]),
+    "features": ROWS.parse_example,
+    "sequences": lambda value: ROWS.parse_sequence_example({"a": value}, value),
+    "device": ROWS.batch(2).to_device,
+    "handoff": lambda value: ROWS.batch(2).to_device(handoff=value),
+    "policy": lambda value: ROWS.open(rank=0, world_size=1, policy=value),
+    "skip": lambda value: ROWS.open(skip=[value]),
+    "block": lambda value: ROWS.open(block=[value] if isinstance(value, str) is False else 5),
+    "origin": ROWS.fetch,
+    "spill": lambda value: ROWS.shuffle(2, spill="a\0b"),
+    "dtype": lambda value: DATASET.range(3, dtype=value),
+}
+
+
+def refused(call: Callable[[Any], Any], value: Any) -> None:
+    with pytest.raises(PlanError) as caught:
+        call(value)
+    assert 10 < len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_number_of_another_type_or_beyond_all_counting_is_refused(name: str) -> None:
+    for value in (*ODD, *TOO_MANY):
+        serves = name in TAKES_NUMBERS and isinstance(value, float)
+        if not serves or value is ODD[7]:
+            refused(COUNTS[name], value)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_switch_that_is_neither_true_nor_false_is_refused(name: str) -> None:
+    for value in (*ODD, None, 1):
+        refused(FLAGS[name], value)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_words_functions_and_collections_of_another_kind_are_refused(name: str) -> None:
+    for value in (1.5, np.array([1, 2]), object(), [[]], DIGITS):
+        refused(OTHERS[name], value)
+
+
+def test_numpys_numbers_and_truths_serve() -> None:
+    dataset = Dataset.range(5).batch(int(np.int64(2)), drop_remainder=bool(np.True_))
+    odd: Any = Dataset.range(5)
+    assert [list(batch) for batch in odd.batch(np.int64(2), drop_remainder=np.True_)] == [list(b) for b in dataset]
+
+
+@pytest.mark.parametrize("name", ["skip", "block"])
+def test_what_is_left_out_is_given_as_a_list(name: str) -> None:
+    for value in (5, "https://host/a", None):
+        refused(lambda given: ROWS.open(**{name: given}), value)
+
+
+def test_so_many_processes_are_a_slip_of_the_pen() -> None:
+    with pytest.raises(asd.PlanError, match="workers must be at most 1024"):
+        Dataset.range(3).in_subprocess(10**6)
+
+
+def test_functions_and_classes_refuse_what_they_cannot_use(tmp_path: Path) -> None:
+    anything: Any = asd
+    features = {"a": asd.FixedLen((), "int64")}
+    calls: list[Callable[[], Any]] = [
+        lambda: anything.write_index(None, tmp_path / "index"),
+        lambda: anything.write_index([5], tmp_path / "index"),
+        lambda: anything.write_index("x", "a\0b"),
+        lambda: anything.encode_example(None),
+        lambda: anything.encode_example({1: 2}),
+        lambda: anything.encode_sequence_example({}, 5),
+        lambda: anything.parse_example(5, features),
+        lambda: anything.parse_example([5], features),
+        lambda: anything.combine_hashes(5),
+        lambda: anything.ShardCache(5),
+        lambda: anything.ShardCache("a\0b"),
+        lambda: anything.TFRecordWriter(None),
+        lambda: anything.TFRecordWriter("a\0b"),
+        lambda: anything.Origin.from_dict(5),
+        lambda: anything.Origin.from_dict({}),
+    ]
+    for call in calls:
+        with pytest.raises(PlanError):
+            call()
+    with Dataset.range(3).open() as loader:
+        refused(lambda value: loader.replay(value, 2), "x")
+
+
+def test_a_writer_names_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(asd.WriteError, match="No such file or directory; nothing was stored"):
+        asd.TFRecordWriter(tmp_path / "none" / "a.tfrecord")
