@@ -1,11 +1,17 @@
 """One budget of bytes for everything a loader holds.
 
-How this works. Bytes enter a pipeline at its sources, so sources *ask* (:meth:`Budget.admit`) before
-they request anything, and wait while the limit is reached. What later stages make of those bytes is
-only *noted* (:meth:`Budget.charge`): moving forward must never wait for memory, because moving
-forward is what frees it. Two things pass over the limit: a first admission into an empty budget (a
-record larger than the limit passes alone), and an *urgent* one, from the reader that the order is
-waiting for while the readers behind it hold everything.
+How this works. Bytes enter a pipeline at its sources, so sources *ask* before they request anything
+(:meth:`Budget.admit`), and again before they decompress or cut it (:meth:`Budget.room_for_step`). They wait while the
+limit is reached. What later stages make of those bytes is only *noted* (:meth:`Budget.charge`): moving forward must
+never wait for memory, because moving forward is what frees it. Three things pass over the limit:
+
+- a first admission into an empty budget;
+- an *urgent* one, from the reader that the order is waiting for while the readers behind it hold everything. It is for
+  one range or one step, whose sizes shrink with the number of open shards;
+- a record larger than its shard's share of the limit, alone (:meth:`Budget.alone`). A reader may gather such a record
+  only while the order waits for that very shard, so that the record that comes next in order is the one that passes.
+  No other is begun before its memory was released. The exception: the consumer waits, and everything between it and
+  the reader asks for another record, as zip() and batch() do. Then nothing else can release memory.
 
 A :class:`Charge` ends with the last chunk that holds it as ``lease``. Ending in ``__del__`` is
 deliberate: chunks are dropped by any thread, on success, failure and cancellation alike, and the
@@ -53,6 +59,9 @@ RANGES = "ranges"
 RECORDS = "records being put together"
 """Holder of records of which a part has yet to come."""
 
+WINDOWS = "decompressors"
+"""Holder of what decompressors keep: tables, and the window of output that their input may refer to."""
+
 DECODED = "decoded"
 """Holder of rows in memory of their own."""
 
@@ -90,6 +99,27 @@ class Charge:
             self.end()
 
 
+class Alone:
+    """The right to gather one record that is larger than its share; ends with the last chunk that holds it as lease."""
+
+    __slots__ = ("_budget", "_is_gathered")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._is_gathered = False
+        budget._count_alone(gathering=1, held=1)
+
+    def gathered(self) -> None:
+        """Mark the record as complete: it is on its way to the consumer. Callable from any thread."""
+        if not self._is_gathered:
+            self._is_gathered = True
+            self._budget._count_alone(gathering=-1)
+
+    def __del__(self) -> None:
+        self.gathered()
+        self._budget._count_alone(held=-1)
+
+
 class Budget:
     """Counts bytes from any thread; lets coroutines of one loop wait for room.
 
@@ -97,6 +127,7 @@ class Budget:
         limit: Bytes that admissions keep to.
         used, peak: Bytes noted now, and the most at any time.
         holders: The same two numbers by holder.
+        consumer_waits: Returns whether the consumer waits for an element and none is ready.
     """
 
     def __init__(self, limit: int) -> None:
@@ -111,6 +142,9 @@ class Budget:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._left_free = 0
+        self.consumer_waits: Callable[[], bool] = lambda: True
+        self._gathering = 0  # records that pass alone, and are not complete
+        self._alone = 0  # the same, with those that are complete and still held
         self._warned = False
         _budgets.add(self)
 
@@ -179,12 +213,44 @@ class Budget:
 
     def room_for(self, nbytes: int, holder: str = RANGES) -> Charge | None:
         """Note bytes that sources may fill now; None where there is no room for them."""
-        return self.charge(nbytes, holder) if self._fits(nbytes, self.admitted_nbytes) else None
+        return self.charge(nbytes, holder) if self.has_room_for(nbytes) else None
+
+    def has_room_for(self, nbytes: int) -> bool:
+        """Return whether sources may fill ``nbytes`` more."""
+        return self._fits(nbytes, self.admitted_nbytes)
+
+    @property
+    def windows_nbytes(self) -> int:
+        """Bytes that decompressors hold."""
+        return self.holders.get(WINDOWS, (0, 0))[0]
+
+    def windows_fit(self, share: float) -> bool:
+        """Return whether decompressors hold at most this fraction of the limit."""
+        return self.windows_nbytes <= share * self.limit
 
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
         """Wait until stages may fill ``nbytes`` more, or it is urgent; return whether they may."""
         await self.until(lambda: self._may_begin(nbytes) or is_urgent())
         return self._may_begin(nbytes)
+
+    async def room_for_step(self, nbytes: int, is_urgent: Callable[[], bool]) -> Charge:
+        """Wait until a source may decompress and cut ``nbytes``, then note them.
+
+        Ranges fill less of the limit than this may, so that what was fetched can be decoded ahead.
+        """
+        if not self._may_begin(nbytes):
+            await self.until_fits(nbytes, is_urgent)
+        self._note(nbytes, DECODED)  # no warning: what a step may make at most is seldom what it makes
+        return Charge(self, nbytes, DECODED)
+
+    async def alone(self, is_wanted: Callable[[], bool]) -> Alone:
+        """Wait until a record larger than its share may be gathered.
+
+        Args:
+            is_wanted: Whether the order waits for the shard of the record.
+        """
+        await self.until(lambda: self._gathering == 0 and is_wanted() and (self._alone == 0 or self.consumer_waits()))
+        return Alone(self)
 
     async def until_within(self, is_urgent: Callable[[], bool]) -> None:
         """Wait while nearly all is held that the limit allows, unless it is urgent to make room by going on."""
@@ -219,6 +285,18 @@ class Budget:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def look_again(self) -> None:
+        """Do what :meth:`poke` does, soon. Callable from any thread; costs nothing where nobody waits."""
+        if self._waiters and self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self.poke)
+
+    def _count_alone(self, gathering: int = 0, held: int = 0) -> None:
+        with self._lock:
+            self._gathering += gathering
+            self._alone += held
+        self.look_again()
+
     def _fits(self, nbytes: int, most: int) -> bool:
         return self.used == 0 or self.used + nbytes <= most
 
@@ -232,9 +310,8 @@ class Budget:
             used, peak = self.holders.get(holder, (0, 0))
             used += change
             self.holders[holder] = (used, max(peak, used))
-        if change < 0 and self._waiters and self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self.poke)
+        if change < 0:
+            self.look_again()
 
 
 _budgets: weakref.WeakSet[Budget] = weakref.WeakSet()

@@ -138,7 +138,9 @@ class Sender(Generic[T]):
     def is_awaited(self) -> bool:
         """Whether the receiver waits for an item, and so does whoever it needs the item for, up to the consumer."""
         shared = self._shared
-        return shared.awaiting > 0 and (shared.on_behalf_of is None or shared.on_behalf_of())
+        if not shared.awaiting or shared.buffer:
+            return False
+        return shared.on_behalf_of is None or shared.on_behalf_of()
 
     @property
     def waits(self) -> Waits:
@@ -251,11 +253,15 @@ class Receiver(Generic[T]):
         shared.notify()
         return item
 
-    async def wait_ready(self) -> None:
-        """Wait until :attr:`ready`."""
+    async def wait_ready(self, *, is_needed: bool = True) -> None:
+        """Wait until :attr:`ready`.
+
+        Args:
+            is_needed: Whether this very item is needed. False where the item of another channel would do.
+        """
         shared = self._shared
         started = shared.input_wait_since = perf_counter()
-        shared.awaiting += 1
+        shared.awaiting += is_needed
         if shared.one_by_one:
             shared.notify()
         try:
@@ -264,7 +270,7 @@ class Receiver(Generic[T]):
             while not self.ready:
                 await shared.changed()
         finally:
-            shared.awaiting -= 1
+            shared.awaiting -= is_needed
             if not shared.awaiting:
                 shared.input_wait_since = None
             if self.on_wait is not None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from aiostream_data._engine.cgroups import CGROUPS, OWN_CGROUPS, limit_files, read_text
 from aiostream_data.metrics.sizes import as_nbytes
 
 DEFAULT_FRACTION = 0.25
 FALLBACK_LIMIT = 1 << 30
-
-CGROUPS = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def parse_nbytes(value: int | str) -> int:
@@ -30,46 +27,17 @@ def default_limit() -> int:
 
 
 def _memory_of_this_process() -> int:
-    try:
-        own = OWN_CGROUPS.read_text()
-    except OSError:
-        own = ""  # not Linux
-    limits = [_number_in(CGROUPS / file) for file in limit_files(own)]
+    files = limit_files(read_text(OWN_CGROUPS), "memory", "memory.limit_in_bytes", "memory.max")
+    limits = [_number_in(CGROUPS / file) for file in files]
     limits.append(_physical_memory())
     known = [limit for limit in limits if limit is not None and limit > 0]  # with 0 this process would not have started
     return min(known) if known else FALLBACK_LIMIT
 
 
-def limit_files(own: str) -> Iterator[PurePosixPath]:
-    """Yield the files that may say a memory limit, below where cgroups are mounted: of its cgroup and those above it.
-
-    In a container its cgroup is usually the root. Elsewhere, as in a service or a batch job, it is named in ``own``,
-    and every cgroup above it may have a limit, too.
-
-    Args:
-        own: The contents of ``/proc/self/cgroup``: a line ``number:controllers:path`` for each hierarchy.
-    """
-    yield PurePosixPath("memory.max")
-    yield PurePosixPath("memory/memory.limit_in_bytes")
-    for line in own.splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        places = [place for place in _and_above(path) if ".." not in place.parts]
-        if controllers == "":
-            yield from (place / "memory.max" for place in places)
-        elif "memory" in controllers.split(","):
-            yield from ("memory" / place / "memory.limit_in_bytes" for place in places)
-
-
-def _and_above(path: str) -> list[PurePosixPath]:
-    place = PurePosixPath(path.lstrip("/"))
-    return [place, *place.parents][:-1]
-
-
 def _number_in(path: Path) -> int | None:
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):
+        return int(read_text(path))
+    except ValueError:
         return None  # no cgroup of this version, or "max"
 
 

@@ -98,7 +98,8 @@ class PacedHops:
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
         self.pace.hop_s = _hop_s(self.place, self.workers)
-        self._running, self._held = Window(1), Window(1)
+        # A hop that gave no rows returns no bytes, so the budget's waiters learn of its end here.
+        self._running, self._held = Window(1), Window(1, self.budget.poke)
         self._allowed = 1, 1
         self._late: set[asyncio.Future[Outcome]] = set()
         self._results = Results(self.budget, lambda: self._held.taken)

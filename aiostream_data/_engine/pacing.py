@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from dataclasses import dataclass
 
@@ -41,14 +40,6 @@ GIL_HOPS = 24
 
 def _has_gil() -> bool:
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
-
-
-def cpu_count() -> int:
-    """Return how many CPUs this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every platform
-        return os.cpu_count() or 1
 
 
 def rows_of_a_chunk(rows: int, nbytes: int) -> int:

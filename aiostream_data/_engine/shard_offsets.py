@@ -22,7 +22,16 @@ class ShardOffsets:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[array[int], array[int]]] = {}
+        self._checked: set[tuple[int, str]] = set()
         self._lock = Lock()
+
+    def was_checked(self, split: int, version: str) -> bool:
+        """Return True if all bytes of this version of a shard were found good."""
+        return bool(version) and (split, version) in self._checked
+
+    def note_checked(self, split: int, version: str) -> None:
+        """Note that all bytes of this version of a shard were found good."""
+        self._checked.add((split, version))
 
     def learn(self, split: int, ordinal: int, offset: int) -> None:
         """Note that a record begins there."""

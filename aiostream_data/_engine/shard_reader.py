@@ -1,46 +1,85 @@
-"""Read one shard: fetch its ranges ahead, cut them into records, decode them, send chunks."""
+"""Read one shard: fetch its ranges ahead, cut them into records, decode them, send chunks.
+
+How memory is accounted for. Room for a range is taken before it is requested, and room for a step before anything is
+decompressed or cut: a step makes one block and one column at most (:class:`.stream.StreamStep`), so its size is known.
+After the hop the room is given back, and every chunk has a lease on what it keeps alive: the block that its rows look
+into, and its own index, ids and arrays. What the stream keeps is charged to the reader: bytes of a record of which a
+part has yet to come, and the decompressor with its window.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.budget import COPIES_OF_A_ROW, DECODED, RANGES, RECORDS, Budget, Charge
+from aiostream_data._engine.budget import (
+    ADMITTED,
+    COPIES_OF_A_ROW,
+    DECODED,
+    RANGES,
+    RECORDS,
+    WINDOWS,
+    Alone,
+    Budget,
+    Charge,
+)
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
+from aiostream_data._engine.shard_check import ShardCheck
 from aiostream_data._engine.shard_offsets import ShardOffsets
+from aiostream_data._engine.shard_siblings import ShardSiblings
 from aiostream_data._engine.sizes import chunk_nbytes
-from aiostream_data.errors import ChecksumError
-from aiostream_data.formats.stream import RecordStream
-from aiostream_data.lineage import run_of_ids
+from aiostream_data._engine.step_sizes import (
+    INDEX_NBYTES,
+    ROW_NBYTES,
+    block_nbytes,
+    headroom_nbytes,
+    hop_nbytes,
+    large_record_nbytes,
+    rows_of_a_step,
+)
+from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
+from aiostream_data.errors import ChecksumError, CorruptRecordError, MemoryBudgetError, StateMismatchError
+from aiostream_data.formats.long_record import ObjectBuffer
+from aiostream_data.formats.stream import HEADROOM_NBYTES, RecordStream, StreamStep
 from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.records import ByteRange, Chunk, Columns, ShardRef, VarColumn, records_chunk
+from aiostream_data.records import ByteRange, Chunk, Column, Columns, ShardRef, VarColumn, records_chunk
+from aiostream_data.row_ids import RowIds
+from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.parallel_read import parts_of, read_parts
 from aiostream_data.storage.ranges import plan_ranges, range_sizes, shared_out
 from aiostream_data.storage.read_ahead import ReadAhead, most_ahead
 from aiostream_data.storage.stores import StoreSet
 
-HEADROOM = 64 << 10
-"""Scratch before each block, so that a record cut by a range's end is joined without copying the block."""
+HEADROOM = HEADROOM_NBYTES
+"""Scratch before each range."""
+
+AHEAD_SHARE = 0.25
+"""Fraction of the limit that decompressors may hold before a shard that is opened ahead of its turn waits for it."""
+
+WHOLE_SHARE = 0.25
+"""An object that is one record passes alone if it takes more than this fraction of the limit."""
+
+LARGE_WINDOW_NBYTES = 256 << 10
+"""A decompressor that holds no more than this is never refused."""
 
 WRONG_ATTEMPTS = 3
 """So often an object in parts is read whose bytes do not agree with its checksum."""
-
-PIECES_PER_HOP = 4
-"""Blocks of a compressed stream that are decompressed in one hop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +87,17 @@ class _Block:
     start: int
     data: NDArray[np.uint8]
     headroom: int
-    charge: Charge
+    lease: _Lease
+
+
+class _Lease:
+    """A charge, and for a record that passes alone the right to; both end with the last chunk that holds this."""
+
+    __slots__ = ("__weakref__", "_alone", "_charge")
+
+    def __init__(self, charge: Charge, alone: Alone | None) -> None:
+        self._charge = charge
+        self._alone = alone
 
 
 @dataclass
@@ -58,6 +107,7 @@ class ShardReader:
     Attributes:
         number: The shard's number in its source.
         split: Split number of the rows' ids.
+        siblings: The other shards of the source, asked where this one is too short to show its compression.
         offsets: Where records begin, as far as it is known; what is learned is added.
         open_at_once: Shards that are read at the same time, and have to fit into the budget together.
         is_wanted: Whether the order is waiting for this very shard: its admissions then pass over a
@@ -68,6 +118,7 @@ class ShardReader:
     shard: ShardRef
     number: int
     split: int
+    siblings: ShardSiblings
     stores: StoreSet
     budget: Budget
     blocks: BlockPool
@@ -79,6 +130,12 @@ class ShardReader:
     open_at_once: int = 1
     _row: int = 0
     _offset: int = 0
+    _alone: Alone | None = None
+    _reserved_nbytes: int = 0  # for a large record of known size
+    _block: tuple[NDArray[np.uint8], Charge] | None = None  # decompressed, as long as it is being cut
+    _joined: tuple[weakref.ref[NDArray[np.uint8]], weakref.ref[_Lease]] | None = None  # of a record from several blocks
+    _made: int = 0  # bytes, by the hop in progress
+    _damage: CorruptRecordError | None = None  # behind what that hop has given
 
     async def run(self, outlet: Outlet) -> None:
         """Send the rows of the shard from number ``first`` on, in order.
@@ -86,16 +143,49 @@ class ShardReader:
         Raises:
             CorruptRecordError, ExampleParseError, StorageError: The shard is damaged or unreachable.
             ChecksumError: The bytes are not those that its store says it has; raised before the last rows are sent.
+            MemoryBudgetError: Decompressors of the shards that are open together cannot fit into the limit.
         """
         if self.shard.nbytes is None:
             self.shard = await self.stores.info(self.shard.url)
-        stream, self._row = stream_before(self.node, self.shard, self.offsets.before(self.number, self.first))
+        self._waiting, self._window = self.budget.charge(0, RECORDS), self.budget.charge(0, WINDOWS)
+        await self._check_first()
+        step = self._step()
+        stream, self._row = stream_before(self.node, self.shard, self.offsets.before(self.number, self.first), step)
         self._offset = stream.first_offset
-        self._waiting = self.budget.charge(0, RECORDS)
         with closing(self.stores.running_check(self.shard)) as self._check:
             await self._read_ranges(stream, outlet)
+        if stream.is_doubtful:
+            stream.suppose(await self.siblings.evidence(self.shard.url))
         await self._send_all(stream, stream.finish(), None, outlet)
         self._waiting.end()
+        self._window.end()
+        if self._row < self.first:
+            raise StateMismatchError(
+                [f"{safe_url(self.shard.url)} has {self._row} records, and the state was taken after {self.first}"]
+            )
+
+    def _step(self) -> StreamStep:
+        """Set the sizes of what is made at once, by the shard's share of the limit."""
+        limit, at_once = self.budget.limit, self.open_at_once
+        nbytes = block_nbytes(limit, at_once)
+        self._large_nbytes = large_record_nbytes(limit, at_once)
+        return StreamStep(
+            nbytes=nbytes, headroom_nbytes=headroom_nbytes(nbytes), rows=rows_of_a_step(nbytes), lend=self._lend
+        )
+
+    async def _check_first(self) -> None:
+        """Check the shard before any of its rows are read, if its source asks for that."""
+
+        @asynccontextmanager
+        async def room(nbytes: int) -> AsyncIterator[None]:
+            charge = await self.budget.admit(nbytes, self.is_wanted, RANGES)
+            try:
+                yield
+            finally:
+                charge.end()
+
+        check = ShardCheck(self.node, self.stores, self.offsets, self.hop, room, self._window.resize, self._sizes()[1])
+        await check.run(self.number, self.shard)
 
     async def _read_ranges(self, stream: RecordStream, outlet: Outlet) -> None:
         async with asyncio.TaskGroup() as group:
@@ -136,7 +226,7 @@ class ShardReader:
     def _begin(
         self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup
     ) -> asyncio.Task[_Block]:
-        headroom = 0 if self.node.format.whole else HEADROOM
+        headroom = HEADROOM
 
         def urgent() -> bool:
             return bool(blocks) and blocks[0] is task and self.is_wanted()
@@ -144,66 +234,201 @@ class ShardReader:
         async def fetch() -> _Block:
             charge = await self.budget.admit(part.nbytes + headroom, urgent, RANGES)
             data = self.blocks.lend(headroom + part.nbytes)
-            started = perf_counter()
-            if self.node.format.whole:
-                await read_object(self.stores, self.shard, data.data)
-            else:
+            with self._fetching():
                 await self.stores.read_into(self.shard, part.start, data.data[headroom:])
-            self.counters.extra["fetch_s"] = self.counters.extra.get("fetch_s", 0.0) + perf_counter() - started
-            return _Block(part.start, data, headroom, charge)
+            return _Block(part.start, data, headroom, _Lease(charge, None))
 
-        task = group.create_task(fetch())
+        async def fetch_whole() -> _Block:
+            is_large = part.nbytes > WHOLE_SHARE * self.budget.limit
+            alone = await self.budget.alone(urgent) if is_large else None
+            charge = await self.budget.admit(part.nbytes, urgent, RANGES)
+            buffer = ObjectBuffer(part.nbytes) if is_large else None
+            data = self.blocks.lend(part.nbytes) if buffer is None else np.empty(0, np.uint8)
+            with self._fetching():
+                await read_object(self.stores, self.shard, data.data if buffer is None else buffer.view)
+            if alone is not None:
+                alone.gathered()
+            return _Block(part.start, data if buffer is None else buffer.data(), 0, _Lease(charge, alone))
+
+        task = group.create_task(fetch_whole() if self.node.format.whole else fetch())
         return task
+
+    @contextmanager
+    def _fetching(self) -> Iterator[None]:
+        started = perf_counter()
+        yield
+        self.counters.extra["fetch_s"] = self.counters.extra.get("fetch_s", 0.0) + perf_counter() - started
 
     async def _send_all(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, outlet: Outlet
     ) -> None:
-        while True:
-            chunks, more = await self.hop(self._frame_and_decode, stream, pieces)
-            self._waiting.resize(stream.held_nbytes)
-            self.budget.leave_free(COPIES_OF_A_ROW * stream.record_nbytes)
-            # All at once: those that wait for their turn hold memory as well.
-            leased = self._leased(chunks, block)
-            del chunks
-            while leased:
-                await outlet.send(leased.popleft())
-            if not more:
-                return
+        more = True
+        while more:
+            await self._until_it_may_begin(stream)
+            await self._until_it_may_gather(stream)
+            room = await self.budget.room_for_step(self._hop_nbytes(stream, block), self.is_wanted)
+            chunks, more = await self.hop(self._frame_and_decode, stream, pieces, block, room.nbytes)
+            self._settle(stream)
+            room.end()
+            while chunks:
+                await outlet.send(chunks.popleft())
+
+    async def _until_it_may_begin(self, stream: RecordStream) -> None:
+        """Wait, in a shard that the order does not need yet, while decompressors of others hold much of the limit."""
+        if not stream.is_compressed and not self.budget.windows_fit(AHEAD_SHARE):
+            await self.budget.until(lambda: self.budget.windows_fit(AHEAD_SHARE) or self.is_wanted())
+
+    async def _until_it_may_gather(self, stream: RecordStream) -> None:
+        """Wait for memory to gather on, where a record of which a part was received is larger than its share.
+
+        A record of known size is gathered ahead if there is room for it. Any other one passes alone.
+
+        Raises:
+            CorruptRecordError: The record declares a length beyond the end of the shard.
+        """
+        if self._alone is not None or self._reserved_nbytes or not stream.held_nbytes or not self._is_large(stream):
+            return
+        stream.check_end(self.shard.nbytes or 0)
+        if stream.record_nbytes > stream.held_nbytes and self.budget.has_room_for(stream.record_nbytes):
+            self._reserved_nbytes = stream.record_nbytes
+            self._waiting.resize(stream.record_nbytes)
+        else:
+            self._alone = await self.budget.alone(self.is_wanted)
+
+    def _is_large(self, stream: RecordStream) -> bool:
+        return max(stream.record_nbytes, stream.held_nbytes) > self._large_nbytes
+
+    def _settle(self, stream: RecordStream) -> None:
+        """Charge what the stream keeps.
+
+        Raises:
+            MemoryBudgetError: Decompressors of the shards that are open together cannot fit into the limit.
+        """
+        if not self._is_large(stream) or not stream.held_nbytes:
+            self._alone, self._reserved_nbytes = None, 0
+        self._waiting.resize(max(stream.held_nbytes, self._reserved_nbytes))
+        self._window.resize(stream.window_nbytes)
+        self.budget.warn_of(stream.window_nbytes)
+        self.budget.leave_free(COPIES_OF_A_ROW * stream.record_nbytes)
+        is_large = stream.window_nbytes > LARGE_WINDOW_NBYTES
+        is_most = 2 * stream.window_nbytes > self.budget.windows_nbytes  # then it passes alone, as a large record does
+        if is_large and not is_most and not self.budget.windows_fit(ADMITTED):
+            raise MemoryBudgetError(
+                f"cannot decompress {safe_url(self.shard.url)}: the decompressors of all open files hold "
+                f"{as_size(self.budget.windows_nbytes)} (this one {as_size(stream.window_nbytes)}, most of it the "
+                f"window of its zstd frame), and memory_limit is {as_size(self.budget.limit)}; use a smaller "
+                "cycle_length, a larger memory_limit, or write the files with a smaller window"
+            )
+
+    def _step_nbytes(self, stream: RecordStream, block: _Block | None) -> int:
+        """Return the most that one step makes: a block, the index of a column, and a larger window."""
+        index = ROW_NBYTES * stream.step.rows
+        if stream.is_compressed or stream.is_unknown:  # one block of zstd is never cut
+            made = max(stream.step.nbytes, MAX_BLOCK_NBYTES)
+            return 2 * made + stream.step.headroom_nbytes + index
+        joins = block is not None and stream.tail_nbytes > HEADROOM
+        return index + (stream.tail_nbytes + len(block.data) if joins and block is not None else 0)
+
+    def _hop_nbytes(self, stream: RecordStream, block: _Block | None) -> int:
+        return hop_nbytes(self.budget.limit, self.open_at_once, self._step_nbytes(stream, block))
 
     def _fed(self, stream: RecordStream, block: _Block) -> Iterator[VarColumn]:
         """Yield the pieces of a block, the bytes of which are held against the store's checksum first."""
         self._check.take(block.start, block.data.data[block.headroom :])
         yield from stream.feed(block.data, block.headroom)
 
-    def _leased(self, chunks: Sequence[Chunk], block: _Block | None) -> deque[Chunk]:
-        return deque(chunk.with_lease(self._lease(chunk, block)) for chunk in chunks)
+    # -- on a worker thread
 
-    def _lease(self, chunk: Chunk, block: _Block | None) -> object:
-        """Return what the rows hold: the block that they look into, and arrays of their own."""
-        if block is None or not _shares(chunk, block.data):
-            return self.budget.charge(chunk_nbytes(chunk), DECODED)
-        own = sum(leaf.nbytes for leaf in chunk.leaves if not isinstance(leaf, VarColumn))
-        return (block.charge, self.budget.charge(own, DECODED)) if own else block.charge
+    def _lend(self, nbytes: int) -> NDArray[np.uint8]:
+        """Return memory for a decompressed block."""
+        data = self.blocks.lend(nbytes)
+        self._block = (data, self.budget.charge(nbytes, DECODED))
+        self._made += nbytes
+        return data
 
-    def _frame_and_decode(self, stream: RecordStream, pieces: Iterator[VarColumn]) -> tuple[list[Chunk], bool]:
-        """Take a few pieces off the stream and make chunks of them; runs on a worker thread."""
-        chunks: list[Chunk] = []
-        taken = 0
-        for column in islice(pieces, PIECES_PER_HOP):
-            taken += 1
+    def _frame_and_decode(
+        self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
+    ) -> tuple[deque[Chunk], bool]:
+        """Take steps of the stream while they fit into the room, and make chunks of what they give.
+
+        Returns:
+            The chunks, and whether the stream may give more.
+
+        Raises:
+            CorruptRecordError: The stream is damaged; all chunks before the damage were returned.
+        """
+        chunks: deque[Chunk] = deque()
+        step, held = self._step_nbytes(stream, block), stream.held_nbytes
+        self._made = 0
+        while self._made + max(0, stream.held_nbytes - held) + step <= room_nbytes:
+            column = self._next_column(pieces, had_some=bool(chunks))
+            if column is None or not len(column):  # a block was used up
+                self._block = None
+            if column is None:
+                return chunks, self._damage is not None
             for start in range(0, len(column), CHUNK_ROWS):
                 offset = stream.offset_of(int(column.starts[start]))
                 if offset is not None:
                     self.offsets.learn(self.number, self._row, offset)
-                chunks.append(self._chunk(column.slice(start, start + CHUNK_ROWS)))
-        return chunks, taken == PIECES_PER_HOP
+                chunks.append(self._leased(self._chunk(column.slice(start, start + CHUNK_ROWS)), column, block))
+        return chunks, True
+
+    def _next_column(self, pieces: Iterator[VarColumn], had_some: bool) -> VarColumn | None:
+        """Return the next column. Where the stream is damaged behind others, say so when those have been sent."""
+        if self._damage is not None:
+            raise self._damage
+        try:
+            return next(pieces, None)
+        except CorruptRecordError as error:
+            if not had_some:
+                raise
+            self._damage = error
+            return None
+
+    def _leased(self, chunk: Chunk, column: VarColumn, block: _Block | None) -> Chunk:
+        """Return a chunk with a lease on what it keeps alive: the buffer that it looks into, and its own arrays."""
+        shares = [
+            isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, column.values) for leaf in _leaves(chunk)
+        ]
+        if not any(shares):
+            self._made += ROW_NBYTES * len(chunk)  # what decoders make of the rows is noted, and ends no hop
+            return chunk.with_lease(self.budget.charge(chunk_nbytes(chunk), DECODED))
+        own = chunk.ids.nbytes + sum(
+            INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes
+            for leaf, is_shared in zip(_leaves(chunk), shares, strict=True)
+        )
+        self._made += own
+        return chunk.with_lease((self._buffer_lease(column.values, block), self.budget.charge(own, DECODED)))
+
+    def _buffer_lease(self, values: NDArray[np.uint8], block: _Block | None) -> object:
+        """Return the lease on a range, on a decompressed block, or on a buffer in which a record was put together."""
+        if block is not None and np.may_share_memory(values, block.data):
+            return block.lease
+        if self._block is not None and np.may_share_memory(values, self._block[0]):
+            return self._block[1]
+        lease = self._lease_of_joined(values)
+        if lease is None:
+            alone, self._alone = self._alone, None
+            if alone is not None:
+                alone.gathered()
+            self._waiting.end()  # it is in this buffer now
+            lease = _Lease(self.budget.charge(values.nbytes, DECODED), alone)
+            self._joined = weakref.ref(values), weakref.ref(lease)
+            self._made += values.nbytes
+        return lease
+
+    def _lease_of_joined(self, values: NDArray[np.uint8]) -> _Lease | None:
+        """Return the lease of a buffer out of which rows were cut before, as long as any of them holds it."""
+        if self._joined is None or self._joined[0]() is not values:
+            return None
+        return self._joined[1]()
 
     def _chunk(self, column: VarColumn) -> Chunk:
         first, self._row = self._row, self._row + len(column)
         if first < self.first:  # given before the state was taken
             left_out = min(self.first - first, len(column))
             column, first = column.slice(left_out, len(column)), first + left_out
-        chunk: Chunk = records_chunk(column, run_of_ids(self.split, first, len(column)))
+        chunk: Chunk = records_chunk(column, RowIds.run(self.split, first, len(column)))
         return decode(chunk, self.node.decoders, lambda row: (self.shard.url, first + row))
 
 
@@ -224,11 +449,13 @@ async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> 
                 raise
 
 
-def stream_before(node: ReadFiles, shard: ShardRef, hint: Hint) -> tuple[RecordStream, int]:
+def stream_before(
+    node: ReadFiles, shard: ShardRef, hint: Hint, step: StreamStep | None = None
+) -> tuple[RecordStream, int]:
     """Return a stream that begins at a known record, and the number of that record."""
     if node.format.whole or not hint.offset:
-        return RecordStream(node.format, shard.url, node.compression), 0
-    return RecordStream(node.format, shard.url, node.compression, hint.offset), hint.ordinal
+        return RecordStream(node.format, shard.url, node.compression, step=step), 0
+    return RecordStream(node.format, shard.url, node.compression, hint.offset, step), hint.ordinal
 
 
 def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chunk:
@@ -240,7 +467,5 @@ def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chu
     return chunk
 
 
-def _shares(chunk: Chunk, data: NDArray[np.uint8]) -> TypeGuard[Columns]:
-    if not isinstance(chunk, Columns):
-        return False
-    return any(isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, data) for leaf in chunk.leaves)
+def _leaves(chunk: Chunk) -> Sequence[Column]:
+    return chunk.leaves if isinstance(chunk, Columns) else ()

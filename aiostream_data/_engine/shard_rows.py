@@ -9,22 +9,25 @@ too early, reading goes on behind it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.budget import RANGES, Budget
+from aiostream_data._engine.budget import RANGES, WINDOWS, Budget
 from aiostream_data._engine.origins import Hint
+from aiostream_data._engine.shard_check import ShardCheck
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import HEADROOM, decode, read_object, stream_before
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, ShardRef, VarColumn, concat, records_chunk
+from aiostream_data.row_ids import RowIds
+from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.merging import MergedRange, merged_ranges
 from aiostream_data.storage.ranges import FIRST_NBYTES, LEAST_NBYTES, NEXT_NBYTES, OPEN_SHARE, plan_ranges
 from aiostream_data.storage.stores import StoreSet
@@ -67,6 +70,7 @@ class ShardRows:
         """
         if self.shard.nbytes is None:
             self.shard = await self.stores.info(self.shard.url)
+        await self._check_first()
         if self.node.format.whole:
             return await self._read_whole(ordinals)
         groups = list(self._groups(ordinals))
@@ -87,6 +91,22 @@ class ShardRows:
             for merged in merged_ranges(wanted, max_nbytes=self.most_nbytes):
                 group.create_task(read(merged))
         return concat([chunks[number] for number in range(len(groups))])
+
+    async def _check_first(self) -> None:
+        """Check the shard before any of its rows are read, if its source asks for that."""
+        window = None if self.budget is None else self.budget.charge(0, WINDOWS)
+        try:
+            note = _nothing if window is None else window.resize
+            check = ShardCheck(self.node, self.stores, self.offsets, self.hop, self._room, note, self._step_nbytes)
+            await check.run(self.number, self.shard)
+        finally:
+            if window is not None:
+                window.end()
+
+    @asynccontextmanager
+    async def _room(self, nbytes: int) -> AsyncIterator[None]:
+        with self._noted(nbytes):
+            yield
 
     @contextmanager
     def _noted(self, nbytes: int) -> Iterator[None]:
@@ -144,7 +164,9 @@ class ShardRows:
         if row <= int(ordinals[-1]):
             row = await self.hop(self._pick, stream.finish(), row, ordinals, found)
         if row <= int(ordinals[-1]):
-            raise StateMismatchError([f"{self.shard.url} has {row} records, and record {ordinals[-1]} was asked for"])
+            raise StateMismatchError(
+                [f"{safe_url(self.shard.url)} has {row} records, and record {ordinals[-1]} was asked for"]
+            )
         return concat(found)
 
     def _pick(self, pieces: Iterator[VarColumn], row: int, ordinals: NDArray[np.int64], found: list[Chunk]) -> int:
@@ -157,9 +179,13 @@ class ShardRows:
         return row
 
     def _decoded(self, column: VarColumn, ordinals: NDArray[np.int64]) -> Chunk:
-        ids = np.stack([np.full(len(ordinals), self.split), ordinals], axis=1)
+        ids = RowIds.of_source(self.split, ordinals)
         chunk: Chunk = records_chunk(column, ids)
         return decode(chunk, self.node.decoders, lambda row: (self.shard.url, int(ordinals[row])))
+
+
+def _nothing(nbytes: int) -> None:
+    """Note nothing."""
 
 
 def recalled_nbytes(memory_limit: int, shards_at_once: int) -> int:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 
 class Window:
-    """Like a semaphore, with an adjustable limit. Loop thread only."""
+    """Like a semaphore, with an adjustable limit. Loop thread only.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        on_release: Called after each release, for waiters of another kind.
+    """
+
+    def __init__(self, limit: int, on_release: Callable[[], None] | None = None) -> None:
         self._limit = limit
+        self._on_release = on_release
         self._taken = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
 
@@ -40,6 +46,8 @@ class Window:
         """Give a place back."""
         self._taken -= 1
         self._wake()
+        if self._on_release is not None:
+            self._on_release()
 
     def _wake(self) -> None:
         while self._waiters:

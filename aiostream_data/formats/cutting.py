@@ -4,24 +4,29 @@ A format says how to cut a contiguous run of bytes (:meth:`CuttingFramer._cut`) 
 trying (:meth:`CuttingFramer._completes`). Everything else is here: the record that a block's end cut in
 two, byte offsets, and errors that come only after the good records before them were given out.
 
-What is copied: the tail of a block, once, into the next block's headroom, or when it does not fit there,
-tail and block into a buffer of their own. A record that spans many blocks is gathered in pieces, so its
-cost is linear however small the blocks are, and memory follows the bytes received, never a length that
-they claim.
+Memory: the tail of a block is copied once, into the next block's headroom. If it does not fit there, tail and block
+are copied into a buffer of their own. A long record is gathered by itself (:mod:`.long_record`), and is in memory
+once. Memory follows the bytes received, never a length that they claim. Columns have a bounded number of rows,
+because the index of a row (16 bytes, and 16 of row id) can be larger than the row.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError
+from aiostream_data.formats.long_record import LONG_NBYTES, LongRecord, column_of
 from aiostream_data.records import VarColumn, VarKind
 
 Bytes = NDArray[np.uint8]
+
+MOST_ROWS = 16384
+"""Most rows of a column, unless a reader asks for fewer."""
 
 PIECE_NBYTES = 4 << 20
 """Most room that is made for more of a record than has come."""
@@ -63,6 +68,12 @@ class Tail:
         if len(self._pieces) != 1 or self._room:
             self._pieces = [self._joined(self.nbytes)]
         return self._pieces[0]
+
+    def taken(self) -> Bytes:
+        """Return the bytes, in one array; the tail is then empty."""
+        joined = self.view()
+        self._pieces, self._room, self.nbytes = [], 0, 0
+        return joined
 
     def append(self, piece: Bytes) -> None:
         """Copy ``piece`` to the end."""
@@ -118,7 +129,9 @@ class CuttingFramer(ABC):
     def __init__(self, url: str) -> None:
         self._url = url
         self._tail = Tail()
-        self._offset = 0  # of the tail's first byte in the stream
+        self._long: LongRecord | None = None
+        self._long_nbytes = 0  # of the stream, up to here
+        self._offset = 0  # of the first byte in the stream that belongs to no record given out
         self._failure: CorruptRecordError | None = None
         self._shift: int | None = None
 
@@ -136,46 +149,128 @@ class CuttingFramer(ABC):
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes held for the record that a block's end cut in two."""
-        return self._tail.held_nbytes
+        """Bytes of memory held for the record that a block's end cut in two."""
+        return self._tail.held_nbytes + (0 if self._long is None else self._long.received_nbytes)
+
+    @property
+    def tail_nbytes(self) -> int:
+        """Bytes of it that the next block is joined to."""
+        return self._tail.nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Bytes of that record, as far as they are known: what has come, where the record does not say."""
-        return self._tail.nbytes
+        """Bytes of that record, as far as they are known: bytes received, if the record does not declare its length."""
+        return self.held_nbytes
 
-    def feed(self, block: Bytes, headroom: int) -> VarColumn:
-        """Return the records that are complete with this block. See :class:`~.base.Framer`."""
+    def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
+        """Yield the records that are complete with this block. See :class:`~.base.Framer`."""
         if self._failure is not None:
             raise self._failure
+        if self._long is not None:
+            used = self._extend(self._long, block[headroom:])
+            self._long_nbytes += used
+            headroom += used
+            if not self._is_whole(self._long):
+                return
+            yield self._long_column(self._long)
         if not self._completes(block[headroom:]):
             self._tail.append(block[headroom:])
-            return no_records(self._kind())
+            if self._tail.nbytes >= LONG_NBYTES:
+                self._keep(self._tail.taken())
+            return
         values, start, stop = self._tail.join(block, headroom)
-        column, consumed, problem = self._cut(values, start, stop)
-        mapped = column.values is values  # else the records are a copy in another encoding
-        self._shift = self._offset - start - self._prefix_nbytes if mapped else None
-        self._offset += consumed - start
-        if problem is None:
-            self._tail.append(values[consumed:stop])
-            return column
-        self._failure = CorruptRecordError(self._url, self._offset, problem)
-        if not len(column):
-            raise self._failure
-        return column
+        del block
+        while True:
+            window = self._window(values, start, stop, most_rows)
+            column, consumed, problem = self._cut(values, start, window)
+            mapped = column.values is values  # else the records are a copy in another encoding
+            self._shift = self._offset - start - self._prefix_nbytes if mapped else None
+            self._offset += consumed - start
+            if problem is not None:
+                self._failed(problem)
+            elif window == stop:
+                self._keep(values[consumed:stop])
+            if len(column):
+                yield column
+            if self._failure is not None:
+                raise self._failure
+            if window == stop:
+                return
+            start = consumed
 
-    def finish(self) -> VarColumn:
-        """Return what the end of the stream completes. See :class:`~.base.Framer`."""
+    def finish(self) -> Iterator[VarColumn]:
+        """Yield the records that the end of the stream completes. See :class:`~.base.Framer`."""
         if self._failure is not None:
             raise self._failure
+        if self._long is not None:
+            yield self._last_long(self._long)
+            return
         tail = self._tail.view()
         column, _, problem = self._end(tail)
         self._shift = self._offset - self._prefix_nbytes if column.values is tail else None
         if problem is not None:
-            self._failure = CorruptRecordError(self._url, self._offset, problem)
-            raise self._failure
+            raise self._failed(problem)
         self._tail = Tail()
-        return column
+        if len(column):
+            yield column
+
+    def _failed(self, problem: str) -> CorruptRecordError:
+        self._failure = CorruptRecordError(self._url, self._offset, problem)
+        return self._failure
+
+    # -- long records: a format that gathers them overrides the hooks below
+
+    def _keep(self, rest: Bytes) -> None:
+        """Keep the bytes of a record of which a part has yet to come."""
+        is_long = len(rest) > 0 and max(len(rest), self.record_nbytes) >= LONG_NBYTES
+        self._long = self._begin_long(rest) if is_long else None
+        self._long_nbytes = len(rest)
+        if self._long is None:
+            self._tail.append(rest)
+
+    def _begin_long(self, rest: Bytes) -> LongRecord | None:
+        """Return the long record that begins with ``rest``, or None to gather it with the tail."""
+        return None
+
+    def _extend(self, long: LongRecord, fresh: Bytes) -> int:
+        """Append what belongs to the long record; return how many bytes that is, with its end."""
+        return long.take(fresh)
+
+    def _is_whole(self, long: LongRecord) -> bool:
+        return long.is_complete
+
+    def _problem_of(self, data: bytes, suffix: bytes) -> str | None:
+        """Return what is wrong with a complete long record."""
+        return None
+
+    def _long_column(self, long: LongRecord) -> VarColumn:
+        data = long.data()
+        problem = self._problem_of(data, long.suffix)
+        if problem is not None:
+            raise self._failed(problem)
+        self._long = None
+        self._shift = self._offset
+        self._offset += self._long_nbytes
+        return column_of(data, self._kind())
+
+    def _last_long(self, long: LongRecord) -> VarColumn:
+        """Return the long record that the end of the stream completes.
+
+        Raises:
+            CorruptRecordError: It is cut short.
+        """
+        raise self._failed(self._cut_short(self._long_nbytes))
+
+    def _cut_short(self, nbytes: int) -> str:
+        """Return what is wrong with a stream that ends ``nbytes`` bytes into a record."""
+        return f"the stream ends {nbytes} bytes into a record"
+
+    def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
+        """Return up to where to cut at once, so that no more than about ``most_rows`` records are found.
+
+        There is at least one record before it, or it is ``stop``.
+        """
+        return stop
 
     def _kind(self) -> VarKind:
         return "bytes"

@@ -2,35 +2,55 @@
 
 How this works: the first ``PROBE_NBYTES`` of a stream are waited for, so that what they look like does
 not depend on where blocks end. From then on a plain stream goes straight to the framer; a compressed
-one is decompressed into blocks of at most ``BLOCK_NBYTES``, each with headroom for the framer's joins.
+one is decompressed into blocks of bounded size, each with headroom for the framer's joins. Nothing is decompressed
+before the iterator is advanced, and each advance makes one block and one column at most: whoever runs it reserves
+memory for that much first. An object too short to show its compression is decompressed if its
+name, or its reader, has evidence of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.codecs.compression import (
-    MAX_STEP_NBYTES,
-    Compression,
-    Decompressor,
-    canonical,
-    decompressor,
-    detect,
-)
+from aiostream_data.codecs.compression import Compression, Decompressor, canonical, decompressor, detect
+from aiostream_data.codecs.short_streams import Evidence, by_name, chosen, may_begin_any
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format
-from aiostream_data.formats.cutting import Tail
+from aiostream_data.formats.cutting import MOST_ROWS, Tail, no_records
 from aiostream_data.records import VarColumn
 
 PROBE_NBYTES = 64
 BLOCK_NBYTES = 1 << 20
 """Most that one block of a decompressed stream holds."""
 
-_HEADROOM_NBYTES = 64 << 10
+HEADROOM_NBYTES = 64 << 10
+"""Scratch before each block: a record that the end of the block before has cut is joined there, without a copy."""
+
+
+def _fresh(nbytes: int) -> NDArray[np.uint8]:
+    return np.empty(nbytes, np.uint8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStep:
+    """How much a stream makes before whoever runs it can stop.
+
+    Attributes:
+        nbytes: Bytes of a decompressed block; one step of a decompressor may be more.
+        headroom_nbytes: Bytes of scratch before each.
+        rows: Rows of a column, about.
+        lend: Returns memory for a block.
+    """
+
+    nbytes: int = BLOCK_NBYTES
+    headroom_nbytes: int = HEADROOM_NBYTES
+    rows: int = MOST_ROWS
+    lend: Callable[[int], NDArray[np.uint8]] = _fresh
 
 
 @runtime_checkable
@@ -50,11 +70,20 @@ class Resumable(Protocol):
 
 
 @runtime_checkable
+class KnowsEnd(Protocol):
+    """A framer whose records declare their length."""
+
+    def check_end(self, nbytes: int) -> None: ...
+
+
+@runtime_checkable
 class HoldsBack(Protocol):
     """A framer that keeps the bytes of records that are not complete."""
 
     @property
     def held_nbytes(self) -> int: ...
+    @property
+    def tail_nbytes(self) -> int: ...
     @property
     def record_nbytes(self) -> int: ...
 
@@ -85,21 +114,29 @@ class RecordStream:
         url: For messages.
         compression: ``"auto"``, ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``, in upper or lower case.
         offset: Byte at which a record of a plain object begins; what is fed begins there.
+        step: How much the iterators make at a time.
+
+    Attributes:
+        step: The same.
 
     Raises:
         PlanError: There is no such compression.
     """
 
-    def __init__(self, format: Format, url: str, compression: str, offset: int = 0) -> None:
+    def __init__(
+        self, format: Format, url: str, compression: str, offset: int = 0, step: StreamStep | None = None
+    ) -> None:
         if compression.lower() != "auto":
             canonical(compression)
         self._format = format
         self._url = url
         self._asked = compression
+        self.step = step or StreamStep()
         self._framer = format.framer(url)
         self._probe: Tail | None = Tail()  # until enough is there to look at
         self._first_bytes = b""
         self._actual: Compression = ""
+        self._evidence: Evidence | None = None
         self._decompressor: Decompressor | None = None
         self.first_offset = offset
         if offset:
@@ -119,15 +156,61 @@ class RecordStream:
         return self._framer.offset_of(start)
 
     @property
+    def is_doubtful(self) -> bool:
+        """True if the bytes fed so far are too few to show whether the object is compressed, and so is its name."""
+        if self._probe is None or self._asked.lower() != "auto":
+            return False
+        first_bytes = self._probe.view().tobytes()
+        named = chosen((by_name(self._url),), first_bytes)
+        return named is None and may_begin_any(first_bytes) and not resolve("auto", self._format, first_bytes)
+
+    def suppose(self, evidence: Evidence | None) -> None:
+        """Use a compression for which other objects speak, if the whole object is too short to show one."""
+        self._evidence = evidence
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether too few bytes were received to tell how the stream is compressed."""
+        return self._probe is not None
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the stream is decompressed; False until its first bytes were received."""
+        return self._decompressor is not None
+
+    @property
+    def window_nbytes(self) -> int:
+        """Bytes of memory that the decompressor holds, with the window of output that it refers to."""
+        return 0 if self._decompressor is None else self._decompressor.held_nbytes
+
+    @property
     def held_nbytes(self) -> int:
         """Bytes of memory held for records of which a part has yet to come."""
         probe = self._probe.held_nbytes if self._probe is not None else 0
         return probe + (self._framer.held_nbytes if isinstance(self._framer, HoldsBack) else 0)
 
     @property
+    def tail_nbytes(self) -> int:
+        """Bytes of it that the next block is joined to."""
+        return self._framer.tail_nbytes if isinstance(self._framer, HoldsBack) else 0
+
+    @property
     def record_nbytes(self) -> int:
         """Bytes of the record of which a part has yet to come, as far as they are known."""
         return self._framer.record_nbytes if isinstance(self._framer, HoldsBack) else 0
+
+    def check_end(self, nbytes: int) -> None:
+        """Raise if a record of a plain object declares a length beyond the object's end.
+
+        Args:
+            nbytes: Of the object.
+
+        Raises:
+            CorruptRecordError: It does.
+        """
+        if not self.is_unknown and not self.is_compressed and isinstance(self._framer, KnowsEnd):
+            for _ in self._explained(_checked(self._framer, nbytes)):
+                pass
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
         """Give the records that are complete with this block: one column, or one per decompressed block.
@@ -166,16 +249,22 @@ class RecordStream:
         self._probe = None
         self._first_bytes = first[:PROBE_NBYTES].tobytes()
         self._actual = resolve(self._asked, self._format, self._first_bytes)
+        is_whole = len(first) < PROBE_NBYTES
+        if is_whole and not self._actual and self._asked.lower() == "auto":
+            self._evidence = chosen((by_name(self._url), self._evidence), self._first_bytes)
+            self._actual = "" if self._evidence is None else self._evidence.compression
         if self._actual:
-            self._decompressor = decompressor(self._actual, self._url)
+            self._decompressor = decompressor(self._actual, self._url, self.step.nbytes)
 
     def _records(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
         if self._decompressor is None:
-            yield self._framer.feed(block, headroom)
+            yield from self._framer.feed(block, headroom, self.step.rows)
             return
         try:
-            for piece in _gathered(self._decompressor.feed(block[headroom:].data)):
-                yield self._framer.feed(piece, _HEADROOM_NBYTES)
+            for piece in self._gathered(self._decompressor.feed(block[headroom:].data)):
+                yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
+                del piece
+                yield no_records()  # whoever runs this may stop here, and make room for another block
         except CorruptRecordError:
             self._raise_earlier_damage()
             raise
@@ -187,52 +276,71 @@ class RecordStream:
             except CorruptRecordError:
                 self._raise_earlier_damage()
                 raise
-        yield self._framer.finish()
+        yield from self._framer.finish()
 
     def _raise_earlier_damage(self) -> None:
         """Let the framer raise what it has put off, which stands before anything the decompressor found."""
-        self._framer.feed(np.empty(0, np.uint8), 0)
+        for _ in self._framer.feed(np.empty(0, np.uint8), 0):
+            pass
 
     def _explained(self, columns: Iterator[VarColumn]) -> Iterator[VarColumn]:
         """Pass the columns on; when the stream is damaged, say so if it looks like something else altogether."""
         try:
             yield from columns
         except CorruptRecordError as error:
-            looks = resolve("auto", self._format, self._first_bytes)
-            if looks == self._actual:
+            hint = self._hint()
+            if not hint:
                 raise
-            what = looks or (f"a plain {self._format.name}" if self._recognised() else "no compressed stream")
-            hint = f"the object starts like {what}, but compression={self._asked!r} was asked for"
             raise CorruptRecordError(self._url, error.offset, f"{error.reason}; {hint}") from None
+
+    def _hint(self) -> str:
+        """Return a clause for the message of damage if the cause may be the wrong compression."""
+        if self._evidence is not None:
+            held = f"the object holds {len(self._first_bytes)} bytes, and {self._evidence.reason}"
+            return f"{held}; write it again, remove it, or pass compression='' if the source is not compressed"
+        looks = resolve("auto", self._format, self._first_bytes)
+        if looks == self._actual:
+            return ""
+        what = looks or (f"a plain {self._format.name}" if self._recognised() else "no compressed stream")
+        return f"the object starts like {what}, but compression={self._asked!r} was asked for"
 
     def _recognised(self) -> bool:
         return _recognised(self._format, self._first_bytes)
 
+    def _gathered(self, pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
+        """Join pieces into blocks of at most ``step.nbytes``, or of one piece, behind scratch for the framer.
 
-def _gathered(pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
-    """Join small pieces into blocks of at most ``BLOCK_NBYTES`` behind ``_HEADROOM_NBYTES`` of scratch.
+        When the pieces end with an error, those before it are given first.
+        """
+        waiting: list[bytes] = []
+        nbytes = 0
+        failure: CorruptRecordError | None = None
+        try:
+            for piece in pieces:
+                if nbytes and nbytes + len(piece) > self.step.nbytes:
+                    yield self._block(waiting, nbytes)
+                    nbytes = 0
+                waiting.append(piece)
+                nbytes += len(piece)
+                del piece
+        except CorruptRecordError as error:
+            failure = error
+        if nbytes:
+            yield self._block(waiting, nbytes)
+        if failure is not None:
+            raise failure
 
-    When the pieces end with an error, those before it are given first.
-    """
-    waiting: list[bytes] = []
-    nbytes = 0
-    failure: CorruptRecordError | None = None
-    try:
+    def _block(self, pieces: list[bytes], nbytes: int) -> NDArray[np.uint8]:
+        """Return a block that begins with scratch and holds ``pieces``, of which none are left."""
+        block = self.step.lend(self.step.headroom_nbytes + nbytes)
+        end = self.step.headroom_nbytes
         for piece in pieces:
-            waiting.append(piece)
-            nbytes += len(piece)
-            if nbytes > BLOCK_NBYTES - MAX_STEP_NBYTES:
-                yield _block(waiting, nbytes)
-                waiting, nbytes = [], 0
-    except CorruptRecordError as error:
-        failure = error
-    if nbytes:
-        yield _block(waiting, nbytes)
-    if failure is not None:
-        raise failure
+            block[end : end + len(piece)] = np.frombuffer(piece, np.uint8)
+            end += len(piece)
+        pieces.clear()
+        return block
 
 
-def _block(pieces: list[bytes], nbytes: int) -> NDArray[np.uint8]:
-    block = np.empty(_HEADROOM_NBYTES + nbytes, np.uint8)
-    block[_HEADROOM_NBYTES:] = np.frombuffer(b"".join(pieces), np.uint8)
-    return block
+def _checked(framer: KnowsEnd, nbytes: int) -> Iterator[VarColumn]:
+    framer.check_end(nbytes)
+    yield from ()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aiostream_data._engine import memory_limit
-from aiostream_data._engine.memory_limit import FALLBACK_LIMIT, default_limit, limit_files, parse_nbytes
+from aiostream_data._engine.memory_limit import FALLBACK_LIMIT, default_limit, parse_nbytes
 
 GIB = 1 << 30
 
@@ -72,11 +72,6 @@ def test_version_one_names_the_cgroup_of_the_memory_controller(machine: Machine)
     machine.say("memory/docker/abc/memory.limit_in_bytes", str(12 * GIB))
     machine.say("memory/other/memory.limit_in_bytes", str(1 * GIB))
     assert default_limit() == 3 * GIB
-
-
-def test_a_cgroup_above_what_is_mounted_is_not_looked_for() -> None:
-    assert [str(file) for file in limit_files("0::/../../outside")] == ["memory.max", "memory/memory.limit_in_bytes"]
-    assert len(list(limit_files("nonsense\n::\n\n"))) == 2
 
 
 def test_where_nothing_is_known_there_is_a_fixed_limit(machine: Machine) -> None:
