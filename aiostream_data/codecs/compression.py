@@ -17,6 +17,12 @@ Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd"]
 MAX_STEP_NBYTES = 256 << 10
 """No step of a decompressor gives more than this."""
 
+DEFLATE_NBYTES = 64 << 10
+"""Memory of one inflating stream: 32 KiB of window, and tables."""
+
+ZSTD_NBYTES = 192 << 10
+"""Memory of one zstd stream beside its window: tables, and a block that has not come whole."""
+
 # The input is taken in small pieces because zlib copies what it has not used yet after every step.
 _PIECE_NBYTES = 16 << 10
 _ZSTD_MAX_WINDOW_NBYTES = 128 << 20
@@ -64,6 +70,10 @@ def _starts_zlib(first_bytes: bytes) -> bool:
 class Decompressor(Protocol):
     """Decompresses one stream. Not thread-safe; releases the GIL in its steps."""
 
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of memory held: buffers, and the window of output to which the input may refer."""
+
     def feed(self, data: memoryview) -> Iterator[bytes]:
         """Give what ``data`` (uint8) decompresses to, at most ``MAX_STEP_NBYTES`` at a time.
 
@@ -81,18 +91,24 @@ class Decompressor(Protocol):
         """
 
 
-def decompressor(name: Compression, url: str) -> Decompressor:
-    """Return a decompressor at the start of a stream; ``url`` is for messages.
+def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES) -> Decompressor:
+    """Return a decompressor at the start of a stream.
+
+    Args:
+        url: For messages.
+        step_nbytes: Most bytes that one step gives; a block of a zstd stream (128 KiB) is always one step.
 
     Raises:
         MissingExtraError: The package for it is not installed.
     """
     if name == "zstd":
         return _Zstd(url)
-    return _Deflate(name, url) if name else _Plain()
+    return _Deflate(name, url, min(step_nbytes, MAX_STEP_NBYTES)) if name else _Plain()
 
 
 class _Plain:
+    held_nbytes = 0
+
     def feed(self, data: memoryview) -> Iterator[bytes]:
         for at in range(0, len(data), MAX_STEP_NBYTES):
             yield bytes(data[at : at + MAX_STEP_NBYTES])
@@ -104,9 +120,12 @@ class _Plain:
 class _Deflate:
     """gzip, with as many members as there are and zero bytes behind the last, or one zlib stream."""
 
-    def __init__(self, name: Literal["gzip", "zlib"], url: str) -> None:
+    held_nbytes = DEFLATE_NBYTES
+
+    def __init__(self, name: Literal["gzip", "zlib"], url: str, step_nbytes: int) -> None:
         self._name = name
         self._url = url
+        self._step_nbytes = step_nbytes
         self._state: zlib._Decompress | None = self._fresh()  # None behind the end of a member
         self._padding = False
         self._produced = 0
@@ -121,7 +140,7 @@ class _Deflate:
                     continue
                 out, rest, damage = self._step(self._state, rest)
                 # A full step may have left output inside zlib with no input left to ask for it.
-                pending = len(out) == MAX_STEP_NBYTES and self._state is not None
+                pending = len(out) == self._step_nbytes and self._state is not None
                 self._produced += len(out)
                 if out:
                     yield out
@@ -136,7 +155,7 @@ class _Deflate:
         """Return output, input left over, and what is wrong with the stream behind the output, if anything."""
         before = state.copy()
         try:
-            out = state.decompress(data, MAX_STEP_NBYTES)
+            out = state.decompress(data, self._step_nbytes)
         except zlib.error as error:
             return _until_damage(before, data), b"", str(error).rpartition(": ")[2]
         if state.eof:
@@ -173,7 +192,10 @@ def _until_damage(state: zlib._Decompress, data: bytes) -> bytes:
 
 
 class _Zstd:
-    """zstd frames, one after another, skippable ones among them."""
+    """zstd frames, one after another, skippable ones among them.
+
+    The library accepts a frame that holds fewer bytes than its header declares, so sizes are compared here.
+    """
 
     def __init__(self, url: str) -> None:
         self._library = _zstandard()
@@ -182,18 +204,35 @@ class _Zstd:
         self._walker = BlockWalker()
         self._url = url
         self._produced = 0
+        self._frame_nbytes = 0
+        self._window_nbytes = 0
+
+    @property
+    def held_nbytes(self) -> int:
+        return ZSTD_NBYTES + self._window_nbytes
 
     def feed(self, data: memoryview) -> Iterator[bytes]:
         try:
             for piece in self._walker.feed(data):
                 out = self._frame.decompress(piece.data)
-                if piece.ends_frame:
-                    self._frame = self._factory.decompressobj()
+                self._frame_nbytes += len(out)
+                self._check_size(complete=False)
                 self._produced += len(out)
+                # The library allocates all of a window, but only what was written to takes memory.
+                self._window_nbytes = max(self._window_nbytes, min(self._walker.window_nbytes, self._frame_nbytes))
                 if out:
                     yield out
+                if piece.ends_frame:
+                    self._check_size(complete=True)
+                    self._frame, self._frame_nbytes = self._factory.decompressobj(), 0
         except (ZstdFormatError, self._library.ZstdError) as error:
             raise CorruptRecordError(self._url, self._produced, f"the zstd stream is damaged ({error})") from None
+
+    def _check_size(self, *, complete: bool) -> None:
+        """Compare the frame's output so far with the size that its header declares."""
+        declared, held = self._walker.content_nbytes, self._frame_nbytes
+        if declared is not None and (held > declared or (complete and held < declared)):
+            raise ZstdFormatError(f"a frame declares {declared} bytes and holds {held}")
 
     def finish(self) -> None:
         if not self._walker.at_frame_boundary or not self._walker.frames:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from aiostream_data.errors import AiostreamError
+
 MAX_BLOCK_NBYTES = 128 << 10
 _FRAME_MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC = 0x184D2A50
@@ -21,7 +23,7 @@ _DICTIONARY_ID_NBYTES = (0, 1, 2, 4)
 _CONTENT_SIZE_NBYTES = (0, 2, 4, 8)
 
 
-class ZstdFormatError(ValueError):
+class ZstdFormatError(AiostreamError, ValueError):
     """The bytes are not a zstd stream."""
 
 
@@ -42,15 +44,21 @@ class BlockWalker:
 
     Attributes:
         frames: How many frames have begun, skippable ones included.
+        content_nbytes: Decompressed size that the header of the latest frame declares; None where it declares none.
+        window_nbytes: Window of the frame: how far back it can refer to its own content.
     """
 
     def __init__(self) -> None:
         self.frames = 0
+        self.content_nbytes: int | None = None
+        self.window_nbytes = 0
+        self._single_segment = False
         self._gathered = bytearray()
         self._remaining = 4
         self._handle: Callable[[bytes], Piece | None] | None = self._magic
         self._in_frame = False
         self._has_checksum = False
+        self._content_size_nbytes = 0
         self._last_block = False
         self._skipping = False
 
@@ -131,13 +139,21 @@ class BlockWalker:
     def _descriptor(self, field: bytes) -> Piece:
         flags = field[0]
         single_segment = flags >> 5 & 1
+        self._single_segment = bool(single_segment)
         self._has_checksum = bool(flags >> 2 & 1)
-        content_size = _CONTENT_SIZE_NBYTES[flags >> 6] or single_segment
-        rest = (1 - single_segment) + _DICTIONARY_ID_NBYTES[flags & 3] + content_size
+        self._content_size_nbytes = _CONTENT_SIZE_NBYTES[flags >> 6] or single_segment
+        rest = (1 - single_segment) + _DICTIONARY_ID_NBYTES[flags & 3] + self._content_size_nbytes
         self._expect(rest, self._frame_header)
         return Piece(field, False)
 
     def _frame_header(self, field: bytes) -> Piece:
+        size_nbytes = self._content_size_nbytes
+        declared = int.from_bytes(field[len(field) - size_nbytes :], "little")
+        if size_nbytes == 2:
+            declared += 256  # RFC 8878, 3.1.1.1.4: smaller sizes take one byte
+        self.content_nbytes = declared if size_nbytes else None
+        base = 1 << (10 + (field[0] >> 3))
+        self.window_nbytes = declared if self._single_segment else base + (base >> 3) * (field[0] & 7)
         self._expect(3, self._block_header)
         return Piece(field, False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -13,8 +14,10 @@ from aiostream_data.records import VarColumn
 class Framer(Protocol):
     """Cuts one stream into records, block by block. Not thread-safe; one per open shard."""
 
-    def feed(self, block: NDArray[np.uint8], headroom: int) -> VarColumn:
-        """Return the records that are complete with this block.
+    def feed(self, block: NDArray[np.uint8], headroom: int, most_rows: int = ...) -> Iterator[VarColumn]:
+        """Yield the records that are complete with this block, in columns of at least one row.
+
+        The work is done as the iterator advances. Run it to its end before the next call.
 
         Args:
             block: uint8; ``block[headroom:]`` are the next bytes of the stream. ``block[:headroom]``
@@ -22,13 +25,14 @@ class Framer(Protocol):
                 end can be joined without copying this block. The framer, and the records that it
                 returns, keep the block alive.
             headroom: Length of the scratch, in bytes; may be 0.
+            most_rows: Rows that a column may have, about: an index takes 32 bytes a row, however short a record is.
 
         Raises:
-            CorruptRecordError: The bytes are damaged. No record at or after the damage was returned.
+            CorruptRecordError: The bytes are damaged. All records before the damage were given, and none behind it.
         """
 
-    def finish(self) -> VarColumn:
-        """Return what the end of the stream completes (a last line without newline, say).
+    def finish(self) -> Iterator[VarColumn]:
+        """Yield what the end of the stream completes (a last line without newline, say).
 
         Raises:
             CorruptRecordError: The stream ends inside a record.

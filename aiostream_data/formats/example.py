@@ -21,7 +21,8 @@ from aiostream_data._native.example_py import (
     Fault,
     Wanted,
 )
-from aiostream_data.errors import ExampleParseError
+from aiostream_data.arguments import several
+from aiostream_data.errors import ArgumentTypeError, ExampleParseError
 from aiostream_data.formats.feature_columns import feature_column
 from aiostream_data.formats.features import (
     Feature,
@@ -32,8 +33,8 @@ from aiostream_data.formats.features import (
     feature_kind,
     values_per_row,
 )
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.records import Column, Columns, VarColumn, records_chunk
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF, Structure
 
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
@@ -167,7 +168,9 @@ def parse_example(serialized: bytes | Sequence[bytes], features: Mapping[str, Fe
         ExampleParseError: A record is damaged or does not fit; its number is the position in the sequence.
     """
     parser = ExampleParser(features)
-    records = [serialized] if isinstance(serialized, bytes) else list(serialized)
+    records = (serialized,) if isinstance(serialized, bytes) else several("serialized", serialized, "bytes or a list")
+    if not all(isinstance(record, (bytes, bytearray, memoryview)) for record in records):
+        raise ArgumentTypeError("serialized must be bytes, or a list of them")
     chunk = join_records(records)
     elements = parser.parse(chunk, lambda row: ("", row)).elements()
     return elements[0] if isinstance(serialized, bytes) else elements
@@ -178,7 +181,7 @@ def join_records(records: Sequence[bytes]) -> Columns:
     lengths = np.array([len(record) for record in records], np.int64)
     values = np.frombuffer(b"".join(records), np.uint8)
     column = VarColumn(values, np.cumsum(lengths) - lengths, lengths)
-    return records_chunk(column, run_of_ids(0, 0, len(records)))
+    return records_chunk(column, RowIds.run(0, 0, len(records)))
 
 
 def wanted(name: str, feature: Feature) -> Wanted:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import ExampleEncodeError
+from aiostream_data.arguments import shown
+from aiostream_data.errors import ArgumentTypeError, ExampleEncodeError, PlanError
 
 _FIRST, _SECOND = b"\x0a", b"\x12"
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = b"\x0a", b"\x12", b"\x1a"
@@ -52,7 +53,7 @@ def encode_sequence_example(context: Mapping[str, Any], sequences: Mapping[str, 
     """
     lists = [
         _entry(name, b"".join(_delimited(_FIRST, _feature(name, step)) for step in sequences[name]))
-        for name in sorted(sequences)
+        for name in _names(sequences)
     ]
     return _delimited(_FIRST, _features(context)) + _delimited(_SECOND, b"".join(lists))
 
@@ -63,7 +64,13 @@ def wrap_feature(name: str, feature: bytes) -> bytes:
 
 
 def _features(features: Mapping[str, Any]) -> bytes:
-    return b"".join([_entry(name, _feature(name, features[name])) for name in sorted(features)])
+    return b"".join([_entry(name, _feature(name, features[name])) for name in _names(features)])
+
+
+def _names(features: Any) -> list[str]:
+    if not isinstance(features, Mapping) or not all(isinstance(name, str) for name in features):
+        raise ArgumentTypeError(f"features must be a dict of values by name, got {shown(features)}")
+    return sorted(features)
 
 
 def _entry(name: str, value: bytes) -> bytes:
@@ -98,7 +105,7 @@ def _one_value(value: Any) -> bytes:
         return _several(np.array(value, object).ravel().tolist())
     if isinstance(value, (np.ndarray, np.generic)):
         return _array(np.asarray(value).ravel())
-    raise TypeError(f"a {type(value).__name__} is no int, float, bytes, str, or list or array of them")
+    raise ArgumentTypeError(f"a {type(value).__name__} is no int, float, bytes, str, or list or array of them")
 
 
 def _several(values: list[Any]) -> bytes:
@@ -113,7 +120,7 @@ def _several(values: list[Any]) -> bytes:
     if all(isinstance(value, (int, float, np.number)) for value in values):
         return _array(np.array(values, np.float64))
     kinds = sorted({type(value).__name__ for value in values})
-    raise TypeError(f"a list of {' and '.join(kinds)} is no list of ints, of floats, or of bytes and str")
+    raise ArgumentTypeError(f"a list of {' and '.join(kinds)} is no list of ints, of floats, or of bytes and str")
 
 
 def _array(array: NDArray[Any]) -> bytes:
@@ -126,16 +133,16 @@ def _array(array: NDArray[Any]) -> bytes:
         with np.errstate(over="ignore"):
             narrow = array.astype("<f4")
         if (np.isinf(narrow) & np.isfinite(array)).any():
-            raise OverflowError("a value does not fit into float32")
+            raise PlanError("a value does not fit into float32")
         return _delimited(_FLOAT_LIST, _delimited(_FIRST, narrow.tobytes()))
     if array.dtype.kind in "SUO":
         return _several(array.tolist()) if len(array) else _delimited(_BYTES_LIST, b"")
-    raise TypeError(f"an array of {array.dtype} has no place in an Example")
+    raise ArgumentTypeError(f"an array of {array.dtype} has no place in an Example")
 
 
 def _checked_int64(value: int) -> int:
     if not -(1 << 63) <= value < 1 << 63:
-        raise OverflowError(f"{value} does not fit into int64")
+        raise PlanError(f"{value} does not fit into int64")
     return value
 
 

@@ -7,13 +7,15 @@ lists (bytes, float32, int64); a dtype says which one is expected and what its v
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aiostream_data.errors import PlanError
+from aiostream_data.arguments import shown
+from aiostream_data.errors import ArgumentTypeError, PlanError
 
 FeatureType: TypeAlias = np.dtype[Any] | type[bytes] | type[str]
 Kind = Literal["bytes", "float", "int64"]
@@ -167,6 +169,8 @@ def checked_features(features: Any) -> dict[str, Feature]:
     Raises:
         PlanError: It is empty, or a name is no str, or a value is no feature.
     """
+    if not isinstance(features, Mapping):
+        raise ArgumentTypeError(f"features must be a dict of features by name, got {shown(features)}")
     found = dict(features)
     if not found:
         raise PlanError("features must name at least one feature, got none")
@@ -233,7 +237,7 @@ def _converted(given: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     else:
         fits = given.dtype.kind in "biu" and bool((array == given).all())
     if not fits:
-        raise TypeError(f"{given!r} does not fit into {dtype}")
+        raise ArgumentTypeError(f"{given!r} does not fit into {dtype}")
     return array
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aiostream_data.arguments import integer
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
+from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.records import VarColumn
 
 MAX_FOOTER_NBYTES = 1 << 20
@@ -26,11 +28,9 @@ class FixedLengthFormat:
     footer_nbytes: int = 0
 
     def __post_init__(self) -> None:
-        if self.record_nbytes < 1:
-            raise PlanError(f"record_nbytes must be at least 1, got {self.record_nbytes}")
-        if self.header_nbytes < 0:
-            raise PlanError(f"header_nbytes must be at least 0, got {self.header_nbytes}")
-        if not 0 <= self.footer_nbytes <= MAX_FOOTER_NBYTES:
+        integer("record_nbytes", self.record_nbytes, 1)
+        integer("header_nbytes", self.header_nbytes, 0)
+        if not 0 <= integer("footer_nbytes", self.footer_nbytes) <= MAX_FOOTER_NBYTES:
             raise PlanError(f"footer_nbytes must be from 0 to {MAX_FOOTER_NBYTES}, got {self.footer_nbytes}")
 
     @property
@@ -61,6 +61,24 @@ class FixedLengthFramer(CuttingFramer):
         wanted = self._format.record_nbytes + self._format.footer_nbytes
         return self._header_left > 0 or self._tail.nbytes + len(fresh) >= wanted
 
+    @property
+    def record_nbytes(self) -> int:
+        return self._format.record_nbytes
+
+    def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
+        spare = self._header_left + self._format.footer_nbytes
+        return min(stop, start + spare + most_rows * self._format.record_nbytes)
+
+    def _begin_long(self, rest: Bytes) -> LongRecord | None:
+        if self._format.footer_nbytes or self._header_left:  # the last record is known by the bytes behind it
+            return None
+        long = LongRecord(self._format.record_nbytes)
+        long.take(rest)
+        return long
+
+    def _cut_short(self, nbytes: int) -> str:
+        return f"{nbytes} bytes are left over behind the last record of {self._format.record_nbytes} bytes"
+
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
         skipped = min(self._header_left, stop - start)
         self._header_left -= skipped
@@ -78,5 +96,5 @@ class FixedLengthFramer(CuttingFramer):
         elif left_over < 0:
             problem = f"the stream ends {-left_over} bytes before the end of its footer"
         elif left_over:
-            problem = f"{left_over} bytes are left over behind the last record of {self._format.record_nbytes} bytes"
+            problem = self._cut_short(left_over)
         return Cut(no_records(), 0, problem)

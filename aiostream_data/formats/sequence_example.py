@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._native.example_py import DamagedMessageError, fields, map_entry
-from aiostream_data.errors import ExampleParseError, PlanError
+from aiostream_data.arguments import shown
+from aiostream_data.errors import ArgumentTypeError, ExampleParseError, PlanError
 from aiostream_data.formats.example import Describe, ExampleParser, join_records
 from aiostream_data.formats.example_writer import wrap_feature
 from aiostream_data.formats.features import Feature, FeatureSpec, FixedLen, FixedLenSequence, VarLen, checked_features
@@ -61,6 +62,9 @@ class SequenceExampleParser:
         Raises:
             PlanError: There is no description, or one makes no sense here.
         """
+        for name, given in (("context", context), ("sequences", sequences)):
+            if not isinstance(given, Mapping):
+                raise ArgumentTypeError(f"{name} must be a dict of features by name, got {shown(given)}")
         if not context and not sequences:
             raise PlanError("context and sequences must name at least one feature, got none")
         self._context = ExampleParser(context) if context else None

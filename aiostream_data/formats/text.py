@@ -10,14 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
+from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.records import VarColumn, VarKind
 
 _NEWLINE = 0x0A
 _BOM = np.frombuffer(codecs.BOM_UTF8, np.uint8)
 _ASCII = bytes(range(128))
 _WHITE_SPACE = b"\t\n\f\r"
+_FIRST_WINDOW_NBYTES = 1 << 20
+_SEARCHED_NBYTES = 64 << 10
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -42,7 +46,7 @@ class TextFormat:
         if self.max_line_nbytes < 1:
             raise PlanError(f"max_line_nbytes must be at least 1, got {self.max_line_nbytes}")
         if self.encoding is not None and not _extends_ascii(self.encoding):
-            raise PlanError(f"encoding must be one in which ASCII stands for itself, got {self.encoding!r}")
+            raise PlanError(f"encoding must be one in which ASCII stands for itself, got {shown(self.encoding)}")
 
     @property
     def name(self) -> str:
@@ -70,7 +74,7 @@ def _extends_ascii(encoding: str) -> bool:
     try:
         # The first probe finds codecs that turn an escape into a newline.
         return all(probe.decode(encoding) == probe.decode("ascii") for probe in (b"\\u000a", _ASCII))
-    except (LookupError, UnicodeError):
+    except (LookupError, TypeError, ValueError):  # no name of an encoding
         return False
 
 
@@ -82,6 +86,8 @@ class LineFramer(CuttingFramer):
         self._max_nbytes = description.max_line_nbytes
         self._codec = None if description.encoding is None else codecs.lookup(description.encoding).name
         self._is_utf8 = self._codec in ("utf-8", "utf-8-sig")
+        self._window_nbytes = _FIRST_WINDOW_NBYTES
+        self._ended = False  # the long line
 
     def _kind(self) -> VarKind:
         return "bytes" if self._codec is None else "str"
@@ -89,12 +95,61 @@ class LineFramer(CuttingFramer):
     def _completes(self, fresh: Bytes) -> bool:
         if not self._tail.nbytes or self._is_too_long(self._tail.nbytes + len(fresh)):
             return True
-        # Nearly always there is a newline close by; the whole block is searched only when there is none.
-        return bool((fresh[:4096] == _NEWLINE).any() or (fresh == _NEWLINE).any())
+        return _first_newline(fresh) is not None
 
     def _is_too_long(self, waiting_nbytes: int) -> bool:
         """Return whether a line without end is too long even if its mark and a carriage return do not count."""
         return waiting_nbytes > self._max_nbytes + len(_BOM) + 1
+
+    def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
+        end = min(stop, start + self._window_nbytes)
+        while end < stop and not _newlines(values[start:end]):
+            end = min(stop, 2 * end - start)
+        without = start  # there is no newline before it
+        while end - start > most_rows and _newlines(values[start:end]) > most_rows:
+            half = (without + end) // 2
+            if _newlines(values[start:half]):
+                end = half
+            else:
+                without = half
+        self._window_nbytes = max(most_rows, 2 * (end - start))
+        return end
+
+    def _begin_long(self, rest: Bytes) -> LongRecord | None:
+        if not (self._is_utf8 or self._codec in (None, "ascii")):
+            return None
+        long = LongRecord(None)
+        marked = self._offset == 0 and self._is_utf8 and np.array_equal(rest[: len(_BOM)], _BOM)
+        long.take(rest[len(_BOM) :] if marked else rest)
+        self._ended = False
+        return long
+
+    def _extend(self, long: LongRecord, fresh: Bytes) -> int:
+        end = _first_newline(fresh)
+        self._ended = end is not None
+        used = long.take(fresh[:end])
+        if end is None:
+            if self._is_too_long(long.nbytes):
+                raise self._failed(self._too_long())
+            return used
+        long.drop_last(b"\r")
+        return used + 1
+
+    def _is_whole(self, long: LongRecord) -> bool:
+        return self._ended
+
+    def _problem_of(self, data: bytes, suffix: bytes) -> str | None:
+        if len(data) > self._max_nbytes:
+            return self._too_long()
+        try:
+            if self._codec is not None:
+                str(data, self._codec)
+        except UnicodeDecodeError as error:
+            return f"not valid {self._codec} at byte {self._offset + error.start}: {error.reason}"
+        return None
+
+    def _last_long(self, long: LongRecord) -> VarColumn:
+        return self._long_column(long)
 
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
         starts, lengths, consumed = _native.find_lines(values, start, stop)
@@ -146,3 +201,17 @@ class LineFramer(CuttingFramer):
 def _span(values: Bytes, starts: Indices, lengths: Indices) -> memoryview:
     """Return the bytes from the first line to the last. No line's bytes can make another's invalid or valid."""
     return values[starts[0] : starts[-1] + lengths[-1]].data if len(starts) else memoryview(b"")
+
+
+def _newlines(values: Bytes) -> int:
+    return int(np.count_nonzero(values == _NEWLINE))
+
+
+def _first_newline(values: Bytes) -> int | None:
+    """Return the index of the first newline. Nearly always it is close by, so a little is searched at a time."""
+    for start in range(0, len(values), _SEARCHED_NBYTES):
+        found = values[start : start + _SEARCHED_NBYTES] == _NEWLINE
+        end = int(found.argmax())
+        if found[end]:
+            return start + end
+    return None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from aiostream_data import _native
 from aiostream_data.errors import PlanError
-from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
+from aiostream_data.formats.cutting import MOST_ROWS, Bytes, Cut, CuttingFramer, no_records
+from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.records import VarColumn
 
 HEADER = struct.Struct("<QI")
@@ -17,6 +18,12 @@ FOOTER = struct.Struct("<I")
 
 FRAMING_NBYTES = HEADER.size + FOOTER.size
 MAX_RECORD_NBYTES_LIMIT = 1 << 62
+
+_WINDOW_NBYTES_PER_ROW = 4 * FRAMING_NBYTES
+"""A window is so many bytes for each row wanted: four times the rows, if all records are empty."""
+
+_WIDE_NBYTES_PER_ROW = 16 * FRAMING_NBYTES
+"""The same where memory is not short: usual blocks are then cut at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +76,35 @@ class TFRecordFramer(CuttingFramer):
     def record_nbytes(self) -> int:
         return self._wanted
 
+    def check_end(self, nbytes: int) -> None:
+        """Raise if the record of which a part was received ends behind byte ``nbytes``, where the stream ends.
+
+        Raises:
+            CorruptRecordError: It does, so that nobody gathers the rest of the stream for it.
+        """
+        if self.held_nbytes and self._offset + self._wanted > nbytes:
+            raise self._failed(self._cut_short(nbytes - self._offset))
+
     def _completes(self, fresh: Bytes) -> bool:
         return self._tail.nbytes + len(fresh) >= self._wanted
+
+    def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
+        wide = most_rows * (_WIDE_NBYTES_PER_ROW if most_rows == MOST_ROWS else _WINDOW_NBYTES_PER_ROW)
+        if stop - start <= wide:
+            return stop
+        first = int.from_bytes(values[start : start + 8], "little") + FRAMING_NBYTES  # checked when it is cut
+        return min(stop, start + max(first, wide))
+
+    def _begin_long(self, rest: Bytes) -> LongRecord | None:
+        long = LongRecord(self._wanted - FRAMING_NBYTES, FOOTER.size)
+        long.take(rest[HEADER.size :])
+        return long
+
+    def _problem_of(self, data: bytes, suffix: bytes) -> str | None:
+        self._wanted = HEADER.size
+        if self._format.verify and _native.masked_crc32c(data) != FOOTER.unpack(suffix)[0]:
+            return "payload checksum mismatch"
+        return None
 
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
         starts, lengths, consumed, problem = _native.frame_tfrecords(
@@ -86,5 +120,8 @@ class TFRecordFramer(CuttingFramer):
     def _end(self, tail: Bytes) -> Cut:
         if not len(tail):
             return Cut(no_records(), 0)
+        return Cut(no_records(), 0, self._cut_short(len(tail)))
+
+    def _cut_short(self, nbytes: int) -> str:
         what = "a header" if self._wanted == HEADER.size else f"a record of {self._wanted} bytes"
-        return Cut(no_records(), 0, f"the stream ends {len(tail)} bytes into {what}")
+        return f"the stream ends {nbytes} bytes into {what}"

@@ -4,33 +4,50 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
+from enum import Enum, auto
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, Self
 
 from aiostream_data import _native
+from aiostream_data.arguments import local_path
 from aiostream_data.codecs.compression import canonical, compressor
-from aiostream_data.errors import MissingExtraError
+from aiostream_data.errors import ArgumentTypeError, WriterClosedError, WriterFailedError
+from aiostream_data.formats.output_file import open_target
 from aiostream_data.formats.tfrecord import FOOTER, HEADER
 
 _LENGTH_NBYTES = 8
 _WRITE_NBYTES = 1 << 20
 
 
-def frame(record: bytes) -> bytes:
+def frame(record: bytes | bytearray | memoryview) -> bytes:
     """Return ``record`` as it stands in a TFRecord file: length, checksum, payload, checksum."""
+    if not isinstance(record, bytes):
+        try:
+            record = memoryview(record).tobytes()  # of other buffers, len() counts items instead of bytes
+        except TypeError:
+            raise ArgumentTypeError(f"a record must be bytes, got a {type(record).__name__}") from None
     length = len(record).to_bytes(_LENGTH_NBYTES, "little")
     header = HEADER.pack(len(record), _native.masked_crc32c(length))
     return b"".join((header, record, FOOTER.pack(_native.masked_crc32c(record))))
+
+
+class _Phase(Enum):
+    OPEN = auto()
+    BROKEN = auto()
+    """A call failed, or is in progress: a call that is interrupted anywhere leaves the writer in this phase."""
+    CLOSED = auto()
+    DISCARDED = auto()
 
 
 class TFRecordWriter:
     """Writes one TFRecord file; the counterpart of ``tf.io.TFRecordWriter``. Not thread-safe.
 
     Use it as a context manager. The file appears under its name only when it is complete: leaving the
-    block with an exception discards what was written, for a file cut between two records could not be
-    told from a complete one. Stores that cannot hold an upload back are the exception.
+    block with an exception discards what was written, because a file cut between two records looks like
+    a complete one. Stores that cannot hold an upload back are the exception.
+
+    A call that raises, for any reason, discards the file. The writer then refuses further records, and
+    :meth:`close` raises :class:`WriterFailedError` from the first error instead of storing a part.
 
     Args:
         path_or_url: A local path, ``file://`` URL, or any URL that fsspec can write.
@@ -40,7 +57,7 @@ class TFRecordWriter:
     Raises:
         PlanError: There is no such compression.
         MissingExtraError: fsspec or the compression's package is not installed.
-        OSError: The file cannot be written.
+        OSError: The file cannot be created.
     """
 
     def __init__(
@@ -50,39 +67,81 @@ class TFRecordWriter:
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._compressor = compressor(canonical(compression))
-        self._waiting = bytearray()
-        self._target: Target | None = open_target(os.fspath(path_or_url), storage_options or {})
+        self._pending = bytearray()
+        self._failure: BaseException | None = None
+        self._phase = _Phase.OPEN
+        self._url = local_path("path_or_url", path_or_url, "a path or URL")
+        self._target = open_target(self._url, storage_options or {})
 
-    def write(self, record: bytes) -> None:
+    def write(self, record: bytes | bytearray | memoryview) -> None:
         """Append one record.
 
         Raises:
-            ValueError: The writer was closed.
+            WriterClosedError: The writer was closed or discarded.
+            WriterFailedError: An earlier call failed.
+            WriteError: The file could not be written, for example because the disk is full.
+            ArgumentTypeError: The record is not bytes.
         """
-        if self._target is None:
-            raise ValueError("this TFRecordWriter was closed")
-        self._waiting += self._compressor.compress(frame(record))
-        if len(self._waiting) >= _WRITE_NBYTES:
-            self._target.write(bytes(self._waiting))
-            self._waiting.clear()
+        self._begin()
+        try:
+            self._pending += self._compressor.compress(frame(record))
+            if len(self._pending) >= _WRITE_NBYTES:
+                self._target.write(bytes(self._pending))
+                self._pending.clear()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._phase = _Phase.OPEN
 
     def close(self) -> None:
-        """Finish the file and give it its name. Idempotent."""
-        if self._target is None:
+        """Finish the file and give it its name. Do nothing after a successful close or a discard.
+
+        Raises:
+            WriterFailedError: An earlier call failed, so nothing was stored.
+            WriteError: The file could not be written.
+        """
+        if self._phase in (_Phase.CLOSED, _Phase.DISCARDED):
             return
-        target, self._target = self._target, None
+        self._begin()
         try:
-            target.write(bytes(self._waiting) + self._compressor.flush())
-            target.commit()
-        except BaseException:
-            target.discard()
+            self._target.write(bytes(self._pending) + self._compressor.flush())
+            self._target.commit()
+        except BaseException as error:
+            self._fail(error)
             raise
+        self._phase = _Phase.CLOSED
+        self._pending.clear()
 
     def discard(self) -> None:
-        """Drop the file instead of finishing it. Idempotent."""
-        if self._target is not None:
-            target, self._target = self._target, None
-            target.discard()
+        """Remove the file instead of finishing it. Idempotent; do nothing after a successful close."""
+        if self._phase is _Phase.CLOSED:
+            return
+        if self._phase is _Phase.OPEN:
+            self._phase = _Phase.DISCARDED
+        self._pending.clear()
+        self._target.discard()
+
+    def _begin(self) -> None:
+        """Enter a call: the writer is broken until the call has succeeded."""
+        if self._phase is not _Phase.OPEN:
+            raise self._refusal() from self._failure
+        self._phase = _Phase.BROKEN
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        try:
+            self.discard()
+        except OSError as left:
+            error.add_note(f"the temporary file could not be removed: {left}")
+
+    def _refusal(self) -> WriterClosedError:
+        if self._phase is not _Phase.BROKEN:
+            return WriterClosedError(self._url, f"this TFRecordWriter was {self._phase.name.lower()}; open a new one")
+        cause = "was interrupted" if self._failure is None else f"failed ({type(self._failure).__name__})"
+        return WriterFailedError(
+            self._url,
+            f"an earlier call of this TFRecordWriter {cause}, and nothing was stored; write the file again",
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -90,76 +149,8 @@ class TFRecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if error is None:
             self.close()
-        else:
-            self.discard()
-
-
-class Target(Protocol):
-    """A file that is either committed whole or leaves no trace."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def commit(self) -> None: ...
-
-    def discard(self) -> None: ...
-
-
-def open_target(url: str, storage_options: Mapping[str, Any]) -> Target:
-    """Begin a file that appears under its name when it is committed.
-
-    Raises:
-        MissingExtraError: fsspec is needed for this URL, and not installed.
-        OSError: It cannot be written.
-    """
-    if "://" not in url or url.startswith("file://"):
-        return _LocalTarget(Path(url.removeprefix("file://")))
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{url}: writing there needs the extra: pip install 'aiostream-data[fsspec]'"
-        ) from error
-    filesystem, path = url_to_fs(url, **storage_options)
-    return _FsspecTarget(filesystem.open(path, "wb", autocommit=False))
-
-
-class _LocalTarget:
-    """Written beside its place, then renamed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        self._file: BinaryIO = self._partial.open("wb")
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def commit(self) -> None:
-        self._file.close()
-        self._partial.replace(self._path)
-
-    def discard(self) -> None:
-        self._file.close()
-        self._partial.unlink(missing_ok=True)
-
-
-class _FsspecTarget:
-    """Uploaded in parts, which become an object on commit. The file is fsspec's ``AbstractBufferedFile``."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def commit(self) -> None:
-        self._file.close()
-        self._file.commit()
-
-    def discard(self) -> None:
-        # Whoever discards has an error of their own to report, and stores drop unfinished uploads in time.
-        with suppress(Exception):
-            self._file.discard()
-        self._file.closed = True  # or the garbage collector would finish the upload
+        elif self._phase is not _Phase.CLOSED:
+            self._phase = _Phase.DISCARDED
+            self._fail(error)

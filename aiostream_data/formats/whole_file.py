@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.cutting import Bytes, Tail, no_records
+from aiostream_data.formats.cutting import Bytes
+from aiostream_data.formats.long_record import LongRecord, column_of
 from aiostream_data.records import VarColumn
 
 
@@ -46,20 +48,22 @@ class WholeFileFramer:
         self._format = description
         self._url = url
         self._only: Bytes | None = None
-        self._tail = Tail()
+        self._long: LongRecord | None = None
         self._nbytes = 0
+
+    tail_nbytes = 0
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of the object that have come."""
-        return self._tail.held_nbytes if self._only is None else len(self._only)
+        """Bytes of the object that were received."""
+        return self._nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Bytes of the object that have come."""
+        """Bytes of the object that were received."""
         return self._nbytes
 
-    def feed(self, block: Bytes, headroom: int) -> VarColumn:
+    def feed(self, block: Bytes, headroom: int, most_rows: int = 1) -> Iterator[VarColumn]:
         """Keep the block. See :class:`~.base.Framer`."""
         fresh = block[headroom:]
         self._nbytes += len(fresh)
@@ -69,14 +73,22 @@ class WholeFileFramer:
         if len(fresh) and self._nbytes == len(fresh):
             self._only = fresh
         elif len(fresh):
-            if self._only is not None:
-                self._tail.append(self._only)
-                self._only = None
-            self._tail.append(fresh)
-        return no_records()
+            self._gather(fresh)
+        yield from ()
 
-    def finish(self) -> VarColumn:
-        """Return the object as one record."""
-        values = self._tail.view() if self._only is None else self._only
-        self._tail, self._only = Tail(), None
-        return VarColumn(values, np.zeros(1, np.int64), np.array([self._nbytes], np.int64))
+    def _gather(self, fresh: Bytes) -> None:
+        if self._long is None:
+            self._long = LongRecord(None)
+        if self._only is not None:
+            self._long.take(self._only)
+            self._only = None
+        self._long.take(fresh)
+
+    def finish(self) -> Iterator[VarColumn]:
+        """Yield the object as one record."""
+        if self._only is not None:
+            values, self._only = self._only, None
+            yield VarColumn(values, np.zeros(1, np.int64), np.array([len(values)], np.int64))
+            return
+        long, self._long = self._long or LongRecord(None), None
+        yield column_of(long.data())

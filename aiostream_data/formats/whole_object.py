@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aiostream_data.formats.tfrecord_writer import open_target
+from aiostream_data.formats.output_file import open_target
 
 
 def write_object(url: str, content: bytes, storage_options: Mapping[str, Any]) -> None:

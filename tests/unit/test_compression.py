@@ -146,6 +146,86 @@ def test_zstd_frames_of_every_header_layout_are_read() -> None:
                 assert decompress("zstd", made.compress(data), 1000) == (data, None)
 
 
+def zstd_frame(header: bytes, *blocks: bytes) -> bytes:
+    """Return a frame without checksum, of blocks that are not compressed; ``header`` follows the magic number."""
+    sizes = [
+        (len(block) << 3 | (number == len(blocks) - 1)).to_bytes(3, "little") for number, block in enumerate(blocks)
+    ]
+    content = b"".join(size + block for size, block in zip(sizes, blocks, strict=True))
+    return b"\x28\xb5\x2f\xfd" + header + content
+
+
+def content_size_headers(nbytes: int) -> list[bytes]:
+    """Return every header that declares a content size, with and without a window of its own."""
+    window = b"\x58"
+    headers = [single << 5 | flag << 6 for single in (0, 1) for flag in (1, 2, 3)]
+    long = [(flags, (0, 2, 4, 8)[flags >> 6]) for flags in headers]
+    made = [
+        bytes([flags]) + (b"" if flags & 32 else window) + (nbytes - 256 * (size == 2)).to_bytes(size, "little")
+        for flags, size in long
+        if size > 2 or nbytes >= 256
+    ]
+    return made + ([bytes([32, nbytes])] if nbytes < 256 else [])
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize("declared", [5, 255, 256, 300, 65_791])
+def test_a_zstd_frame_that_holds_fewer_bytes_than_it_declares_is_damaged(declared: int, step: int) -> None:
+    pytest.importorskip("zstandard")
+    for header in content_size_headers(declared):
+        for blocks in ([b""], [b"abc", b""], [b"ab", b"c", b""]):  # the library notices it where the last block is full
+            out, error = decompress("zstd", zstd_frame(header, *blocks) + compress("zstd", b"next"), step)
+            held = b"".join(blocks)
+            assert out == held
+            assert error is not None
+            assert error.offset == len(held)
+            assert f"a frame declares {declared} bytes and holds {len(held)}" in error.reason
+        out, error = decompress("zstd", zstd_frame(header, b"ab", b"c") + compress("zstd", b"next"), step)
+        assert b"abc".startswith(out)
+        assert error is not None
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_zstd_frame_gives_no_byte_beyond_what_it_declares(step: int) -> None:
+    pytest.importorskip("zstandard")
+    for header in content_size_headers(300):
+        out, error = decompress("zstd", zstd_frame(header, bytes(200), bytes(200), b""), step)
+        assert 200 <= len(out) <= 300
+        assert error is not None
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_the_declared_size_of_a_zstd_frame_is_of_that_frame_alone(step: int) -> None:
+    pytest.importorskip("zstandard")
+    data = bytes(range(256)) * 2
+    stream = b"".join(zstd_frame(header, data) for header in content_size_headers(len(data)))
+    skippable = b"\x53\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"notes"
+    unsized = zstd_frame(b"\x00\x58", b"abc")
+    out, error = decompress("zstd", stream + skippable + unsized + stream, step)
+    assert error is None
+    assert out == data * 6 + b"abc" + data * 6
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize(("place", "what"), [(-1, "length"), (-4, "length"), (-5, "data"), (-8, "data")])
+def test_a_gzip_trailer_that_does_not_fit_is_damage(place: int, what: str, step: int) -> None:
+    stream = bytearray(gzip.compress(TEXT[:300]))
+    stream[place] ^= 0x40
+    out, error = decompress("gzip", bytes(stream) + gzip.compress(b"next"), step)
+    assert out == TEXT[:300]
+    assert error is not None
+    assert f"incorrect {what} check" in error.reason
+
+
+@pytest.mark.parametrize("garbage", [b"x", bytes(1), bytes(4), bytes(100), b"\x28\xb5\x2f\xfe\0\0", b"\x28\xb5"])
+@pytest.mark.parametrize("step", [1, 1000])
+def test_anything_but_frames_after_a_zstd_stream_is_an_error(garbage: bytes, step: int) -> None:
+    pytest.importorskip("zstandard")
+    out, error = decompress("zstd", compress("zstd", b"data") + garbage, step)
+    assert out == b"data"
+    assert error is not None
+
+
 def test_zstd_window_beyond_the_limit_is_refused() -> None:
     # magic, descriptor without content size, window descriptor of 2 GiB, one empty last block
     stream = b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([21 << 3]) + b"\x01\x00\x00"

@@ -1,0 +1,71 @@
+"""Compression of objects that are too short for their first bytes to show it: by name, and by possible beginnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from aiostream_data.codecs.compression import Compression, detect
+
+MARK_NBYTES = 4
+"""Bytes that show a compression; the longest magic number. Fewer can be the beginning of one."""
+
+_ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16)))
+_MAGICS: dict[Compression, tuple[bytes, ...]] = {"gzip": (b"\x1f\x8b\x08",), "zstd": _ZSTD_MAGICS}
+_SUFFIXES: dict[str, Compression] = {
+    "gz": "gzip",
+    "gzip": "gzip",
+    "tgz": "gzip",
+    "zst": "zstd",
+    "zstd": "zstd",
+    "tzst": "zstd",
+    "zz": "zlib",
+    "zlib": "zlib",
+}
+
+
+class Evidence(NamedTuple):
+    """A compression that an object has for another reason than its first bytes.
+
+    Attributes:
+        compression: The compression.
+        reason: A clause for messages, such as "its name ends with .gz".
+    """
+
+    compression: Compression
+    reason: str
+
+
+def suffix_of(url: str) -> str:
+    """Return the suffix of a URL or path in lower case, without its dot; ``""`` if it has none, or only a number."""
+    path = url
+    if url[:8].lower().startswith(("http://", "https://")):
+        path = url.partition("#")[0].partition("?")[0]
+    stem, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    return suffix.lower() if dot and stem and not suffix.isdigit() else ""
+
+
+def by_name(url: str) -> Evidence | None:
+    """Return the compression that the suffix of a URL or path names."""
+    suffix = suffix_of(url)
+    named = _SUFFIXES.get(suffix)
+    return None if named is None else Evidence(named, f"its name ends with .{suffix}")
+
+
+def chosen(evidence: Iterable[Evidence | None], first_bytes: bytes) -> Evidence | None:
+    """Return the first piece of evidence that the bytes do not contradict."""
+    return next((one for one in evidence if one is not None and may_begin(one.compression, first_bytes)), None)
+
+
+def may_begin_any(first_bytes: bytes) -> bool:
+    """Return True if some compressed stream can begin with all of ``first_bytes``."""
+    return any(may_begin(name, first_bytes) for name in ("gzip", "zlib", "zstd"))
+
+
+def may_begin(name: Compression, first_bytes: bytes) -> bool:
+    """Return True if a stream of this compression can begin with all of ``first_bytes``, which may be empty."""
+    if name == "zlib":
+        if len(first_bytes) >= 2:
+            return detect(first_bytes) == "zlib"
+        return not first_bytes or first_bytes[0] & 0x8F == 0x08
+    return any(magic.startswith(first_bytes[: len(magic)]) for magic in _MAGICS.get(name, ()))
