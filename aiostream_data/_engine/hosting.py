@@ -31,7 +31,7 @@ from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.state_writer import FIRST
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data.errors import LoaderClosedError, PlanError
-from aiostream_data.executors.child import Child
+from aiostream_data.executors.child import Child, bury_all
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.mixing import Mix
 from aiostream_data.plan.rewrite import batches_in_parts
@@ -174,9 +174,10 @@ class Hosting:
         return [process.last_stats for process in self.processes]
 
     def hurry(self) -> None:
-        """Wait for answers no longer than an end may take."""
+        """Wait for answers of all processes together no longer than an end may take."""
+        deadline = monotonic() + END_S
         for process in self.processes:
-            process.patience_s = END_S
+            process.hurry(deadline)
 
     # -- their end
 
@@ -205,9 +206,9 @@ class Hosting:
         processes = self.processes
         for process in processes:
             process.end_soon()
-        deadline = monotonic() + END_S  # of all of them, as they end at the same time
+        bury_all([process.child for process in processes], END_S)
         for process in processes:
-            process.close(max(0.0, deadline - monotonic()))
+            process.close(0.0)
         self._children.clear()
         self._has_closed()
         self.closed.announce()
@@ -222,9 +223,7 @@ def _end_in_background(children: list[Child], pid: int) -> None:
 def _bury(children: list[Child]) -> None:
     for child in children:
         child.exchange.close()
-    deadline = monotonic() + END_S
-    for child in children:
-        child.bury(max(0.0, deadline - monotonic()))
+    bury_all(children, END_S)
 
 
 def mixtures_of(node: InSubprocess, keys: Mapping[Node, int]) -> frozenset[int]:

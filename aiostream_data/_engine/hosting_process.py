@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
+from time import monotonic
 from typing import Any, Final
 
 from aiostream_data._engine.adopted import Adopted, Alike
@@ -26,6 +27,9 @@ from aiostream_data.executors.failure import Failure
 ASK_S: Final = 5.0
 """Longest wait for an answer: a function that holds the GIL keeps a process from answering."""
 
+LAST_ANSWER_S: Final = 0.02
+"""Wait for an answer where no time is left, since most processes answer at once."""
+
 END_S: Final = 0.5
 """Seconds that a process has to end by itself, when it is not needed any more."""
 
@@ -40,7 +44,6 @@ class HostingProcess:
 
     Attributes:
         child: The process itself.
-        patience_s: How long to wait for answers.
         last_stats: What it said last of what it has counted.
     """
 
@@ -54,7 +57,7 @@ class HostingProcess:
         self._later: deque[tuple[Any, ...]] = deque()
         self._over: str | None = None
         self._closing = False
-        self.patience_s = ASK_S
+        self._answers_until: float | None = None
         self.last_stats: Mapping[str, Any] = {"stages": [], "storage": {}, "memory": (0, 0, 0.0), "holders": {}}
         self.child = Child("aiostream_data._engine.hosted:serve", name, 2 * errand.window_nbytes)
         self._send_errand(errand)
@@ -90,6 +93,10 @@ class HostingProcess:
             self.last_stats = self.ask("stats", timeout_s=END_S)
         return self.last_stats
 
+    def hurry(self, deadline: float) -> None:
+        """Wait for answers no longer than until ``deadline``, in the seconds of ``monotonic()``."""
+        self._answers_until = deadline
+
     def ask(self, question: str, *args: Any, timeout_s: float | None = None) -> Any:
         """Return the answer to a question; see :class:`.hosted.HostedEngine`.
 
@@ -102,10 +109,17 @@ class HostingProcess:
             self._questions[number] = asked
         try:
             self.tell("ask", number, question, *args)
-            return asked.wait(self.patience_s if timeout_s is None else timeout_s)
+            return asked.wait(self._patience_s(ASK_S if timeout_s is None else timeout_s))
         finally:
             with self._lock:
                 self._questions.pop(number, None)
+
+    def _patience_s(self, most_s: float) -> float:
+        if self._answers_until is None:
+            return most_s
+        if self.child.is_stopped:
+            return 0.0
+        return min(most_s, max(LAST_ANSWER_S, self._answers_until - monotonic()))
 
     def _check_not_over(self) -> None:
         if self._over is not None:

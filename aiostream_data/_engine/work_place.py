@@ -6,8 +6,9 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
+from aiostream_data._engine.names import Stable
 from aiostream_data._engine.row_work import Part, RowWork
-from aiostream_data._engine.user_code import Stable, stable_table, without_origins
+from aiostream_data._engine.user_code import stable_table, without_origins
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.records import Chunk

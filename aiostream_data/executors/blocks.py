@@ -22,6 +22,7 @@ import weakref
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.errors import SharedMemoryError
 from aiostream_data.executors.mapping import Mapping
 
 ALIGNMENT = 64
@@ -271,7 +272,9 @@ class Borrower:
             OSError: The descriptor did not arrive, or cannot be mapped.
         """
         if not descriptors:
-            raise OSError("no descriptor arrived with a block of shared memory: this process has too many open")
+            raise SharedMemoryError(
+                "a block of shared memory came without descriptor: this process has too many files open"
+            )
         if len(descriptors) > 1:
             self._bell = Bell(socket.socket(fileno=descriptors.pop()))
         self._blocks[number] = Block(number, Mapping(descriptors[0], nbytes))

@@ -3,8 +3,11 @@
 How this works. The child is a fresh interpreter (never a fork: this process has threads and an event
 loop) that imports the function by name. The user's program is not run again in it, and so needs no
 ``if __name__ == "__main__"``. Three links join it to its parent: the exchange; a pipe whose closing ends the
-child, whatever it does; and a socket over which it is asked for its stacks. All of them are closed in
-forks of either process, so that each sees the other's end at once.
+child, whatever it does (:mod:`.lifeline`); and a socket over which it is asked for its stacks. All of them are
+closed in forks of either process, so that each sees the other's end at once.
+
+A process that was stopped (SIGSTOP) runs nothing and sees no link end. SIGTERM waits until it continues, so SIGCONT
+follows. SIGKILL ends it as it is.
 """
 
 from __future__ import annotations
@@ -15,17 +18,22 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from time import monotonic
 
 from aiostream_data.errors import WorkerDiedError
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.in_child import STACKS_HEAD
+from aiostream_data.executors.lifeline import end_with
 
 JOIN_S = 1.0
 """How long a child may take to end after a signal."""
+
+TERM_S = 0.5
+"""How long children that end together may take after SIGTERM, which a function of the user may handle."""
 
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split('\\n'); from aiostream_data.executors.in_child import main; main()"
@@ -62,6 +70,7 @@ class Child:
                 self._process = subprocess.Popen(
                     _command(target, name, max_nbytes, theirs), stdin=subprocess.DEVNULL, pass_fds=theirs
                 )
+            end_with(their_lifeline, self._process.pid)
         except OSError as error:
             self.exchange.close()
             self._close()
@@ -81,9 +90,19 @@ class Child:
         """True until the process has ended."""
         return self._process.poll() is None
 
+    @property
+    def is_stopped(self) -> bool:
+        """True while a signal such as SIGSTOP keeps the process from running; False where the system does not say."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
+        except OSError:
+            return False
+        return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
     def stop(self) -> None:
-        """Ask the process to end (SIGTERM), without waiting."""
+        """Ask the process to end (SIGTERM), without waiting. One that was stopped continues, and ends."""
         self._process.terminate()
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process at once (SIGKILL), without waiting."""
@@ -108,12 +127,17 @@ class Child:
             return self._process.returncode
 
     def _end(self, grace_s: float) -> None:
-        for ask, patience_s in ((None, grace_s), (self.stop, JOIN_S), (self.kill, JOIN_S)):
-            if ask is not None:
-                ask()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(patience_s)
-                return
+        if not self.wait(grace_s):
+            self.stop()
+        if not self.wait(JOIN_S):
+            self.kill()
+        self.wait(JOIN_S)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the process; return whether it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, timeout_s))
+        return self._process.returncode is not None
 
     def obituary(self) -> WorkerDiedError:
         """Bury a child whose link has ended, and return the error that says how it died."""
@@ -137,6 +161,8 @@ class Child:
                 self._watch.sendall(b"?")
                 answer = self._answer(monotonic() + timeout_s)
             except TimeoutError:
+                if self.is_stopped:
+                    return f"{silence}: a signal such as SIGSTOP has stopped it)\n"
                 return f"{silence}: native code in it keeps the interpreter's lock, or it is still starting)\n"
             except OSError:
                 answer = None
@@ -176,6 +202,32 @@ class Child:
         lifeline, self._lifeline = self._lifeline, -1
         if lifeline >= 0:  # once: the number may be another file's by now
             os.close(lifeline)
+
+
+def bury_all(children: Sequence[Child], grace_s: float = 0.0) -> None:
+    """End processes for certain, all at the same time, and let go of everything that they held.
+
+    Args:
+        grace_s: How long they may take to end by themselves, together, before SIGTERM and SIGKILL follow.
+    """
+    for child in children:
+        if child.is_stopped:  # it cannot end by itself
+            child.kill()
+    left = _left(children, grace_s)
+    for child in left:
+        child.stop()
+    left = _left(left, TERM_S)
+    for child in left:
+        child.kill()
+    _left(left, JOIN_S)
+    for child in children:
+        child.bury()
+
+
+def _left(children: Sequence[Child], patience_s: float) -> list[Child]:
+    """Wait for processes together; return those that have not ended in time."""
+    deadline = monotonic() + patience_s
+    return [child for child in children if not child.wait(deadline - monotonic())]
 
 
 def _command(target: str, name: str, max_nbytes: int, descriptors: list[int]) -> list[str]:

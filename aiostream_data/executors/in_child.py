@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import fcntl
 import os
 import signal
 import socket
@@ -17,6 +16,7 @@ from importlib import import_module
 
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.forks import keep_from_forks
+from aiostream_data.executors.lifeline import end_with
 
 also_told: list[Callable[[], str]] = []
 """What else is told of this process when it is asked for its stacks; called on a thread of its own."""
@@ -47,18 +47,12 @@ def main() -> None:
 
 
 def _settle_signals(lifeline: int) -> None:
-    """Leave Ctrl-C to the parent, and have the system end this process when the lifeline closes.
-
-    The system does that even while native code keeps the interpreter's lock, as a regular expression may
-    for ever, and no thread of this process could run.
-    """
+    """Leave Ctrl-C to the parent, and have the system end this process when the lifeline closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGIO):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGIO})
-    with suppress(OSError):  # not every system does it for pipes: then the watcher ends the process
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    end_with(lifeline, os.getpid())
 
 
 class Watcher(threading.Thread):

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.errors import SharedMemoryError
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _map, _unmap = _libc.mmap, _libc.munmap
 _map.restype = ctypes.c_void_p
@@ -39,7 +41,9 @@ class Mapping:
         address = _map(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
         if address == _FAILED:
             number = ctypes.get_errno()
-            raise OSError(number, f"{nbytes:,} bytes of shared memory cannot be mapped: {os.strerror(number)}")
+            raise SharedMemoryError(
+                f"{nbytes:,} bytes of shared memory cannot be mapped: {os.strerror(number)}", number
+            )
         self._address = address
 
     def view(self, start: int, stop: int) -> NDArray[np.uint8]:

@@ -21,7 +21,7 @@ from typing import Any
 from aiostream_data.errors import RecordTimeoutError, WorkerDiedError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.blocks import LinkEnded
-from aiostream_data.executors.child import Child
+from aiostream_data.executors.child import Child, bury_all
 from aiostream_data.executors.failure import Failure
 from aiostream_data.executors.pickling import dumps
 from aiostream_data.executors.serving import MAX_FUNCTIONS, Answer, Call, Learn
@@ -32,6 +32,9 @@ MAX_NBYTES = 64 << 20
 
 IDLE_SHARE = 8
 """All of them together keep at most this fraction (1/8) of a memory limit idle."""
+
+LOOK_S = 0.25
+"""How often a process that learns a function is looked at, to see whether it is stopped."""
 
 _SERVE = "aiostream_data.executors.serving:serve"
 
@@ -73,11 +76,11 @@ class ProcessExecutor(ThreadExecutor):
     def close(self, timeout_s: float) -> bool:
         with self._starting:
             self._closed = True
-        for worker in list(self._workers.values()):
-            worker.child.stop()  # a thread that waits for a busy worker is released by this
+        children = [worker.child for worker in list(self._workers.values())]
+        for child in children:
+            child.stop()  # a thread that waits for a busy worker is released by this
         ended = super().close(timeout_s)
-        for worker in list(self._workers.values()):
-            worker.child.bury()
+        bury_all(children)
         return ended
 
     def _call(self, job: Job) -> Outcome:
@@ -138,29 +141,48 @@ class _Worker:
         """
         if parcel.key not in self._known:
             forget_all = len(self._known) >= MAX_FUNCTIONS
-            learned = self._ask(Learn(parcel.key, parcel.pickled, forget_all), None)
+            learned = self._ask(Learn(parcel.key, parcel.pickled, forget_all), limit_s, self._learns_within)
             if forget_all:
                 self._known.clear()
             if learned.failure is not None:
                 return learned
             self._known.add(parcel.key)
-        return self._ask(Call(parcel.key, args), limit_s)
+        return self._ask(Call(parcel.key, args), limit_s, self.child.exchange.wait)
 
-    def _ask(self, request: Learn | Call, limit_s: float | None) -> Answer:
+    def _ask(self, request: Learn | Call, limit_s: float | None, answers_within: Callable[[float], bool]) -> Answer:
         exchange = self.child.exchange
         try:
             exchange.send(request)
             del request
-            if limit_s is not None and not exchange.wait(limit_s):
-                self.child.kill()
-                self.child.bury()
-                raise RecordTimeoutError(f"a call took longer than {limit_s:g} s; its worker process was ended")
+            if limit_s is not None and not answers_within(limit_s):
+                raise self._ended_after(limit_s)
             answer, lease, _ = exchange.receive()
         except LinkEnded:
             raise self.child.obituary() from None
         lease.release()
         assert isinstance(answer, Answer)
         return answer
+
+    def _learns_within(self, limit_s: float) -> bool:
+        """Wait for a worker to learn a function; return False when it was stopped for ``limit_s`` meanwhile.
+
+        A worker has no limit to start and to import what the function needs, as these are not part of a call.
+        """
+        look_s = min(limit_s, LOOK_S)
+        stopped_s = 0.0
+        while not self.child.exchange.wait(look_s):
+            stopped_s = stopped_s + look_s if self.child.is_stopped else 0.0
+            if stopped_s >= limit_s:
+                return False
+        return True
+
+    def _ended_after(self, limit_s: float) -> RecordTimeoutError:
+        """End the worker; return the error that says why."""
+        cause = "while a signal such as SIGSTOP kept its worker from running" if self.child.is_stopped else ""
+        self.child.kill()
+        self.child.bury()
+        took = f"a call took longer than {limit_s:g} s{cause and f', {cause}'}"
+        return RecordTimeoutError(f"{took}; its worker process was ended")
 
 
 class _Parcel:

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-from aiostream_data.errors import RecordTimeoutError
+from aiostream_data.errors import LoaderClosedError, RecordTimeoutError
 from aiostream_data.executors.base import Outcome, prepare_worker, run_timed
 
 
@@ -72,7 +72,7 @@ class ThreadExecutor:
         self, limit_s: float | None, function: Callable[..., Any], args: tuple[Any, ...]
     ) -> asyncio.Future[Outcome]:
         if self._closed:
-            raise RuntimeError(f"executor {self._name} is closed")
+            raise LoaderClosedError(f"executor {self._name} is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._unfinished += 1

@@ -1,0 +1,56 @@
+"""Find the files in which cgroups of version 1 and 2 state the limits of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+CGROUPS: Final = Path("/sys/fs/cgroup")
+OWN_CGROUPS: Final = Path("/proc/self/cgroup")
+
+
+def read_text(path: Path) -> str:
+    """Return the contents of a file, or "" if it cannot be read: no cgroups, or none of this version."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> Iterator[PurePosixPath]:
+    """Yield the files that may state a limit, relative to the directory where cgroups are mounted.
+
+    In a container, the cgroup of the process is usually the root of the mount. Elsewhere, as in a service or a batch
+    job, ``own`` names the cgroup, and every cgroup above it may have a limit of its own.
+
+    Args:
+        own: The contents of ``/proc/self/cgroup``: a line ``number:controllers:path`` for each hierarchy.
+        controller: Name of the controller, such as "memory".
+        file_v1, file_v2: Names of the file in a cgroup of version 1 and 2.
+    """
+    mounts_v1 = dict.fromkeys([controller, *(listed for listed, _ in _lines(own) if controller in listed.split(","))])
+    for mount in ("", "unified"):  # the second one where both versions are mounted
+        yield PurePosixPath(mount, file_v2)
+    for mount in mounts_v1:
+        yield PurePosixPath(mount, file_v1)
+    for controllers, path in _lines(own):
+        places = [place for place in _and_above(path) if ".." not in place.parts]
+        if controllers == "":
+            yield from (PurePosixPath(mount, place, file_v2) for mount in ("", "unified") for place in places)
+        elif controller in controllers.split(","):
+            yield from (PurePosixPath(mount, place, file_v1) for mount in mounts_v1 for place in places)
+
+
+def _lines(own: str) -> Iterator[tuple[str, str]]:
+    """Yield controllers and path of each hierarchy."""
+    for line in own.splitlines():
+        _, separator, rest = line.partition(":")
+        controllers, other, path = rest.partition(":")
+        if separator and other:
+            yield controllers, path
+
+
+def _and_above(path: str) -> list[PurePosixPath]:
+    place = PurePosixPath(path.lstrip("/"))
+    return [place, *place.parents][:-1]
