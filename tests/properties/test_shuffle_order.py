@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.records import Chunk, Columns, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import structure_of
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.shuffle import GROW_EVERY, GROW_FROM, ShuffleBuffer, ShuffleOrder
@@ -26,7 +26,7 @@ def rows(first: int, count: int) -> Columns:
     lengths = names % 5
     values = np.repeat(names, lengths).astype(np.uint8)
     starts = np.cumsum(lengths) - lengths
-    return Columns(structure_of((0, b"")), (names, VarColumn(values, starts, lengths)), run_of_ids(1, first, count))
+    return Columns(structure_of((0, b"")), (names, VarColumn(values, starts, lengths)), RowIds.run(1, first, count))
 
 
 def row_by_row(seed: int, buffer_size: int, total: int, growing: bool = False) -> list[int]:
@@ -57,7 +57,7 @@ def take(part: Chunk | None, out: list[int]) -> None:
 
 def held_rows(buffer: ShuffleBuffer, cut: int) -> Sequence[Chunk]:
     """Read the held rows again by their ids, in two chunks."""
-    ids = buffer.held().ids[:, 1]
+    ids = buffer.held().ids.ordinals
     everything = rows(0, int(ids.max(initial=-1)) + 1)
     return [everything.take(part.copy()) for part in (ids[:cut], ids[cut:])]
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from aiostream_data.lineage import Ids, run_of_ids, with_pair
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.row_ids import CUT, RowIds
 from aiostream_data.structure import LEAF, structure_of
 from aiostream_data.testing.comparing import same
 from aiostream_data.transforms.randomness import key_of
@@ -37,34 +37,34 @@ def variable(rows: int, kind: Any, values: NDArray[Any]) -> VarColumn:
 LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz" * 20, np.uint8)
 
 
-def records(ids: Ids) -> Chunk:
+def records(ids: RowIds) -> Chunk:
     return Columns(LEAF, (variable(len(ids), "bytes", LETTERS),), ids)
 
 
-def numbers(ids: Ids) -> Chunk:
-    return Columns(LEAF, (ids[:, 1] * 3,), ids)
+def numbers(ids: RowIds) -> Chunk:
+    return Columns(LEAF, (ids.ordinals * 3,), ids)
 
 
-def several(ids: Ids) -> Chunk:
+def several(ids: RowIds) -> Chunk:
     """One leaf of each sort: two of differing length, text, a row shape, big-endian, no bytes at all."""
     rows = len(ids)
     ragged = variable(rows, "array", np.arange(600, dtype=np.float32).reshape(300, 2))
-    strided = np.repeat(ids[:, 1:].astype(">i4"), 6, axis=1)[:, ::2]
+    strided = np.repeat(ids.ordinals[:, None].astype(">i4"), 6, axis=1)[:, ::2]
     leaves = (ragged, variable(rows, "str", LETTERS), strided, np.full(rows, "né"), np.empty((rows, 0), np.int16))
     return Columns(structure_of({"a": 0, "b": 0, "c": (0, 0), "d": 0}), leaves, ids)
 
 
-def no_values(ids: Ids) -> Chunk:
+def no_values(ids: RowIds) -> Chunk:
     """Rows that differ in length, although their values have no bytes."""
     return Columns(LEAF, (variable(len(ids), "array", np.empty((300, 0), np.int8)),), ids)
 
 
-def objects(ids: Ids) -> Chunk:
-    values = np.array([str(number) for number in ids[:, 1]] + [""], object)[:-1]
+def objects(ids: RowIds) -> Chunk:
+    values = np.array([*map(str, ids.ordinals.tolist()), ""], object)[:-1]
     return Columns(LEAF, (values,), ids)
 
 
-def elements(ids: Ids) -> Chunk:
+def elements(ids: RowIds) -> Chunk:
     """Elements of any classes; those of the third and the last sort have no bytes."""
     sorts = (
         lambda n: {"x": np.full(n % 5, n), "t": (n, [b"b" * (n % 50), "é"], None), "s": np.float32(n)},
@@ -73,17 +73,17 @@ def elements(ids: Ids) -> Chunk:
         lambda n: np.asfortranarray(np.full((2, 3), n)),
         lambda n: frozenset({n}),
     )
-    return Items([sorts[n % len(sorts)](n) for n in ids[:, 1].tolist()], ids)
+    return Items([sorts[n % len(sorts)](n) for n in ids.ordinals.tolist()], ids)
 
 
-def put_together(ids: Ids) -> Chunk:
+def put_together(ids: RowIds) -> Chunk:
     """Elements that were made of several rows."""
-    made_of: list[Any] = [run_of_ids(0, n, n % 3) if n % 2 else None for n in ids[:, 1].tolist()]
+    made_of: list[Any] = [RowIds.run(0, n, n % 3) if n % 2 else None for n in ids.ordinals.tolist()]
     return records(ids).with_made_of(made_of)
 
 
-def wider(ids: Ids) -> Chunk:
-    return records(with_pair(ids, 1, 5))
+def wider(ids: RowIds) -> Chunk:
+    return records(ids.with_pair(CUT, 5))
 
 
 KINDS = (records, numbers, several, no_values, objects, elements, put_together, wider)
@@ -97,7 +97,7 @@ def streams(draw: st.DrawFn) -> list[Chunk]:
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
     chunks, first = [], 0
     for size in draw(SIZES):
-        chunks.append(kinds[draw(st.integers(0, len(kinds) - 1))](run_of_ids(0, first, size)))
+        chunks.append(kinds[draw(st.integers(0, len(kinds) - 1))](RowIds.run(0, first, size)))
         first += size
     return chunks
 
@@ -144,10 +144,10 @@ def test_the_same_rows_come_out(chunks: list[Chunk], order: Any, spill: Spill, d
 
 def rows_held(buffer: ShuffleBuffer, chunks: list[Chunk]) -> dict[int, Chunk]:
     """Return the rows that a buffer holds, by ordinal, each as it came."""
-    ordinals = set(buffer.held().ids[:, 1].tolist())
+    ordinals = set(buffer.held().ids.ordinals.tolist())
     found = {}
     for chunk in chunks:
-        for row, ordinal in enumerate(chunk.ids[:, 1].tolist()):
+        for row, ordinal in enumerate(chunk.ids.ordinals.tolist()):
             if ordinal in ordinals:
                 found[ordinal] = chunk.slice(row, row + 1)
     return found
@@ -163,7 +163,7 @@ def test_rows_that_are_given_back_in_any_order_go_on_alike(
         before.push(chunk)
     if pushed >= len(chunks) and drained and len(before):
         before.drain(drained)
-    held = before.held().ids[:, 1].tolist()
+    held = before.held().ids.ordinals.tolist()
     rows = rows_held(before, chunks)
     plain, spilled = buffer_of(order, None), buffer_of(order, spill)
     places = data.draw(st.permutations(range(len(held))))
@@ -173,7 +173,7 @@ def test_rows_that_are_given_back_in_any_order_go_on_alike(
         for place in places:
             spilled.give_back(rows[held[place]])
         spilled.end_restore()
-        assert spilled.held().ids[:, 1].tolist() == held
+        assert spilled.held().ids.ordinals.tolist() == held
         for chunk in chunks[pushed:]:
             assert same_elements(plain.push(chunk), spilled.push(chunk))
         while (expected := plain.drain(piece)) is not None:
@@ -186,13 +186,13 @@ def same_elements(expected: Chunk | None, found: Chunk | None) -> bool:
     """Tell whether the rows are the same; whether as columns depends on the layout of the row that came back first."""
     if expected is None or found is None:
         return expected is found
-    return same(expected.elements(), found.elements()) and same(expected.ids[:, :2].tolist(), found.ids[:, :2].tolist())
+    return same(expected.elements(), found.elements()) and expected.ids == found.ids
 
 
 def test_another_number_of_rows_than_were_held_is_refused() -> None:
     buffer = buffer_of((10, False, None), Spill(FOLDER, 0, 64))
     buffer.begin_restore({"key": 1, "size": 10, "pushed": 8, "drained": 0})
-    buffer.give_back(records(run_of_ids(0, 0, 7)))
+    buffer.give_back(records(RowIds.run(0, 0, 7)))
     with pytest.raises(ValueError, match="8 rows were held, 7 are given back"):
         buffer.end_restore()
     buffer.drop()
@@ -203,7 +203,7 @@ def test_the_file_stays_small_however_many_rows_pass(make: Any) -> None:
     buffer = ShuffleBuffer(ShuffleOrder(2_000, key_of(1)), None, Spill(FOLDER, 0, 8_000))
     sizes = []
     for first in range(0, 40_000, 100):
-        buffer.push(make(run_of_ids(0, first, 100)))
+        buffer.push(make(RowIds.run(0, first, 100)))
         sizes.append(buffer.nbytes_on_disk)
     live = buffer.rows_nbytes
     buffer.drop()
@@ -220,7 +220,7 @@ def test_rows_far_larger_than_a_segment_use_space_again() -> None:
         values = VarColumn(
             draw.integers(0, 9, int(lengths.sum())).astype(np.uint8), np.cumsum(lengths) - lengths, lengths
         )
-        buffer.push(Columns(LEAF, (values,), run_of_ids(0, first, 5)))
+        buffer.push(Columns(LEAF, (values,), RowIds.run(0, first, 5)))
         peak = max(peak, buffer.nbytes_on_disk)
     live = buffer.rows_nbytes
     buffer.drop()
@@ -229,9 +229,9 @@ def test_rows_far_larger_than_a_segment_use_space_again() -> None:
 
 
 def test_memory_per_row_is_its_id_and_where_it_is() -> None:
-    held = SpilledSlots(records(run_of_ids(0, 0, 1)), 10_000, Spill(FOLDER, 0, 4_096))  # type: ignore[arg-type]
+    held = SpilledSlots(records(RowIds.run(0, 0, 1)), 10_000, Spill(FOLDER, 0, 4_096))  # type: ignore[arg-type]
     for first in range(0, 10_000, 100):
-        held.fill(first, records(run_of_ids(0, first, 100)))
+        held.fill(first, records(RowIds.run(0, first, 100)))
     nbytes = held.nbytes
     held.close()
     assert nbytes <= 36 * 10_000 + 2 * 4_096

@@ -1,0 +1,1 @@
+"""Metamorphic tests: a drawn plan gives the same rows, draws, origins and hash however it is run."""

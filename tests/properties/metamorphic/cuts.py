@@ -1,0 +1,81 @@
+"""Cut the work of an engine into chunks, hops and ranges of other sizes, down to one row."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import aiostream_data._engine.engine  # noqa: F401 - it and what it imports is what is changed
+from aiostream_data.storage import ranges
+
+_IN_ROWS = (
+    "CHUNK_ROWS",
+    "HOP_ROWS",
+    "FIRST_ROWS",
+    "BLOCK_ROWS",
+    "CALLS_PER_HOP",
+    "FIRST_PIECE_ROWS",
+    "ROWS_AT_ONCE",
+    "FILL_ROWS",
+    "MARK_ROWS",
+    "FLUSH_ROWS",
+)
+_IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "AMONG_MANY_NBYTES")
+_SMALL = "SMALL_ROWS"
+"""Decides how an inner data set is run, and how its place is saved: the same for all runs of a plan."""
+
+
+@contextmanager
+def cut_by(seed: int | None, small_rows: int | None = None) -> Iterator[None]:
+    """Change the sizes in which engines of this process cut their work, until the block is left.
+
+    Args:
+        seed: Of the sizes; None leaves them as they are.
+        small_rows: Most rows of an inner data set that is run without an engine stage of its own; None: as it is.
+    """
+    sizes = {} if seed is None else _sizes(Random(seed))
+    if small_rows is not None:
+        sizes[_SMALL] = small_rows
+    before = [(module, name, getattr(module, name)) for module, name in _constants() if name in sizes]
+    defaults: Any = ranges.plan_ranges.__defaults__
+    try:
+        for module, name, _ in before:
+            setattr(module, name, sizes[name])
+        if seed is not None:
+            ranges.plan_ranges.__defaults__ = (sizes["FIRST_NBYTES"], sizes["NEXT_NBYTES"], 0)
+        yield
+    finally:
+        ranges.plan_ranges.__defaults__ = defaults
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def _sizes(random: Random) -> dict[str, int]:
+    rows = random.choice([1, 1, 2, 2, 3, 4, 6, 9, 14])
+    nbytes = random.choice([5, 20, 60, 300])
+    sizes = {name: random.choice([1, rows, rows, rows, 2 * rows, 5 * rows]) for name in _IN_ROWS}
+    return sizes | {name: random.choice([nbytes, nbytes, 3 * nbytes]) for name in _IN_BYTES}
+
+
+_found: list[tuple[ModuleType, str]] = []
+_modules = 0
+
+
+def _constants() -> list[tuple[ModuleType, str]]:
+    """Return where these constants are, in all modules that are loaded by now."""
+    global _modules
+    if len(sys.modules) != _modules:
+        known = {*_IN_ROWS, *_IN_BYTES, _SMALL}
+        modules = [module for name, module in list(sys.modules.items()) if name.startswith("aiostream_data.")]
+        _found[:] = [(module, name) for module in modules for name in known & vars(module).keys()]
+        _modules = len(sys.modules)
+    return _found
+
+
+def missing_constants() -> set[str]:
+    """Return the constants that no module has any more."""
+    return {*_IN_ROWS, *_IN_BYTES, _SMALL} - {name for _, name in _constants()}

@@ -1,0 +1,81 @@
+"""Functions and constants that drawn programs use by name. Importable, so that plans pickle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plan_functions as fn
+
+import aiostream_data as asd
+
+FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {
+    "n": asd.FixedLen((), np.int64),
+    "name": asd.FixedLen((), bytes),
+    "values": asd.VarLen(np.int64),
+}
+
+SEQUENCE_FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {"t": asd.FixedLen((), np.int64)}
+
+
+def length(*element: Any) -> int:
+    """Return a length from 0 to 5, by the content of an element."""
+    return fn.number(*element) % 6
+
+
+def cost(*element: Any) -> int:
+    """Return a cost from 1 to 4, by the content of an element."""
+    return 1 + fn.number(*element) % 4
+
+
+def fails_at_times(*element: Any) -> int:
+    """Return the number of an element, or raise for every fifth number."""
+    number = fn.number(*element)
+    if number % 5 == 2:
+        raise ValueError(f"number {number} is refused")
+    return number
+
+
+def few_or_failing(*element: Any) -> list[int]:
+    """Return some numbers, or raise for every fifth number."""
+    first = fails_at_times(*element)
+    return list(range(10 * first, 10 * first + first % 4))
+
+
+def started() -> dict[str, int]:
+    """Return the state of a worker."""
+    return {"offset": 7}
+
+
+def shifted(*element: Any, state: dict[str, int]) -> int:
+    """Return the number of an element, shifted by what the worker knows."""
+    return fn.number(*element) + state["offset"]
+
+
+def drawn_inside(*element: Any, rng: np.random.Generator) -> dict[str, Any]:
+    """Return the number of an element with two draws of different types."""
+    return {"n": fn.number(*element), "draw": rng.integers(1 << 40), "noise": rng.normal(size=2)}
+
+
+async def drawn_later(*element: Any, rng: np.random.Generator) -> tuple[int, int]:
+    """Return the number of an element and a draw, from a coroutine."""
+    return await fn.later(*element), int(rng.integers(1 << 30))
+
+
+def few_zipped(*element: Any) -> asd.Dataset[Any]:
+    """Return a data set whose rows have wide ids: a join inside flat_map()."""
+    first = fn.number(*element)
+    left = asd.Dataset.range(10 * first, 10 * first + first % 4)
+    return left.zip(asd.Dataset.range(900, 908).batch(2).unbatch()).map(fn.drawn)
+
+
+def few_concatenated(*element: Any) -> asd.Dataset[int]:
+    """Return a data set whose rows have ids of two widths."""
+    first = fn.number(*element)
+    left = asd.Dataset.range(10 * first, 10 * first + first % 3)
+    return left.concatenate(asd.Dataset.range(500, 500 + first % 4).batch(2).unbatch())
+
+
+def weights_of(row: int) -> list[int]:
+    """Return weights of two data sets, by the row of a mixture."""
+    return [1 + row % 3, 2]

@@ -1,0 +1,124 @@
+"""Draw where a plan begins: memory, Python objects, and local files of every format."""
+
+from __future__ import annotations
+
+from random import Random
+
+from metamorphic.drawing import Drawn, Kind, Step, arguments, chance, one_of, seed_or_none, weighted
+
+
+def _rows(random: Random) -> int:
+    return random.choice([0, 1, 2, 3, 5, 7, 9, 12, 14, 17, 20, 26])
+
+
+def numbers(random: Random) -> Drawn:
+    """Draw a range of int64."""
+    first, rows, step = random.randrange(6), _rows(random), one_of(random, 1, 1, 2)
+    return Drawn(Step(f"Dataset.range({first}, {first + rows * step}, {step})"), "number", rows)
+
+
+def _small_numbers(random: Random) -> Drawn:
+    rows = _rows(random)
+    return Drawn(Step(f'Dataset.range({rows}, dtype="int32")'), "row", rows)
+
+
+def _slices(random: Random) -> Drawn:
+    rows = _rows(random)
+    texts: list[tuple[str, Kind]] = [
+        ("np.arange({0})", "number"),
+        ("(np.arange({0}), np.arange({0}, dtype=np.float32)[:, None])", "row"),
+        ('{{"n": np.arange({0}), "x": np.stack([np.arange({0}), -np.arange({0})], axis=1)}}', "row"),
+        ('["text %d" % n for n in range({0})]', "text"),
+    ]
+    text, kind = one_of(random, *(texts if rows else texts[:3]))
+    return Drawn(Step(f"Dataset.from_tensor_slices({text.format(rows)})"), kind, rows)
+
+
+def _tensors(random: Random) -> Drawn:
+    times = random.randrange(9)
+    return Drawn(Step(f"Dataset.from_tensors((1, np.arange(2))).repeat({times})"), "row", times)
+
+
+def _generator(random: Random) -> Drawn:
+    name, rows = one_of(random, "counted", "counted_async", "generated_rows"), _rows(random)
+    kind: Kind = "row" if name == "generated_rows" else "number"
+    return Drawn(Step(f"Dataset.from_generator({name}, args=(100, {rows}))"), kind, rows)
+
+
+def _iterable(random: Random) -> Drawn:
+    rows = _rows(random)
+    return Drawn(Step(f"Dataset.from_iterable(list(range(200, {200 + rows})))"), "number", rows)
+
+
+def _names(random: Random) -> Drawn:
+    text = f"Dataset.list_files({arguments('pattern(' + repr('.txt') + ')', seed=seed_or_none(random))})"
+    if chance(random, 0.4):
+        return Drawn(Step(text), "text", 4)
+    if chance(random, 0.5):
+        return Drawn(Step(f"Dataset.from_text({text}.shuffle(3), {_reading(random)})"), "text", 20)
+    cycle, block = random.randint(1, 3), random.randint(1, 3)
+    text += f".interleave(lines_of, cycle_length={cycle}, block_length={block})"
+    return Drawn(Step(text), "text", 20)
+
+
+def _files(random: Random) -> Drawn:
+    call, kind = one_of(
+        random,
+        ('from_tfrecord(pattern(".tfrecord")', "text"),
+        ('from_tfrecord(pattern(".tfrecord.gz")', "text"),
+        ('from_text(pattern(".txt")', "text"),
+        ('from_text(pattern(".txt.gz"), encoding=None', "text"),
+        ('from_text(pattern(".txt.z"), compression="zlib"', "text"),
+        ('from_fixed_length(pattern(".bin"), 8, header_nbytes=4', "text"),
+    )
+    ordered = not chance(random, 0.1)
+    more = _reading(random) + ("" if ordered else ", ordered=False")
+    return Drawn(Step(f"Dataset.{call}, {more})"), kind, 20, ordered=ordered)
+
+
+def _examples(random: Random) -> Drawn:
+    if chance(random, 0.3):
+        text = f'Dataset.from_tfrecord(pattern(".steps"), {_reading(random)})'
+        text += ".parse_sequence_example({'n': FEATURES['n']}, SEQUENCE_FEATURES)"
+        return Drawn(Step(text), "other", 20)
+    between = one_of(random, "", "", ".prefetch(2)")  # behind its source it is no stage of its own
+    text = f'Dataset.from_tfrecord(pattern(".example"), {_reading(random)}){between}'
+    policy = ', on_error="skip"' if chance(random, 0.2) else ""
+    return Drawn(Step(f"{text}.parse_example(FEATURES{policy})"), "example", 20)
+
+
+def _whole_files(random: Random) -> Drawn:
+    shuffled = chance(random, 0.5)
+    more = arguments(shuffle_shards=shuffled, seed=seed_or_none(random))
+    return Drawn(Step(f'Dataset.from_files(pattern(".bin"), {more})'), "text", 4)
+
+
+def _reading(random: Random) -> str:
+    shuffled = chance(random, 0.4)
+    more = arguments(
+        cycle_length=random.randint(1, 4),
+        block_length=random.randint(1, 3),
+        shuffle_shards=shuffled or None,
+        seed=seed_or_none(random) if shuffled else None,
+    )
+    return f"{more}, **READ"
+
+
+_SOURCES = [
+    (5, numbers),
+    (0.5, _small_numbers),
+    (1.5, _slices),
+    (0.5, _tensors),
+    (1, _generator),
+    (0.7, _iterable),
+    (0.7, _names),
+    (2, _files),
+    (1, _examples),
+    (0.4, _whole_files),
+]
+
+
+def source(random: Random) -> Drawn:
+    """Draw any source."""
+    drawn: Drawn = weighted(random, _SOURCES)(random)
+    return drawn
