@@ -10,8 +10,8 @@ import numpy as np
 import aiostream_data as asd
 from aiostream_data._native import frame_tfrecords
 from aiostream_data.formats.example import ExampleParser
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.records import VarColumn, records_chunk
+from aiostream_data.row_ids import RowIds
 from benchmarks.workload import FEATURES, Workload
 
 _ROWS = 8_192
@@ -34,5 +34,5 @@ def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
             raise ValueError(f"{path}: {problem}")
         for first in range(0, len(starts), _ROWS):
             column = VarColumn(data, starts[first : first + _ROWS], lengths[first : first + _ROWS])
-            rows = parser.parse(records_chunk(column, run_of_ids(0, first, len(column))), lambda row: ("", row))
+            rows = parser.parse(records_chunk(column, RowIds.run(0, first, len(column))), lambda row: ("", row))
             yield dict(zip(parser.features, rows.leaves, strict=True))

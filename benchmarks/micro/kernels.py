@@ -17,8 +17,8 @@ import aiostream_data as asd
 from aiostream_data._native import example_py, framing, framing_py, gather, gather_py
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.tfrecord_writer import frame
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.records import VarColumn, records_chunk
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.randomness import draws_below
 from benchmarks.workload import FEATURES, SHUFFLE_BUFFER, example_columns
 
@@ -53,7 +53,7 @@ def kernels() -> dict[str, tuple[Callable[[], object], Callable[[], object] | No
     """Return (native, twin) calls by name; each does ``ROWS`` rows."""
     stream = framed_examples()
     starts, lengths, _, _ = framing.frame_tfrecords(stream, 0, len(stream), True, _MAX_NBYTES)
-    chunk = records_chunk(VarColumn(stream, starts, lengths), run_of_ids(0, 0, len(starts)))
+    chunk = records_chunk(VarColumn(stream, starts, lengths), RowIds.run(0, 0, len(starts)))
     features = {"features": asd.FixedLen((FEATURES,), np.float32), "id": asd.FixedLen((), np.int64)}
     parser = ExampleParser(features)
     twin_wanted = [
