@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.arguments import flag, word
 from aiostream_data.errors import PlanError
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, at_least
@@ -123,6 +124,8 @@ class BatchOperators(Generic[T]):
             BatchCostError: An element alone costs more than a batch may; names the record.
             PlanError: ``cost`` gave no integer of at least 0; a note names the record.
         """
+        for name, value in (("drop_remainder", drop_remainder), ("padded", padded)):
+            flag(name, value)
         rows = None if batch_size is None else at_least("batch_size", batch_size, 1)
         if max_cost is not None:
             from aiostream_data.plan.costs import CostBatch
@@ -141,7 +144,8 @@ class BatchOperators(Generic[T]):
             )
         if rows is None:
             raise PlanError("batch() needs a batch_size, or a max_cost")
-        if any(given is not None for given in (cost, padded_shapes, padding_values)) or on_too_large != "raise":
+        is_for_costs = any(given is not None for given in (cost, padded_shapes, padding_values))
+        if is_for_costs or not isinstance(on_too_large, str) or on_too_large != "raise":
             raise PlanError("cost, shapes, values and on_too_large are for batches with a max_cost; see padded_batch()")
         return self._then(op.Batch, "batch", batch_size=rows, drop_remainder=drop_remainder)
 
@@ -154,8 +158,7 @@ def _checked_limit(max_cost: Any, on_too_large: str) -> int:
     from aiostream_data.plan.costs import TOO_LARGE
     from aiostream_data.transforms.costed import CostOrder
 
-    if on_too_large not in TOO_LARGE:
-        raise PlanError(f"on_too_large must be one of {', '.join(TOO_LARGE)}, got {on_too_large!r}")
+    word("on_too_large", on_too_large, TOO_LARGE)
     return CostOrder(at_least("max_cost", max_cost, 1)).max_cost
 
 

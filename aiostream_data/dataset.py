@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
+from aiostream_data.arguments import MOST, flag, integer, seconds_or_none, several
 from aiostream_data.batches import BatchOperators
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import PlanError, UnknownLengthError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
 from aiostream_data.formats.sequence_example import SequenceExampleParser
@@ -28,7 +29,6 @@ from aiostream_data.plan.base import (
     Node,
     at_least,
     auto_or_at_least_one,
-    seconds_or_none,
     seed_of,
     spill_of,
 )
@@ -154,7 +154,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             "shuffle",
             buffer_size=auto_or_at_least_one("buffer_size", buffer_size),
             seed=seed_of(seed),
-            reshuffle_each_iteration=reshuffle_each_iteration,
+            reshuffle_each_iteration=flag("reshuffle_each_iteration", reshuffle_each_iteration),
             spill=spill_of(spill),
         )
 
@@ -166,7 +166,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         Raises:
             StageBuildError: The source can be read only once.
         """
-        times = None if count is None or count == -1 else at_least("count", count, 0)
+        endless = count is None or (isinstance(count, int) and count == -1)
+        times = None if endless else at_least("count", count, 0)
         repeated: Dataset[T] = self._then(op.Repeat, "repeat", count=times)
         assert isinstance(repeated.plan, op.Repeat)
         check_repeat(repeated.plan)
@@ -188,7 +189,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         shards = at_least("num_shards", num_shards, 1)
         if at_least("index", index, 0) >= shards:
             raise PlanError(f"index must be below num_shards ({shards}), got {index}")
-        return self._then(op.Shard, "shard", num_shards=shards, index=index)
+        return self._then(op.Shard, "shard", num_shards=shards, index=integer("index", index))
 
     # -- several data sets
 
@@ -214,7 +215,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Give (number, element) pairs, counted from ``start`` (tf.data ``enumerate``)."""
-        return self._then(op.Enumerate, "enumerate", start=int(start))
+        return self._then(op.Enumerate, "enumerate", start=integer("start", start, -MOST - 1))
 
     # -- memory and devices
 
@@ -283,7 +284,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         from aiostream_data.device.select import check_device
 
         terms = HandOver(handoff=handoff, framework=framework)
-        if device == "cpu" and framework == "cupy":
+        if isinstance(device, str) and device == "cpu" and framework == "cupy":
             raise PlanError("CuPy has no arrays on 'cpu': leave framework out, or name a GPU, as in 'cuda:0'")
         if transform is not None and handoff == "lease":
             raise PlanError("transform makes new arrays, and a lease is of the slot: use handoff='copy' or 'into'")
@@ -297,13 +298,15 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             handoff=terms.handoff,
             framework=terms.framework,
             transform=transform,
-            allow_pageable=bool(allow_pageable),
+            allow_pageable=flag("allow_pageable", allow_pageable),
         )
         check_transform(placed.plan)
         return placed
 
     def apply(self, transformation: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
         """Return ``transformation(self)`` (tf.data ``apply``)."""
+        if not callable(transformation):
+            raise PlanError(f"apply() needs a function, got {type(transformation).__name__}")
         return transformation(self)
 
     # -- what is known before reading
@@ -320,7 +323,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     def __len__(self) -> int:
         count = cardinality(self.plan)
         if count < 0:
-            raise TypeError(f"the data set is {'infinite' if count == INFINITE else 'of unknown length'}")
+            raise UnknownLengthError(f"the data set is {'infinite' if count == INFINITE else 'of unknown length'}")
         return count
 
     def __bool__(self) -> bool:
@@ -473,7 +476,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             memory_limit=default_limit() if memory_limit is None else parse_nbytes(memory_limit),
             epoch=at_least("epoch", epoch, 0),
             seed=seed_of(seed),
-            deterministic=deterministic,
+            deterministic=flag("deterministic", deterministic),
             ranks=ranks_of(self.plan, rank, world_size, replicate),
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
             broadcast=broadcast,
@@ -481,13 +484,13 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             dead_letters=None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters)),
             shard_cache=ShardCache.of(shard_cache),
             prices=Prices.of(prices),
-            force=force,
-            allow=allow,
+            force=flag("force", force),
+            allow=several("allow", allow, "names of differences"),
             stall_after_s=seconds_or_none("stall_after", stall_after),
             stage_timeout_s=seconds_or_none("stage_timeout", stage_timeout),
-            debug=bool(debug),
-            full_tracebacks=full_tracebacks,
-            profile=bool(profile),
+            debug=flag("debug", debug),
+            full_tracebacks=flag("full_tracebacks", full_tracebacks),
+            profile=flag("profile", profile),
             saved=saved,
             steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
         )
@@ -524,7 +527,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         from aiostream_data.provenance import Origin
 
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        return fetch_row(self.plan, Origin.from_dict(origin) if isinstance(origin, Mapping) else origin, limit)
+        return fetch_row(self.plan, Origin.of(origin), limit)
 
     def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
         """Return a data set of what the records of a dead-letter log give now, from where they failed on.

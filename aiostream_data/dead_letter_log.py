@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final
 
+from aiostream_data.arguments import local_path
 from aiostream_data.errors import DeadLetterError
+from aiostream_data.safe_url import safe_url
 
 if sys.platform != "win32":
     import fcntl
 
 MAX_LINE_NBYTES: Final = 64 << 20
 """Longest line that is read; a record of a batch of any size is far shorter."""
+
+_LINE_START: Final = b'{"url": '
 
 LOCK_S: Final = 30.0
 """Seconds that another loader or process may keep the file to itself."""
@@ -36,26 +40,41 @@ class DeadLetterLog:
 
     def __init__(self, path: str) -> None:
         """Do nothing yet: the file is made with the first entry."""
+        _check_local(path)
         self._path = os.path.abspath(path)  # whatever a function makes of the working directory
         self._file: int | None = None
         self._read_to = 0
         self._names: set[str] = set()
         self._appending = threading.Lock()
         self._closed = False
+        self._failure: BaseException | None = None
 
     def append(self, entries: Sequence[dict[str, Any]]) -> None:
         """Write the entries that are not there yet, in order, in one write; nothing once it was closed.
 
         Raises:
-            DeadLetterError: The file cannot be written, or holds something else.
+            DeadLetterError: The file cannot be written, or holds something else; or an earlier call failed.
         """
         try:
             with self._appending:
                 if not self._closed:
-                    self._append(entries)
+                    self._append_or_fail(entries)
         finally:
             if self._closed:  # meanwhile, which left the file to this thread
                 self.close()
+
+    def _append_or_fail(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Append, and refuse to after a failure: the log no longer matches the entries it remembers."""
+        if self._failure is not None:
+            raise DeadLetterError(
+                f"the dead-letter log {self._path} could not be written before ({type(self._failure).__name__}), and "
+                "takes no more records; open the data set again"
+            ) from self._failure
+        try:
+            self._append(entries)
+        except BaseException as error:
+            self._failure = error
+            raise
 
     def _append(self, entries: Sequence[dict[str, Any]]) -> None:
         if self._file is None:
@@ -102,14 +121,26 @@ class DeadLetterLog:
             self._write(b"\n")
 
     def _write(self, data: bytes) -> None:
+        """Write all of ``data``, or nothing: a line that was cut would spoil the next one."""
         assert self._file is not None
+        left = data
         try:
-            while data:
-                written = os.write(self._file, data)
-                self._read_to += written
-                data = data[written:]
-        except OSError as error:
-            raise DeadLetterError(f"the dead-letter log {self._path} cannot be written: {error}") from error
+            while left:
+                left = left[os.write(self._file, left) :]
+        except BaseException as error:
+            self._take_back(len(data) - len(left))
+            if isinstance(error, OSError):
+                raise DeadLetterError(f"the dead-letter log {self._path} cannot be written: {error}") from error
+            raise
+        self._read_to += len(data)
+
+    def _take_back(self, written: int) -> None:
+        """Remove the last bytes of the file. Nobody else writes meanwhile, unless the file cannot be locked."""
+        assert self._file is not None
+        with suppress(OSError):  # a pipe; a reader passes over the cut line
+            size = os.fstat(self._file).st_size
+            if written and size == self._read_to + written:
+                os.ftruncate(self._file, self._read_to)
 
 
 @contextmanager
@@ -154,6 +185,7 @@ def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[
     Raises:
         DeadLetterError: There is no such file, or it is no dead-letter log; names the line.
     """
+    _check_local(path)
     try:
         with _opened(path) as file:
             file.seek(start)
@@ -173,6 +205,11 @@ def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[
         raise DeadLetterError(f"the dead-letter log {path} cannot be read: {error}") from error
 
 
+def _check_local(path: str | os.PathLike[str]) -> None:
+    if "://" in local_path("log", path):
+        raise DeadLetterError(f"a dead-letter log is a local file, and {safe_url(path)} is a URL; write a path")
+
+
 def _opened(path: str | os.PathLike[str]) -> BinaryIO:
     if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
         raise DeadLetterError(f"{os.fspath(path)} is no dead-letter log: it is no file")
@@ -189,7 +226,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _may_be_cut_short(line: bytes) -> bool:
-    return line.startswith(b'{"url": ') or not line.strip()
+    return line.startswith(_LINE_START) or _LINE_START.startswith(line.rstrip(b"\n")) or not line.strip()
 
 
 def _name_of(entry: dict[str, Any]) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aiostream_data.errors import PlanError
+from aiostream_data.arguments import shown
+from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.structure import Structure
@@ -109,6 +110,8 @@ def check_packing(node: Node, fields: tuple[str, ...] | None, values: Any) -> No
     from aiostream_data.plan import windows as win
     from aiostream_data.transforms.padding import LeafPadding
 
+    if fields is not None and not all(isinstance(name, str) for name in fields):
+        raise ArgumentTypeError(f"fields must be names of leaves, got {shown(list(fields))}")
     if fields is not None and (not fields or len(set(fields)) < len(fields)):
         raise PlanError(f"fields must name at least one leaf, and each once, got {list(fields)}")
     spec = spec_of(node)

@@ -7,10 +7,10 @@ habits work. They pickle, with their fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
-from aiostream_data.safe_url import safe_url
+from aiostream_data.safe_url import safe_quotes, safe_url
 
 _SHOWN_DIFFERENCES = 20
 
@@ -19,16 +19,26 @@ class AiostreamError(Exception):
     """Base of every error raised by aiostream_data."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.args, dict(self.__dict__)))
+        fields = dict(self.__dict__)
+        if isinstance(self, OSError) and self.errno is not None:  # a slot of OSError
+            fields["errno"] = self.errno
+        return (_rebuild, (type(self), self.args, fields))
 
 
 def _rebuild(kind: type[AiostreamError], args: tuple[Any, ...], fields: dict[str, Any]) -> AiostreamError:
-    # MemoryError brings a __new__ that Python lets only its own direct subclasses use.
-    make = Exception.__new__ if issubclass(kind, MemoryError) else kind.__new__
-    error = make(kind)
+    # MemoryError brings a __new__ that Python lets only its own direct subclasses use, and OSError's must be used.
+    base = OSError if issubclass(kind, OSError) else Exception if issubclass(kind, MemoryError) else kind
+    error = base.__new__(kind)
     error.args = args
-    error.__dict__.update(fields)
+    for name, value in fields.items():
+        setattr(error, name, value)
     return error
+
+
+def _rebuild_group(kind: type[CloseError], message: str, errors: list[Exception], fields: dict[str, Any]) -> CloseError:
+    group = kind(message, errors)
+    group.__dict__.update(fields)
+    return group
 
 
 # -- whoever wrote the chain -------------------------------------------------------------------
@@ -36,6 +46,25 @@ def _rebuild(kind: type[AiostreamError], args: tuple[Any, ...], fields: dict[str
 
 class PlanError(AiostreamError, ValueError):
     """An argument or a combination of operators makes no sense; raised where the chain is written."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(safe_quotes(message))
+
+
+class ArgumentTypeError(PlanError, TypeError):
+    """An argument is of a type that cannot serve."""
+
+
+class UnknownLengthError(AiostreamError, TypeError):
+    """``len()`` of a data set that never ends, or whose length only reading would tell."""
+
+
+class NotPicklableError(AiostreamError, TypeError):
+    """An object was to be pickled or copied that belongs to its process: a running loader, or credentials."""
+
+
+class RowIndexError(AiostreamError, IndexError):
+    """A :class:`RaggedArray` has no row of this number."""
 
 
 class StageBuildError(PlanError):
@@ -49,13 +78,33 @@ class StateMismatchError(AiostreamError, ValueError):
         differences: What differs: a sentence each, or an object that prints as one.
     """
 
+    _head: ClassVar[str] = "the state was saved from another pipeline than the one it is opened with:"
+
     def __init__(self, differences: Iterable[object], cure: str = "") -> None:
         self.differences = tuple(differences)
         shown = [f"  {difference}" for difference in self.differences[:_SHOWN_DIFFERENCES]]
         if len(self.differences) > len(shown):
             shown.append(f"  and {len(self.differences) - len(shown)} more")
-        head = "the state was saved from another pipeline than the one it is opened with:"
-        super().__init__("\n".join([head, *shown, *([cure] if cure else [])]))
+        super().__init__("\n".join([self._head, *shown, *([cure] if cure else [])]))
+
+
+class DamagedStateError(StateMismatchError):
+    """A value in a state is missing, of another type, or out of its range.
+
+    Attributes:
+        path: Where it is in the state: ``state["position"]["pushed"]``.
+        problem: What was expected there, and what was found.
+    """
+
+    _head = "cannot resume: the state is damaged, or does not fit this pipeline:"
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            [f"{path} {problem}"],
+            "Open the data set without this state, or with one that state_dict() of this pipeline returned.",
+        )
+        self.path = path
+        self.problem = problem
 
 
 class RankError(AiostreamError, ValueError):
@@ -79,7 +128,7 @@ class CorruptRecordError(DataError):
 
     def __init__(self, url: str, offset: int, reason: str) -> None:
         super().__init__(f"{safe_url(url)} at byte {offset}: {reason}")
-        self.url = url
+        self.url = safe_url(url)
         self.offset = offset
         self.reason = reason
 
@@ -93,8 +142,8 @@ class IndexFileError(DataError, ValueError):
     """
 
     def __init__(self, url: str, line: int, reason: str) -> None:
-        super().__init__(f"{url} line {line}: {reason}; write it anew with aiostream_data.write_index()")
-        self.url = url
+        super().__init__(f"{safe_url(url)} line {line}: {reason}; write it anew with aiostream_data.write_index()")
+        self.url = safe_url(url)
         self.line = line
         self.reason = reason
 
@@ -112,7 +161,7 @@ class ExampleParseError(DataError, ValueError):
         where = f"{safe_url(url) or '<memory>'} record {record}"
         what = f"feature {feature!r}: " if feature else ""
         super().__init__(f"{where}: {what}expected {expected}, found {found}")
-        self.url = url
+        self.url = safe_url(url)
         self.record = record
         self.feature = feature
         self.expected = expected
@@ -298,12 +347,16 @@ class StorageError(AiostreamError, OSError):
     version = ""
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"{url}: {reason}")
-        self.url = url
+        super().__init__(f"{safe_url(url)}: {reason}")
+        self.url = safe_url(url)
         self.reason = reason
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class LibraryError(AiostreamError):
+    """Stands in a chain of causes for an exception of a library whose text shows a secret. Never raised itself."""
 
 
 class NoMatchError(StorageError, FileNotFoundError):
@@ -377,6 +430,10 @@ class ChecksumError(WrongAnswerError):
         self.found = found
 
 
+class RedirectRefusedError(StorageError):
+    """The server redirects where a client must not follow: from HTTPS to HTTP, or to a URL that is not HTTP."""
+
+
 class ShortReadError(StorageError):
     """The store delivered another number of bytes than was asked for."""
 
@@ -386,6 +443,41 @@ class ObjectChangedError(StorageError):
 
 
 # -- whoever installed or runs the program -----------------------------------------------------
+
+
+class WriteError(AiostreamError, OSError):
+    """A file could not be written; nothing was stored under its name. ``errno`` is the system's, where it gave one.
+
+    Attributes:
+        url: The file.
+    """
+
+    def __init__(self, url: str, reason: str, number: int | None = None) -> None:
+        super().__init__(f"{safe_url(url)}: {reason}")
+        self.url = safe_url(url)
+        self.errno = number
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class WriterClosedError(AiostreamError, ValueError):
+    """A writer was used after it was closed or discarded.
+
+    Attributes:
+        url: The file.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{safe_url(url)}: {reason}")
+        self.url = safe_url(url)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class WriterFailedError(WriterClosedError, OSError):
+    """A writer was used after one of its calls failed; the file was discarded. Raised from the first error."""
 
 
 class MissingExtraError(AiostreamError, ImportError):
@@ -501,8 +593,33 @@ class ShardCacheError(AiostreamError, OSError):
         return str(self.args[0])
 
 
+class SharedMemoryError(AiostreamError, OSError):
+    """Memory that processes share could not be had. ``errno`` is the system's, where it gave one."""
+
+    def __init__(self, reason: str, number: int | None = None) -> None:
+        super().__init__(reason)
+        self.errno = number
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class CloseError(AiostreamError, ExceptionGroup[Exception]):
+    """Stores or devices failed to close; all others were closed. A group of what they raised."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_group, (type(self), self.message, list(self.exceptions), dict(self.__dict__)))
+
+    def derive(self, excs: Sequence[Exception]) -> CloseError:  # type: ignore[override]
+        return CloseError(self.message, excs)
+
+
 class ForkedPipelineError(AiostreamError, RuntimeError):
     """An open loader was used in a forked child; open the data set anew in the child."""
+
+
+class UnknownElementError(AiostreamError, ValueError):
+    """The rows of an element cannot be named, as it is not the element received last."""
 
 
 class LoaderClosedError(AiostreamError, RuntimeError):

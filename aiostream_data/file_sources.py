@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from aiostream_data.arguments import flag, shown
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.fixed_length import FixedLengthFormat
 from aiostream_data.formats.named import WithUrl
@@ -15,6 +16,7 @@ from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
+from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.urls import has_magic
 
 if TYPE_CHECKING:
@@ -98,10 +100,10 @@ class FileSources:
         Raises (when opened or iterated):
             NoMatchError, StorageError: The files cannot be found or read.
             IndexFileError: The index is none, or was cut.
-            CorruptRecordError: A file is damaged; nothing at or after the damage is delivered.
+            CorruptRecordError: A file is damaged. With ``verify``, every record delivered matches its checksum.
         """
         read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
-        return cls._begin(read.node(files, TFRecordFormat(verify=verify), storage_options, index))
+        return cls._begin(read.node(files, TFRecordFormat(verify=flag("verify", verify)), storage_options, index))
 
     @classmethod
     def from_text(
@@ -110,6 +112,7 @@ class FileSources:
         *,
         encoding: str | None = "utf-8",
         compression: str = "auto",
+        verify: bool = False,
         cycle_length: int = 1,
         block_length: int = 1,
         shuffle_shards: bool = False,
@@ -123,8 +126,12 @@ class FileSources:
 
         ``\n`` and ``\r\n`` end a line; a last line without either is given too. Lines are str; with
         ``encoding=None`` they are bytes, as tf.data's. The rest as in :meth:`from_tfrecord`.
+
+        Args:
+            verify: Check all of a compressed file before any of its lines are delivered. The file is read and
+                decompressed twice. Without it, lines of a damaged file may be delivered before the error.
         """
-        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
+        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, verify)
         return cls._begin(read.node(files, TextFormat(encoding=encoding), storage_options, index))
 
     @classmethod
@@ -136,6 +143,7 @@ class FileSources:
         header_nbytes: int = 0,
         footer_nbytes: int = 0,
         compression: str = "",
+        verify: bool = False,
         cycle_length: int = 1,
         block_length: int = 1,
         shuffle_shards: bool = False,
@@ -147,9 +155,10 @@ class FileSources:
     ) -> Dataset[bytes]:
         """Return records of ``record_nbytes`` bytes each (tf.data ``FixedLengthRecordDataset``).
 
-        What is left between header and footer must be whole records. The rest as in :meth:`from_tfrecord`.
+        What is left between header and footer must be whole records. ``verify`` as in :meth:`from_text`, the rest as in
+        :meth:`from_tfrecord`.
         """
-        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
+        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, verify)
         format = FixedLengthFormat(
             record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
         )
@@ -169,7 +178,7 @@ class FileSources:
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
         """Return whole objects as ``{"url": str, "data": bytes}``, one element each, in order of URL."""
-        read = _Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, (WithUrl(),))
+        read = _Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, False, (WithUrl(),))
         return cls._begin(read.node(files, WholeFileFormat(), storage_options, index))
 
 
@@ -184,15 +193,13 @@ class _Reading:
     seed: int | None
     ordered: bool
     read_ahead: Concurrency
+    checks_first: bool = False
     decoders: tuple[Decoder, ...] = ()
 
     def node(
         self, files: Any, format: src.FormatLike, storage_options: StorageOptions, index: Url | None
     ) -> src.ReadFiles:
-        compression = (self.compression or "").lower()
-        if compression not in COMPRESSIONS:
-            known = ", ".join(map(repr, COMPRESSIONS))
-            raise PlanError(f"compression must be one of {known}, got {self.compression!r}")
+        compression = _compression(self.compression)
         plan = getattr(files, "plan", None)
         inner = plan if isinstance(plan, Node) else None
         named_in = _index(index)
@@ -205,22 +212,34 @@ class _Reading:
             compression=compression,
             cycle_length=at_least("cycle_length", self.cycle_length, 1),
             block_length=at_least("block_length", self.block_length, 1),
-            ordered=self.ordered,
-            shuffle_shards=self.shuffle_shards,
+            ordered=flag("ordered", self.ordered),
+            shuffle_shards=flag("shuffle_shards", self.shuffle_shards),
             seed=seed_of(self.seed),
             storage_options=_options(storage_options),
             read_ahead=auto_or_at_least_one("read_ahead", self.read_ahead),
             decoders=self.decoders,
             index_url=named_in,
+            checks_first=flag("verify", self.checks_first),
         )
+
+
+def _compression(given: Any) -> str:
+    found = "" if given is None else given.lower() if isinstance(given, str) else given
+    if not isinstance(found, str) or found not in COMPRESSIONS:
+        raise PlanError(f"compression must be one of {', '.join(map(repr, COMPRESSIONS))}, got {shown(given)}")
+    return found
 
 
 def _index(index: Any) -> str | None:
     if index is None:
         return None
     if not isinstance(index, (str, os.PathLike)) or has_magic(index):
-        raise PlanError(f"index must be one URL or path, got {index!r}")
+        raise PlanError(f"index must be one URL or path, got {_shown_index(index)}")
     return os.fspath(index)
+
+
+def _shown_index(index: Any) -> str:
+    return repr(safe_url(index)) if isinstance(index, (str, os.PathLike)) else f"a {type(index).__name__}"
 
 
 def _options(given: StorageOptions) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
+from aiostream_data.arguments import flag, seconds_or_none
 from aiostream_data.callables import check_gives_a_value, check_takes_an_element
 from aiostream_data.errors import PlanError
 from aiostream_data.plan import operators as op
@@ -118,15 +118,14 @@ class FunctionOperators(Generic[T]):
         check_gives_a_value("map", function)
         is_coroutine = _is_coroutine_function(function)
         wants_rng = takes(RNG, function)
+        for name, value in (("ordered", ordered), ("batched", batched)):
+            flag(name, value)
         if wants_rng and batched:
             raise PlanError("a function with a parameter rng draws per record; it cannot have batched=True")
-        if is_coroutine and executor not in ("auto", AUTO, "thread"):
+        if is_coroutine and not isinstance(executor, Auto) and check_executor(executor) not in ("auto", "thread"):
             raise PlanError(f"a coroutine function is awaited on the loop; it cannot have executor={executor!r}")
         if is_coroutine and batched:
             raise PlanError("a coroutine function is awaited for one element at a time; it cannot have batched=True")
-        for name, value in (("ordered", ordered), ("batched", batched)):
-            if not isinstance(value, bool):
-                raise PlanError(f"{name} must be True or False, got {value!r}")
         how = _how(function, executor, concurrency, init, timeout, on_error)
         check_takes_an_element("map", function, {RNG, STATE} if init is not None else {RNG})
         return self._then(
@@ -197,7 +196,7 @@ class FunctionOperators(Generic[T]):
         """
         cycle = 8 if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
         block = at_least("block_length", block_length, 1)
-        return self._interleave(function, cycle, block, ordered, "interleave", on_error)
+        return self._interleave(function, cycle, block, flag("ordered", ordered), "interleave", on_error)
 
     def _interleave(
         self, function: Callable[..., Any], cycle: int, block: int, ordered: bool, name: str, on_error: OnError
@@ -279,17 +278,9 @@ def _how(
         "concurrency": auto_or_at_least_one("concurrency", concurrency),
         "init": init,
         "wants_state": wants_state and init is not None,
-        "timeout_s": _timeout_of(timeout),
+        "timeout_s": seconds_or_none("timeout", timeout),
         "on_error": on_error,
     }
-
-
-def _timeout_of(timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
-        raise PlanError(f"timeout must be a positive number of seconds, or None, got {timeout!r}")
-    return float(timeout)
 
 
 def takes(name: str, function: Callable[..., Any]) -> bool:

@@ -11,15 +11,18 @@ from time import perf_counter
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data._engine.interrupts import interrupts_after
+from aiostream_data.arguments import integer
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.patience import Patience
-from aiostream_data.errors import LoaderClosedError, PlanError
+from aiostream_data.errors import LoaderClosedError, NotPicklableError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
-from aiostream_data.lineage import Ids
 from aiostream_data.loading.opening import Opening
-from aiostream_data.loading.received import Received
+from aiostream_data.loading.received import LAST_ELEMENT, Received
 from aiostream_data.loading.steering import Steering
 from aiostream_data.metrics.counters import ConsumerCounters
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot, with_holders_elsewhere
@@ -75,9 +78,11 @@ class Loader(Generic[T]):
         """Refuse to be pickled or copied.
 
         Raises:
-            TypeError: Always: threads and connections stay in their process, and a data set travels.
+            NotPicklableError: Always: threads and connections stay in their process, and a data set travels.
         """
-        raise TypeError("a Loader cannot be pickled or copied: pickle its Dataset, and open that there, with the state")
+        raise NotPicklableError(
+            "a Loader cannot be pickled or copied: pickle its Dataset, and open that there, with the state"
+        )
 
     # -- iteration
 
@@ -223,13 +228,14 @@ class Loader(Generic[T]):
     # -- what it says of itself
 
     @property
-    def last_ids(self) -> Ids | None:
+    def last_ids(self) -> NDArray[np.int64] | None:
         """Ids (split, ordinal) of the rows of the element given last: int64 (rows, 2 or more).
 
         None before the first element, and between two hand-overs.
         """
         self._check_process()
-        return self._received.last_ids(self._left)
+        ids = self._received.last_ids(self._left)
+        return None if ids is None else ids.padded()
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the consumer stands, as small plain data that goes through JSON unchanged.
@@ -241,15 +247,16 @@ class Loader(Generic[T]):
         self._check_process()
         return self._received.saved(self._left).as_dict()
 
-    def origins(self, element: Any = None) -> list[Origin]:
+    def origins(self, element: Any = LAST_ELEMENT) -> list[Origin]:
         """Return where the rows of an element (a batch, as a rule) came from, in their order.
 
         Args:
-            element: One that was received lately, until the next hand-over; by default the last one received.
-                It is recognised as the object that it is, so give it as it was received.
+            element: The last element received, which is also the default. It is compared as an object, not by its
+                value, so pass it as it was received.
 
         Raises:
-            ValueError: It is none of the elements of the last hand-over, or none was received yet.
+            UnknownElementError: No element was received yet, or another one was received since. The same object may
+                stand for many rows, as small integers do, so only its last hand-over can be named.
         """
         self._check_process()
         return self._received.origins(self._left, element)
@@ -293,6 +300,8 @@ class Loader(Generic[T]):
         """
         self._check_process()
         begun = 0 if self._opening.saved is None else self._opening.saved.elements
+        for name, value in (("first", first), ("stop", stop)):
+            integer(name, value)
         if not begun <= first < stop:
             raise PlanError(f"elements {first} to {stop} cannot be given again from a loader opened at {begun}")
         steering = Steering(blocked=self._opening.steering.blocked)

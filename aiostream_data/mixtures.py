@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from aiostream_data.arguments import flag, word
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least, seed_of
 from aiostream_data.plan.spec import spec_of
@@ -67,7 +68,13 @@ class DatasetMixtures(DatasetSources):
         every = at_least("schedule_every", schedule_every, 1)
         schedule = schedule_of(weights, names, every)
         return cls._begin(
-            Mix(nodes=nodes, schedule=schedule, stop=_checked_stop(stop), random=bool(random), seed=seed_of(seed))
+            Mix(
+                nodes=nodes,
+                schedule=schedule,
+                stop=_checked_stop(stop),
+                random=flag("random", random),
+                seed=seed_of(seed),
+            )
         )
 
     @classmethod
@@ -129,7 +136,5 @@ def _check_choices(node: Node) -> None:
 def _checked_stop(stop: Any) -> Stop:
     from aiostream_data.weights import STOPS
 
-    if stop not in STOPS:
-        raise PlanError(f"stop must be one of {', '.join(STOPS)}, got {stop!r}")
-    checked: Stop = stop
+    checked: Stop = word("stop", stop, STOPS)
     return checked

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
+from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 
 RATE_ROWS: Final = 1000
@@ -116,7 +117,7 @@ def policy_of(value: OnError) -> ErrorPolicy:
     if isinstance(value, (Raise, Skip, Replace, Quarantine, Retry)):
         return value
     raise PlanError(
-        f"on_error must be 'raise', 'skip', Retry(...), Skip(...), Replace(...) or Quarantine(...), got {value!r}"
+        f"on_error must be 'raise', 'skip', Retry(...), Skip(...), Replace(...) or Quarantine(...), got {shown(value)}"
     )
 
 
@@ -187,7 +188,7 @@ def log_path(name: str, path: Any) -> str:
         text = os.fsdecode(path)
     except TypeError:
         raise PlanError(f"{name} must be the path of a file, got {path!r}") from None
-    if not text or "\0" in text:
+    if not text or "\0" in text or "://" in text:
         raise PlanError(f"{name} must be the path of a file, got {text!r}")
     return text
 

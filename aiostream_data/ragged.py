@@ -9,6 +9,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.errors import ArgumentTypeError, PlanError, RowIndexError
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RaggedArray:
@@ -25,9 +27,12 @@ class RaggedArray:
     row_splits: NDArray[np.int64]
 
     def __post_init__(self) -> None:
+        if not hasattr(self.values, "ndim") or not hasattr(self.row_splits, "ndim"):
+            found = f"{type(self.values).__name__} and {type(self.row_splits).__name__}"
+            raise ArgumentTypeError(f"values and row_splits must be arrays, got {found}")
         # Shapes only: the arrays may live on a device, where looking at values would wait for it.
         if self.row_splits.ndim != 1 or len(self.row_splits) < 1 or self.values.ndim < 1:
-            raise ValueError(f"no rows in values {self.values.shape} with row splits {self.row_splits.shape}")
+            raise PlanError(f"no rows in values {self.values.shape} with row splits {self.row_splits.shape}")
 
     def __len__(self) -> int:
         return len(self.row_splits) - 1
@@ -48,12 +53,12 @@ class RaggedArray:
         if isinstance(row, slice):
             start, stop, step = row.indices(len(self))
             if step != 1:
-                raise ValueError(f"rows can only be sliced with step 1, got {step}")
+                raise PlanError(f"rows can only be sliced with step 1, got {step}")
             splits = self.row_splits[start : max(start, stop) + 1]
             return RaggedArray(self.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
         position = row + len(self) if row < 0 else row
         if not 0 <= position < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
+            raise RowIndexError(f"row {row} of {len(self)}")
         view: NDArray[Any] = self.values[int(self.row_splits[position]) : int(self.row_splits[position + 1])]
         return view
 
@@ -63,9 +68,9 @@ class RaggedArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return an object array with one array per row, for ``np.asarray``."""
         if dtype is not None and np.dtype(dtype) != np.dtype(object):
-            raise TypeError(f"rows of differing length cannot become an array of {dtype}; see to_padded()")
+            raise ArgumentTypeError(f"rows of differing length cannot become an array of {dtype}; see to_padded()")
         if copy is False:
-            raise ValueError("an array of rows cannot be made without a copy")
+            raise PlanError("an array of rows cannot be made without a copy")
         rows = np.empty(len(self), object)
         for i in range(len(self)):
             rows[i] = self[i]

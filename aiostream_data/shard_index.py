@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from aiostream_data.arguments import local_path, several
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.whole_object import write_object
 from aiostream_data.plan.base import Node, walk
@@ -55,7 +56,7 @@ def write_index(
         OSError: It cannot be written.
     """
     patterns, options = _listed_by(files, storage_options)
-    target = os.fspath(path_or_url)
+    target = local_path("path_or_url", path_or_url, "a path or URL")
     # On a thread of its own, since there may be an event loop in this one.
     with ThreadPoolExecutor(1) as thread:
         shards = thread.submit(asyncio.run, _find(patterns, options)).result()
@@ -68,8 +69,8 @@ def write_index(
 def _listed_by(files: Any, storage_options: Mapping[str, Any] | None) -> tuple[list[str], Mapping[str, Any]]:
     plan = getattr(files, "plan", None)
     if not isinstance(plan, Node):
-        listed = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-        return [os.fspath(one) for one in listed], storage_options or {}
+        listed = [files] if isinstance(files, (str, os.PathLike)) else several("files", files, "URLs or paths")
+        return [local_path("files", one, "URLs or paths") for one in listed], storage_options or {}
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and node.patterns]
     if len(sources) != 1:
         raise PlanError(f"an index is of one source of files with patterns, and the data set has {len(sources)}")

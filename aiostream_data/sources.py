@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from aiostream_data.errors import PlanError, StageBuildError
+from aiostream_data.arguments import MOST, integer, several, shown
+from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
 from aiostream_data.file_sources import FileSources
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.spec import ArraySpec
@@ -77,7 +78,9 @@ class DatasetSources(FileSources):
         _, specs = flatten(signature, ArraySpec)
         if signature is not None and not all(isinstance(spec, ArraySpec) for spec in specs):
             raise PlanError(f"signature must be a structure of ArraySpec, got {signature!r}")
-        return cls._begin(src.Generator(factory=generator, args=tuple(args), signature=signature))
+        return cls._begin(
+            src.Generator(factory=generator, args=several("args", args, "a tuple of arguments"), signature=signature)
+        )
 
     @classmethod
     def from_iterable(cls, iterable: Iterable[E] | AsyncIterable[E]) -> Dataset[E]:
@@ -94,14 +97,24 @@ class DatasetSources(FileSources):
     def range(cls, start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
         """Return the integers of ``range(start, stop, step)`` (tf.data ``range``)."""
         for name, bound in (("start", start), ("stop", stop), ("step", step)):
-            if bound is not None and not hasattr(bound, "__index__"):
-                raise PlanError(f"range() {name} must be an integer, got {bound!r}")
+            if bound is not None or name != "stop":
+                integer(f"range() {name}", bound, -MOST - 1)
         first, last = (0, start) if stop is None else (start, stop)
         if step == 0:
             raise PlanError("range() step must not be 0")
-        node = src.Range(start=first, stop=last, step=step, dtype=np.dtype(dtype))
+        node = src.Range(start=first, stop=last, step=step, dtype=_numbers_dtype(dtype))
         _check_holds(node)
         return cls._begin(node)
+
+
+def _numbers_dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except Exception as error:  # noqa: BLE001 - NumPy parses texts as programs, and fails with errors of any kind
+        raise ArgumentTypeError(f"range() dtype must be a dtype, got {shown(dtype)}: {shown(error)}") from None
+    if found.kind not in "iufc":
+        raise ArgumentTypeError(f"range() dtype must be one of numbers, got {found}")
+    return found
 
 
 def _check_holds(node: src.Range) -> None:

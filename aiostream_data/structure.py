@@ -11,10 +11,12 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from aiostream_data.errors import AiostreamError
+
 Kind = Literal["leaf", "dict", "tuple", "namedtuple", "dataclass"]
 
 
-class StructureError(ValueError):
+class StructureError(AiostreamError, ValueError):
     """An element has another structure than the one expected."""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aiostream_data.arguments import flag, several, word
 from aiostream_data.element_checks import check_length_of, check_packing, check_padding, known_shapes
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least
@@ -70,7 +71,7 @@ class WindowOperators:
             batch_size=at_least("batch_size", batch_size, 1),
             padded_shapes=padded_shapes,
             padding_values=padding_values,
-            drop_remainder=drop_remainder,
+            drop_remainder=flag("drop_remainder", drop_remainder),
         )
 
     def rebatch(self, batch_size: int | Sequence[int], *, drop_remainder: bool = False) -> Dataset[Any]:
@@ -86,7 +87,9 @@ class WindowOperators:
         if not sizes:
             raise PlanError("rebatch() needs at least one batch size")
         checked = tuple(at_least("batch_size", size, 1) for size in sizes)
-        return self.unbatch()._then(win.Rebatch, "rebatch", sizes=checked, drop_remainder=drop_remainder)
+        return self.unbatch()._then(
+            win.Rebatch, "rebatch", sizes=checked, drop_remainder=flag("drop_remainder", drop_remainder)
+        )
 
     def window(
         self, size: int, shift: int | None = None, stride: int = 1, *, drop_remainder: bool = False
@@ -113,7 +116,7 @@ class WindowOperators:
             size=length,
             shift=length if shift is None else at_least("shift", shift, 1),
             stride=at_least("stride", stride, 1),
-            drop_remainder=drop_remainder,
+            drop_remainder=flag("drop_remainder", drop_remainder),
         )
 
     def bucket_by_sequence_length(
@@ -157,10 +160,15 @@ class WindowOperators:
         from aiostream_data.plan import windows as win
         from aiostream_data.transforms.bucketing import BucketOrder
 
-        boundaries = tuple(at_least("bucket_boundaries", boundary, 0) for boundary in bucket_boundaries)
+        boundaries = tuple(
+            at_least("bucket_boundaries", boundary, 0)
+            for boundary in several("bucket_boundaries", bucket_boundaries, "integers")
+        )
         sizes = _bucket_sizes(boundaries, bucket_batch_sizes, max_cost)
         BucketOrder(boundaries, sizes)
         check_length_of(self.plan, "element_length", element_length)
+        for name, value in (("no_padding", no_padding), ("pad_to_bucket_boundary", pad_to_bucket_boundary)):
+            flag(name, value)
         if no_padding and (pad_to_bucket_boundary or padded_shapes is not None or padding_values is not None):
             raise PlanError("no_padding=True leaves no use for shapes, values and pad_to_bucket_boundary")
         if pad_to_bucket_boundary and padded_shapes is None:
@@ -177,7 +185,7 @@ class WindowOperators:
             padding_values=padding_values,
             padding=not no_padding,
             pad_to_boundary=pad_to_bucket_boundary,
-            drop_remainder=drop_remainder,
+            drop_remainder=flag("drop_remainder", drop_remainder),
         )
 
     def pack(
@@ -219,9 +227,14 @@ class WindowOperators:
         from aiostream_data.plan import windows as win
         from aiostream_data.transforms.packing import TOO_LONG
 
-        names = (fields,) if isinstance(fields, str) else None if fields is None else tuple(fields)
-        if too_long not in TOO_LONG:
-            raise PlanError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}")
+        names = (
+            None
+            if fields is None
+            else (fields,)
+            if isinstance(fields, str)
+            else several("fields", fields, "names of leaves")
+        )
+        word("too_long", too_long, TOO_LONG)
         width, bins = at_least("max_length", max_length, 1), at_least("open_bins", open_bins, 1)
         check_packing(self.plan, names, padding_values)
         return self._then(
@@ -244,7 +257,8 @@ def _bucket_sizes(boundaries: Sequence[int], sizes: Sequence[int] | None, max_co
     if (sizes is None) == (max_cost is None):
         raise PlanError("bucket_by_sequence_length() needs either bucket_batch_sizes or max_cost")
     if sizes is not None:
-        return tuple(at_least("bucket_batch_sizes", size, 1) for size in sizes)
+        given = several("bucket_batch_sizes", sizes, "integers")
+        return tuple(at_least("bucket_batch_sizes", size, 1) for size in given)
     budget = at_least("max_cost", max_cost, 1)
     longest = [max(1, boundary - 1) for boundary in boundaries]
     if not longest or max(longest) > budget:

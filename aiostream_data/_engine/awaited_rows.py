@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.lineage import MadeOf
+from aiostream_data.row_ids import RowIds
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +37,7 @@ class Entry:
     """
 
     element: Any
-    ids: Ids
+    ids: RowIds
     row: int
     made_of: MadeOf | None
     number: int

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.lineage import MadeOf
+from aiostream_data.row_ids import RowIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +28,19 @@ class Parcel:
 
     Attributes:
         elements: In order; never empty.
-        own_ids: Ids of the elements, a row each.
+        own_ids: RowIds of the elements, a row each.
         ids: The same, or what each element was made of where that is several rows.
-        runs: Ids of the rows of all elements, in order and in as few arrays as there are; or None.
+        runs: RowIds of the rows of all elements, in order and in as few arrays as there are; or None.
         nbytes: What the elements hold.
         lease: Ends the budget's charge when the parcel is dropped.
     """
 
     elements: list[Any]
-    own_ids: Ids
-    ids: Ids | list[MadeOf | None]
+    own_ids: RowIds
+    ids: RowIds | list[MadeOf | None]
     nbytes: int
     lease: object
-    runs: Sequence[Ids] | None = None
+    runs: Sequence[RowIds] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Bridge:
 
     Attributes:
         consumer: Says since when the consumer waits for a parcel; None while it does not.
+        on_wait: Called when the consumer begins to wait, on its thread.
     """
 
     def __init__(self, max_elements: int) -> None:
@@ -84,6 +86,7 @@ class Bridge:
         self._ending: Ending | None = None
         self._failure: BaseException | None = None
         self.consumer: Waiting | None = None
+        self.on_wait: Callable[[], None] = lambda: None
         self._waited_s = 0.0  # in vain, since something was received
         self._received_count = 0
 
@@ -91,6 +94,10 @@ class Bridge:
     def waiting(self) -> int:
         """Elements that wait for the consumer."""
         return self._waiting
+
+    def consumer_has_nothing(self) -> bool:
+        """Return whether the consumer waits, and no parcel is on its way to it. From any thread."""
+        return self.consumer is not None and self._queue.empty()
 
     # -- the engine's side
 
@@ -152,6 +159,7 @@ class Bridge:
         began = perf_counter()
         self.consumer = Waiting(began - self._waited_s, threading.get_ident(), self._received_count)
         try:
+            self.on_wait()
             yield
         finally:
             self.consumer = None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.lineage import Ids
+from aiostream_data.row_ids import RowIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Call:
 
     thread: int
     function: Callable[..., Any]
-    describe: Callable[[Ids, int], str]
-    ids: Ids
+    describe: Callable[[RowIds, int], str]
+    ids: RowIds
     left: Iterator[Any]
     number: NDArray[np.int64] | None
     started_at: float
@@ -60,8 +60,8 @@ class noted_as_running:
     def __init__(
         self,
         function: Callable[..., Any],
-        describe: Callable[[Ids, int], str],
-        ids: Ids,
+        describe: Callable[[RowIds, int], str],
+        ids: RowIds,
         left: Iterator[Any],
         number: NDArray[np.int64] | None = None,
     ) -> None:

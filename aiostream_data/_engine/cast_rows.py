@@ -14,8 +14,9 @@ from aiostream_data._native.draws_py import WEYL, mixed
 from aiostream_data.device.cast_plan import with_cast
 from aiostream_data.device.image_cast import ImageCast
 from aiostream_data.device.layout import TakenApart
-from aiostream_data.lineage import Ids, MadeOf, source_ids
+from aiostream_data.lineage import MadeOf, source_ids
 from aiostream_data.plan.operators import ToDevice
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.randomness import key_of
 
 Prepare = Callable[[TakenApart], TakenApart]
@@ -33,11 +34,11 @@ class CastRows:
             seed = node.transform.seed
         self._key = key_of(seed, "image_cast", context.epoch)
 
-    def prepare(self, ids: Ids, made_of: Sequence[MadeOf | None] | None) -> Prepare | None:
+    def prepare(self, ids: RowIds, made_of: Sequence[MadeOf | None] | None) -> Prepare | None:
         """Return what is done to one batch; None where nothing is.
 
         Args:
-            ids: The batch's own, (1, 2 or more).
+            ids: The batch's own, of one row.
             made_of: None, or one entry: what it was made of.
         """
         cast = self._cast
@@ -55,10 +56,10 @@ class CastRows:
         return prepare
 
 
-def row_keys(origins: Origins, ids: Ids, key: np.uint64) -> NDArray[np.uint64]:
+def row_keys(origins: Origins, ids: RowIds, key: np.uint64) -> NDArray[np.uint64]:
     """Return a word per row, a function of ``key`` and of which row of which source, split and epoch it is.
 
     Args:
-        ids: int64 (rows, 2 or more).
+        ids: Of the rows.
     """
-    return mixed(RowNames(origins).salts_of(ids) ^ key) + ids[:, 1].astype(np.uint64) * np.uint64(WEYL)
+    return mixed(RowNames(origins).salts_of(ids) ^ key) + ids.ordinals.astype(np.uint64) * np.uint64(WEYL)

@@ -21,9 +21,10 @@ from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.loop_states import LoopStates
 from aiostream_data._engine.origins import Locate, Namespace, Origins, source_of
 from aiostream_data._engine.position import State
+from aiostream_data._engine.resuming import resuming
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.stage_runs import StageRuns
-from aiostream_data._engine.state_book import Book
+from aiostream_data._engine.state_book import TABLE, Book
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data._engine.worker_state import StateKeys
 from aiostream_data._engine.workers import Workers
@@ -109,6 +110,7 @@ def order_of(key: str) -> tuple[float, ...]:
 
 OpenPlan = Callable[["RunContext", Node, State], AbstractAsyncContextManager[Receiver[Chunk]]]
 Recall = Callable[["RunContext", Node, Lineage], Awaitable[Chunk]]
+CheckInner = Callable[[Node, State, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,13 +128,14 @@ class Services:
     workers: Workers
     open_plan: OpenPlan
     recall: Recall
+    check_inner: CheckInner
     devices: dict[Node, DeviceStage]
     dead_letters: DeadLetters
     book: Book
     """The rows that the state mentions with which the loader was opened."""
     weights: WeightChanges = field(default_factory=WeightChanges)
     """Weights of mixtures that were changed while running."""
-    offsets: dict[tuple[int, Node], ShardOffsets] = field(default_factory=dict)
+    offsets: dict[tuple[int, int], ShardOffsets] = field(default_factory=dict)
     """Where records begin, by the place of their source."""
     shared_caches: frozenset[CacheToken] = frozenset()
     """Caches that several places of the plan read."""
@@ -196,6 +199,15 @@ class RunContext:
     def recall(self, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
         """Make rows of ``node`` again, in the order asked for; see :mod:`aiostream_data._engine.recall`."""
         return self.services.recall(self, node, lineage)
+
+    async def recall_held(self, node: Node, lineage: Lineage) -> Chunk:
+        """Make rows again that a state names.
+
+        Raises:
+            StateMismatchError: ``node`` has no such rows.
+        """
+        with resuming(TABLE.path, f"names rows that {node.label} cannot give again"):
+            return await self.recall(node, lineage)
 
     def counters(self, node: Node) -> StageCounters:
         """Return the counters that every run of this node adds to."""

@@ -7,6 +7,7 @@ from time import time
 from typing import Any
 
 from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.names import expression
 from aiostream_data._engine.origin_of import element_origin
 from aiostream_data._engine.origins import Origins
 from aiostream_data.dead_letter_log import DeadLetterLog
@@ -14,7 +15,7 @@ from aiostream_data.errors import ErrorBudgetError, RecordError
 from aiostream_data.executors.base import Executor
 from aiostream_data.plan.base import Node
 from aiostream_data.policies import RATE_ROWS, Handling, handling_of
-from aiostream_data.safe_url import safe_url
+from aiostream_data.safe_url import safe_text
 
 DID = {"skip": "skipped", "replace": "replaced"}
 
@@ -82,20 +83,20 @@ class DeadLetters:
     def _entry(self, nth: int, label: str, failed: Failed) -> dict[str, Any]:
         origin = element_origin(failed.ids, failed.made_of, self._origins, self._seed)
         return {
-            "url": safe_url(origin.url),
+            "url": origin.url,
             "offset": origin.offset,
             "index": origin.index,
             "epoch": origin.epoch,
             "stage": label,
-            "error": failed.error,
-            "traceback": failed.text,
+            "error": safe_text(failed.error),
+            "traceback": safe_text(failed.text),
             "element": failed.element,
             "done": DID[failed.kind],
             "time": round(time(), 3),
             "nth": nth,
             "seed": self._seed,
             "row": dict(origin.row),
-            "name": [label, nth, *self._origins.path_of(failed.ids)],
+            "name": [label, nth, *expression(failed.ids.tolist()[0], self._origins.stable)],
         }
 
 

@@ -11,7 +11,8 @@ from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, Final
 
-from aiostream_data.lineage import Ids, MadeOf, source_ids
+from aiostream_data.lineage import MadeOf, source_ids
+from aiostream_data.row_ids import RowIds
 
 OF_A_CALL: Final = ("stage: ", "function: ", "record: ", "records: ", "element: ")
 """How notes begin that say where an error comes from."""
@@ -48,7 +49,7 @@ def note_call(error: BaseException, function: str, record: str, element: Any) ->
         error.add_note(note)
 
 
-def and_others(ids: Ids, made_of: MadeOf | None) -> str:
+def and_others(ids: RowIds, made_of: MadeOf | None) -> str:
     """Return what to add to the name of a row's record where the row was put together from several, as a batch is."""
     rows = len(source_ids(ids, made_of))
     return f", the first of {rows}" if rows > 1 else ""

@@ -10,7 +10,9 @@ from typing import Any, Self
 from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.channel import ChannelSnapshot, EndOfStream, Receiver, Sender, Waits
 from aiostream_data._engine.context import settle, value_of
+from aiostream_data._engine.resuming import resuming
 from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data._engine.state_book import TABLE
 from aiostream_data._engine.tail import Joined, Step, Tail
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
@@ -146,7 +148,8 @@ class Outlet:
     async def refill(self) -> None:
         """Let the tail get back what it held when the state was taken with which the run was opened."""
         if self.tail is not None:
-            await self.tail.refill()
+            with resuming(TABLE.path, "has rows that cannot be put back into the operators that held them"):
+                await self.tail.refill()
 
     async def send(self, chunk: Chunk) -> None:
         """Hand on a chunk; empty ones are not worth a hand-over.

@@ -8,7 +8,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from aiostream_data._engine.context import RunContext, value_of
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
 from aiostream_data._engine.event_loop import CLOSE_S, close_loop, loop_maker
-from aiostream_data._engine.failures import for_consumer
+from aiostream_data._engine.failures import for_consumer, raise_as_it_is, root_error
 from aiostream_data._engine.hosting import Hosting
 from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.resources import Resources
@@ -64,10 +64,13 @@ class Engine:
         self.plan = rewrite(unshared(plan))
         self.options = replace(options, written=options.written or plan)
         self.state = EngineState(self.plan, self.options)
+        self._check_schema()
         own = replace(self.options, memory_limit=own_nbytes(self.plan, self.options.memory_limit))
         self.resources = Resources(own)
         self.hosting = self.state.hosting = self._hosting()
         self.bridge = Bridge(_waiting_elements(self.plan))
+        self.bridge.on_wait = self.resources.budget.look_again
+        self.resources.budget.consumer_waits = _weakly(self.bridge.consumer_has_nothing)
         self.pid = os.getpid()
         self._ready = Announced()
         self._done = Announced()
@@ -81,6 +84,17 @@ class Engine:
         self._watchdog: Watchdog | None = None
         self._failure: BaseException | None = None
         self._start()
+
+    def _check_schema(self) -> None:
+        """Refuse a damaged state before anything runs. One of another pipeline is refused later, with what differs."""
+        options = self.options
+        if options.held_against is None:
+            return
+        from aiostream_data._engine.state_schema import check_state  # needed for resuming only
+
+        exact = self.state.identity.agrees(options.held_against, options.force, options.allow)
+        if exact is not None:
+            check_state(self.plan, options, self.state.book, exact)
 
     def _start(self) -> None:
         """Begin to run, in whatever thread that is."""
@@ -314,7 +328,10 @@ class Engine:
             await resources.aclose()
 
     async def _give_fetched(self, context: RunContext) -> None:
-        fetched = await recall(context, self.plan, self.state.book.rows({ROWS: 0}))
+        try:
+            fetched = await recall(context, self.plan, self.state.book.rows({ROWS: 0}))
+        except BaseExceptionGroup as failures:  # stages read what a row is made of at the same time
+            raise_as_it_is(root_error(failures) or failures)
         await self.bridge.put(await _parcel(fetched, self.resources.pool))
 
     async def _give_all(self, context: RunContext) -> None:
@@ -345,6 +362,17 @@ def _has_stopped(engine: weakref.ref[Engine]) -> None:
     stopped = engine()
     if stopped is not None:
         has_stopped(stopped)
+
+
+def _weakly(question: Callable[[], bool]) -> Callable[[], bool]:
+    """Return the same question, which keeps nothing alive; the answer is True once whoever answers it is gone."""
+    method = weakref.WeakMethod(question)
+
+    def asked() -> bool:
+        ask = method()
+        return ask is None or ask()
+
+    return asked
 
 
 def _waiting_elements(plan: Node) -> int:

@@ -27,6 +27,7 @@ class EngineOptions:
         written: The plan as the user wrote it, if it is not the one to be run.
         world_size: Number of ranks that share the rows.
         held_against: What a state says of the plan that it was taken of.
+        received: Rows and elements that the consumer had received when the state was taken, roughly.
         given_seed: The seed asked for besides that of a state.
         force, allow: Which differences between the two do not matter.
         fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
@@ -50,6 +51,7 @@ class EngineOptions:
     written: Node | None = None
     world_size: int = 1
     held_against: Mapping[str, Any] | None = None
+    received: int = 0
     given_seed: int | None = None
     force: bool = False
     allow: Collection[str] = ()

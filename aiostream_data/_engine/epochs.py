@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Cache, Repeat
 
@@ -25,16 +26,20 @@ def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> i
     """
     repetitions = _repetitions(node, keys, source)
     if repetitions is None:
-        raise ValueError(f"the plan has no source of number {source}")
+        raise StateMismatchError([f"the state names rows of source {source}, which the plan does not have"])
     return epoch // repetitions if repetitions else 0
 
 
 def epoch_within(node: Node, keys: Mapping[Node, int], source: int, epoch: int, repetition: int) -> int:
     """Return the repetition of a source that is within ``repetition`` of ``node`` what ``epoch`` was within its own.
 
-    A source of an inner data set, which the plan does not know, runs once.
+    A source of an inner data set, which the plan does not know, runs once. Repetitions without end are numbered from
+    0 in every repetition of ``node``.
     """
-    repetitions = _repetitions(node, keys, source) or 1
+    repetitions = _repetitions(node, keys, source)
+    if repetitions == 0:
+        return epoch
+    repetitions = repetitions or 1
     return repetition * repetitions + epoch % repetitions
 
 

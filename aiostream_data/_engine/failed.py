@@ -8,8 +8,9 @@ from typing import Final, Literal, Self
 
 from aiostream_data._engine.element_summary import forget_calls
 from aiostream_data._engine.tracebacks import present
-from aiostream_data.lineage import Ids, MadeOf
+from aiostream_data.lineage import MadeOf
 from aiostream_data.records import Chunk
+from aiostream_data.row_ids import RowIds
 
 MAX_LINE: Final = 4_000
 """Characters that are told of an error's message: a message may hold a record."""
@@ -32,7 +33,7 @@ class Failed:
     """
 
     row: int
-    ids: Ids
+    ids: RowIds
     made_of: MadeOf | None
     error: str
     text: str
@@ -43,11 +44,11 @@ class Failed:
     def of(cls, error: BaseException, chunk: Chunk, row: int, element: str, kind: Literal["skip", "replace"]) -> Self:
         """Return what is told of row ``row`` of a chunk; the error keeps the user's frames alone."""
         made_of = None if chunk.made_of is None else chunk.made_of[row]
-        return replace(cls.told(error, chunk.ids[row : row + 1], made_of, element, kind), row=row)
+        return replace(cls.told(error, chunk.ids.row(row), made_of, element, kind), row=row)
 
     @classmethod
     def told(
-        cls, error: BaseException, ids: Ids, made_of: MadeOf | None, element: str, kind: Literal["skip", "replace"]
+        cls, error: BaseException, ids: RowIds, made_of: MadeOf | None, element: str, kind: Literal["skip", "replace"]
     ) -> Self:
         """Return what is told of one row, number 0."""
         present(error)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.origins import Origins
 from aiostream_data.errors import PlanError
-from aiostream_data.lineage import Ids
 from aiostream_data.plan.base import Decoder
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.collate import collate
 
@@ -28,7 +28,7 @@ def parse_rows(decoder: Decoder, chunk: Chunk, origins: Origins) -> Chunk:
         raise _not_bytes(given, origins.describe)
 
     def describe(row: int) -> tuple[str, int]:
-        return origins.url_and_index(int(chunk.ids[row, 0]), int(chunk.ids[row, 1]))
+        return origins.url_and_index(*chunk.ids.pairs_of(row)[0])
 
     parsed = decoder.parse(chunk, describe)
     return parsed if given.made_of is None else parsed.with_made_of(given.made_of)
@@ -39,7 +39,7 @@ def _is_bytes(chunk: Columns) -> bool:
     return chunk.structure == LEAF and isinstance(leaf, VarColumn) and leaf.kind == "bytes"
 
 
-def _not_bytes(chunk: Chunk, describe: Callable[[Ids, int], str]) -> PlanError:
+def _not_bytes(chunk: Chunk, describe: Callable[[RowIds, int], str]) -> PlanError:
     elements = chunk.elements()
     row = next((row for row, element in enumerate(elements) if not isinstance(element, bytes)), 0)
     error = PlanError(f"parse_example() needs elements that are serialized bytes, got {summary(elements[row])}")

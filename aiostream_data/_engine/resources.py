@@ -12,15 +12,17 @@ from typing import Any
 from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.context import Board, Drained, RunContext, Services, value_of
+from aiostream_data._engine.cpu_count import cpu_count
 from aiostream_data._engine.dead_letters import DeadLetters
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
-from aiostream_data._engine.pacing import cpu_count
 from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.stage_runs import StageRuns
+from aiostream_data._engine.state_schema import InnerStates
 from aiostream_data._engine.trimming import Trimmer
 from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
+from aiostream_data.errors import CloseError
 from aiostream_data.executors.inline import InlineExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.allocator import trim
@@ -69,6 +71,7 @@ class Resources:
         self.runs = StageRuns()
         self.trimmer = Trimmer(options.memory_limit)
         self._epoch = options.epoch
+        self._state = options.state
         self._dead_letters = options.dead_letters
         self._list_once = options.list_once
         self._shard_cache = options.shard_cache
@@ -98,6 +101,7 @@ class Resources:
             workers=self.workers,
             open_plan=open_plan,
             recall=recall,
+            check_inner=InnerStates(self._state, state.book).check,
             book=state.book,
             weights=state.weights,
             shared_caches=_shared_caches(plan),
@@ -143,7 +147,7 @@ class Resources:
         """Close devices and stores, while the loop runs.
 
         Raises:
-            ExceptionGroup: They could not be closed.
+            CloseError: They could not be closed.
         """
         devices = (self._close(device) for device in self.devices.values())
         results = await asyncio.gather(
@@ -151,7 +155,7 @@ class Resources:
         )
         failures = [result for result in results if isinstance(result, Exception)]
         if failures:
-            raise ExceptionGroup("closing devices and stores failed", failures)
+            raise CloseError("closing devices and stores failed", failures)
 
     async def _close(self, device: DeviceStage) -> None:
         """Close a device on a thread, since that waits for copies, and a loop never calls a device."""

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.finished import finished
+from aiostream_data._engine.names import Stable
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.user_code import (
-    Stable,
     UserFunction,
     call_rows,
     kept_rows,
@@ -210,7 +210,7 @@ def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
     kept = results.kept(len(chunk))
     if kept is not None and not len(kept):
         return Made(chunk.slice(0, 0), kept, results.failed, results.retries)
-    mapped = collate_results(results.values, chunk.ids if kept is None else chunk.ids[kept])
+    mapped = collate_results(results.values, chunk.ids if kept is None else chunk.ids.take(kept))
     return Made(_of_the_same(chunk, kept, finished(user, mapped)), kept, results.failed, results.retries)
 
 

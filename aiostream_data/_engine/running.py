@@ -24,7 +24,8 @@ from aiostream_data._engine.compile import STEPS, build, fused_below, reads_inle
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import CarriedError, raise_as_it_is, root_error
-from aiostream_data._engine.position import Position, State
+from aiostream_data._engine.position import POSITION, Position, State
+from aiostream_data._engine.resuming import resuming
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.tail import Step, Tail
 from aiostream_data.errors import CardinalityError
@@ -32,6 +33,7 @@ from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Prefetch
 from aiostream_data.records import Chunk, Items
+from aiostream_data.row_ids import RowIds
 
 CHANNEL_ITEMS = 2
 """Chunks between two stages: one being taken, one ready."""
@@ -74,12 +76,16 @@ def _start(
     node, steps = steps_after(node, context)
     if state is not None:
         for step in reversed(steps):
-            state = step.resume(state)
+            with resuming(POSITION, f"does not fit {step.node.label}"):
+                state = step.resume(state)
     counters = context.counters(node)
     fused = fused_below(node)
     stage = build(node, context, counters, fused)
     lowest = fused[0] if fused else node
-    states = stage.resume(state) if state is not None else [None] * len(lowest.inputs)
+    states: Sequence[State] = [None] * len(lowest.inputs)
+    if state is not None:
+        with resuming(POSITION, f"does not fit {node.label}"):
+            states = stage.resume(state)
     children = lowest.inputs if reads_inlets(lowest) else ()
     receivers = [_start(child, context, group, running, its) for child, its in zip(children, states, strict=False)]
     stage.inputs = [position_of(receiver) for receiver in receivers]
@@ -119,7 +125,7 @@ def position_of(receiver: Receiver[Chunk]) -> Position:
 async def recall(context: RunContext, node: Node, lineage: Lineage) -> Chunk:
     """Make rows of ``node`` again, in the order asked for."""
     if not len(lineage):
-        return Items([], lineage.ids)
+        return Items([], RowIds.none())
     if type(node) in STEPS:
         return await STEPS[type(node)](node, context, context.counters(node)).recall(lineage)
     return await build(node, context, context.counters(node)).recall(lineage)
@@ -147,7 +153,8 @@ async def supervise(
         try:
             try:
                 await outlet.until_wanted()
-                await outlet.refill()
+                if not stage.refills:
+                    await outlet.refill()
                 await stage.run(inlets, outlet)
             finally:
                 if source_of is not None:  # what the tail still holds needs no source

@@ -19,6 +19,7 @@ from time import perf_counter, thread_time
 from typing import Any, ClassVar
 
 from aiostream_data._engine.context import RunContext
+from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.row_work import Done, RowWork
 from aiostream_data._engine.sizes import chunk_nbytes
@@ -86,6 +87,11 @@ class Step:
     def resume(self, state: State) -> State:
         """Go to the place of a state, before anything is pushed; return the state of the input."""
         raise NotImplementedError
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        """Check the part of a state that :meth:`at` wrote; see :meth:`.Stage.schema`."""
+        yield place.of_input(place.part, rows=place.rows)
 
     async def refill(self) -> None:
         """Get back, on the loop, the rows that were held when the state was taken; before anything is pushed."""

@@ -18,14 +18,15 @@ from aiostream_data import _native
 from aiostream_data._engine.calls import noted_as_running
 from aiostream_data._engine.element_summary import and_others, note_call, summary
 from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.names import Stable, rng_names
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.worker_state import StateKey, state_of_worker
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import workable
-from aiostream_data.lineage import NO_PAIR, Ids
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling
 from aiostream_data.records import Chunk, Columns, Items
+from aiostream_data.row_ids import SPLIT_BITS, RowIds
 from aiostream_data.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import collate_results, stack
@@ -36,11 +37,8 @@ RAISE = Handling()
 MAX_GENERATORS = 256
 """Random generators kept at once."""
 
-Describe = Callable[[Ids, int], str]
+Describe = Callable[[RowIds, int], str]
 """Names the record of a row: (ids, row) -> "URL record N"."""
-
-Stable = Callable[[int], tuple[int, int, int]]
-"""Gives (source, epoch, split) for the split number of a row id."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class UserFunction:
     def calls(self, function: Callable[..., Any], left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
         """Return an iterator over the results for the elements that are left of a chunk."""
         if self.rng_key is not None:
-            return self._calls_with_rng(function, left, chunk.ids[len(chunk) - length_hint(left) :])
+            return self._calls_with_rng(function, left, chunk.ids.slice(len(chunk) - length_hint(left), len(chunk)))
         if isinstance(chunk, Columns):
             return starmap(function, left) if chunk.structure.kind == "tuple" else map(function, left)
         kinds = set(map(type, chunk.values))
@@ -102,18 +100,17 @@ class UserFunction:
             return map(function, left)
         return starmap(function, left if len(kinds) == 1 else map(_as_arguments, left))
 
-    def _calls_with_rng(self, function: Callable[..., Any], left: Iterator[Any], ids: Ids) -> Iterator[Any]:
+    def _calls_with_rng(self, function: Callable[..., Any], left: Iterator[Any], ids: RowIds) -> Iterator[Any]:
         assert self.rng_key is not None
         assert self.stable is not None
         generators: dict[tuple[int, ...], RecordGenerator] = {}
-        for element, (split, ordinal, *others) in zip(left, ids.tolist(), strict=True):
-            source, epoch, local = self.stable(split)
-            names = (source, epoch, *(number for number in others[1::2] if number != NO_PAIR))
+        for element, numbers in zip(left, ids.tolist(), strict=True):
+            names, split, ordinal = rng_names(numbers, self.stable)
             generator = generators.get(names)
             if generator is None:
                 generators = generators if len(generators) < MAX_GENERATORS else {}
                 generator = generators[names] = RecordGenerator(key_of(int(self.rng_key), *names))
-            rng = generator.at(local, ordinal)
+            rng = generator.at(split, ordinal)
             yield function(*_as_arguments(element), rng=rng)
 
     def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
@@ -121,7 +118,7 @@ class UserFunction:
         name = function_name(self.function)
         if 0 <= row < len(chunk):
             made_of = None if chunk.made_of is None else chunk.made_of[row]
-            record = self.describe(chunk.ids, row) + and_others(chunk.ids[row : row + 1], made_of)
+            record = self.describe(chunk.ids, row) + and_others(chunk.ids.row(row), made_of)
             note_call(error, name, record, chunk.element(row))
         else:
             error.add_note(f"function: {name}")
@@ -290,8 +287,8 @@ def _as_arrays(chunk: Chunk) -> Any:
 _UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|, the first of |$)")
 
 
-def _unnamed(ids: Ids, row: int) -> str:
-    return "row " + ":".join(map(str, ids[row].tolist()))
+def _unnamed(ids: RowIds, row: int) -> str:
+    return "row " + ":".join(str(number) for pair in ids.pairs_of(row) for number in pair)
 
 
 class StableTable(dict[int, tuple[int, int, int]]):
@@ -301,9 +298,10 @@ class StableTable(dict[int, tuple[int, int, int]]):
         return self[split]
 
 
-def stable_table(stable: Stable, ids: Ids) -> StableTable:
+def stable_table(stable: Stable, ids: RowIds) -> StableTable:
     """Return what ``stable`` says of the splits of these rows."""
-    return StableTable({int(split): stable(int(split)) for split in np.unique(ids[:, 0])})
+    splits = {split for pair in ids.pairs() for split in np.unique(pair.splits).tolist()}
+    return StableTable({split: stable(split) for split in splits if split >> SPLIT_BITS > 0})
 
 
 def without_origins(user: UserFunction) -> UserFunction:

@@ -33,6 +33,7 @@ from aiostream_data.device.cuda_status import NOT_READY, OUT_OF_MEMORY, SUCCESS,
 from aiostream_data.device.image_cast_kernel import Launch, compile_kernels, launch_of
 from aiostream_data.errors import (
     AiostreamError,
+    ArgumentTypeError,
     DeviceError,
     DeviceMemoryError,
     DeviceUnavailableError,
@@ -271,9 +272,9 @@ class CupyBackend:
 
     def block_of(self, array: NativeArray) -> DeviceBlock:
         if not isinstance(array, self._cupy.ndarray):
-            raise TypeError(f"no CuPy array on {self.device}")
+            raise ArgumentTypeError(f"no CuPy array on {self.device}")
         if array.device.id != self._index:
-            raise TypeError(f"on cuda:{array.device.id}, and the batch is on {self.device}")
+            raise ArgumentTypeError(f"on cuda:{array.device.id}, and the batch is on {self.device}")
         return DeviceBlock(int(array.nbytes), array.data)
 
     def close(self) -> None:

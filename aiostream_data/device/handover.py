@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from aiostream_data.arguments import word
 from aiostream_data.device.backend import NativeArray, StreamRef
 from aiostream_data.device.leases import Lease, Leases
 from aiostream_data.errors import PlanError
@@ -49,10 +50,9 @@ class HandOver:
     framework: FrameworkName | None = None
 
     def __post_init__(self) -> None:
-        if self.handoff not in HAND_OFFS:
-            raise PlanError(f"handoff must be one of {', '.join(HAND_OFFS)}, got {self.handoff!r}")
-        if self.framework is not None and self.framework not in FRAMEWORKS:
-            raise PlanError(f"framework must be one of {', '.join(FRAMEWORKS)} or None, got {self.framework!r}")
+        word("handoff", self.handoff, HAND_OFFS)
+        if self.framework is not None:
+            word("framework", self.framework, FRAMEWORKS, " or None")
         if self.handoff == "into" and self.framework == "jax":
             raise PlanError("handoff='into' writes into arrays, and JAX's never change: use handoff='copy'")
 

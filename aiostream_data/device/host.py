@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aiostream_data.device.backend import ALIGNMENT, DeviceBlock, HostBlock, Mark, NativeArray, StreamRef
 from aiostream_data.device.cast_on_host import cast_batch
 from aiostream_data.device.cast_plan import CastPlan
-from aiostream_data.errors import DeviceMemoryError
+from aiostream_data.errors import ArgumentTypeError, DeviceMemoryError
 
 _THE_STREAM = StreamRef(0)
 _THE_MARK = Mark("passed")
@@ -55,7 +55,7 @@ def bytes_of(array: Any) -> NDArray[np.uint8]:
         TypeError: It is no NumPy array that can be written.
     """
     if not isinstance(array, np.ndarray) or not array.flags.writeable:
-        raise TypeError("no NumPy array that can be written")
+        raise ArgumentTypeError("no NumPy array that can be written")
     return bytes_at(array.ctypes.data, array.nbytes, array)
 
 

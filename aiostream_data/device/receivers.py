@@ -18,7 +18,7 @@ import numpy as np
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, NativeArray, StreamRef
 from aiostream_data.device.handover import ExportedArray, FrameworkName
 from aiostream_data.device.layout import SlotArray
-from aiostream_data.errors import DeviceUnavailableError, MissingExtraError
+from aiostream_data.errors import ArgumentTypeError, DeviceUnavailableError, MissingExtraError
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class NativeReceiver:
     def target(self, array: Any) -> Target:
         block = self._backend.block_of(array)
         if not array.flags.c_contiguous:
-            raise TypeError("not C-ordered")
+            raise ArgumentTypeError("not C-ordered")
         return Target(block, tuple(array.shape), np.dtype(array.dtype))
 
 

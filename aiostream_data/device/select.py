@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from aiostream_data.arguments import shown
 from aiostream_data.device.backend import DeviceBackend
 from aiostream_data.device.cuda_opening import device_count, open_cuda
 from aiostream_data.device.host import HostBackend
@@ -23,7 +24,7 @@ def check_device(name: str) -> str:
         PlanError: It is none.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise PlanError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}")
+        raise PlanError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {shown(name)}")
     return name
 
 

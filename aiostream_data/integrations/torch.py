@@ -15,7 +15,7 @@ from aiostream_data.device.backend import DeviceBackend, DeviceBlock, StreamRef
 from aiostream_data.device.handover import ExportedArray
 from aiostream_data.device.layout import SlotArray
 from aiostream_data.device.receivers import Receiver, Target
-from aiostream_data.errors import DeviceLeafError, DeviceMemoryError, DeviceUnavailableError
+from aiostream_data.errors import ArgumentTypeError, DeviceLeafError, DeviceMemoryError, DeviceUnavailableError
 
 
 def receiver(backend: DeviceBackend) -> Receiver:
@@ -59,13 +59,13 @@ class _Tensors:
 
     def target(self, array: Any) -> Target:
         if not isinstance(array, torch.Tensor):
-            raise TypeError("no tensor")
+            raise ArgumentTypeError("no tensor")
         if array.device != self._device:
-            raise TypeError(f"it is on {array.device}, and the batch is on {self._backend.device}")
+            raise ArgumentTypeError(f"it is on {array.device}, and the batch is on {self._backend.device}")
         if not array.is_contiguous():
-            raise TypeError("it is not contiguous")
+            raise ArgumentTypeError("it is not contiguous")
         if array.requires_grad and array.is_leaf:
-            raise TypeError("it requires a gradient")
+            raise ArgumentTypeError("it requires a gradient")
         block = self._backend.block_at(array.data_ptr(), array.nbytes, array)
         return Target(block, tuple(array.shape), numpy_dtype_of(array))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiostream_data.arguments import MOST, integer, shown
 from aiostream_data.errors import PlanError
 
 
@@ -24,14 +25,14 @@ def as_nbytes(value: int | str, what: str) -> int:
         PlanError: It is not a positive number with a known unit.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        number = float(value)
+        number: float = integer(what, value, maximum=MOST)
     else:
         text = str(value).strip().upper().removesuffix("B").removesuffix("I")
         scale = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:], 0)
         try:
             number = float(text[:-1] if scale else text) * (1 << scale)
         except ValueError:
-            raise PlanError(f"{what} must be bytes or a text like '256MB', got {value!r}") from None
+            raise PlanError(f"{what} must be bytes or a text like '256MB', got {shown(value)}") from None
     if not 1 <= number < float("inf"):
-        raise PlanError(f"{what} must be at least 1 byte, got {value!r}")
+        raise PlanError(f"{what} must be at least 1 byte, got {shown(value)}")
     return int(number)

@@ -130,8 +130,8 @@ class FormatSuite:
             raised = 0
             for _ in range(3):
                 try:
-                    framer.feed(np.frombuffer(damage.stream, np.uint8), 0)
-                    framer.finish()
+                    list(framer.feed(np.frombuffer(damage.stream, np.uint8), 0))
+                    list(framer.finish())
                 except CorruptRecordError:
                     raised += 1
             assert raised >= 2, damage

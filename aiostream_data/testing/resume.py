@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 from aiostream_data.dataset import Dataset
+from aiostream_data.errors import PlanError
 from aiostream_data.testing.comparing import Compare, multiset_difference, same, sequence_difference
 from aiostream_data.testing.state_size import allowed_state_nbytes
 from aiostream_data.testing.unbroken import SavedState, UnbrokenPass
@@ -80,7 +81,7 @@ def resumes_everywhere(
     options = dict(open_options or {})
     unbroken = UnbrokenPass.over(dataset, options, max_elements)
     if unordered and not unbroken.complete:
-        raise ValueError(f"unordered needs a data set that ends; this one has more than {max_elements} elements")
+        raise PlanError(f"unordered needs a data set that ends; this one has more than {max_elements} elements")
     again = {name: value for name, value in options.items() if name not in KEPT_IN_STATE}
     resuming = _Resuming(dataset, again, unbroken, unordered, compare or same, twice)
     limit = allowed_state_nbytes(dataset.plan) if max_state_nbytes is None else max_state_nbytes

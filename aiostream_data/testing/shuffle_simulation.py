@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.lineage import Ids, run_of_ids
 from aiostream_data.transforms.interleave import InterleaveOrder, Need
 from aiostream_data.transforms.shuffle import ShuffleOrder
 
 ROWS_AT_ONCE = 1 << 20
 
+Numbers = NDArray[np.int64]
+"""(shard, ordinal) of rows: int64 (rows, 2)."""
 
-def interleaved_ids(rows_of_shards: Sequence[int], turns: Iterable[int], cycle_length: int) -> Ids:
+
+def interleaved_ids(rows_of_shards: Sequence[int], turns: Iterable[int], cycle_length: int) -> Numbers:
     """Return (shard, ordinal) of all rows, int64 (rows, 2), as reading ``cycle_length`` shards at once gives them.
 
     Args:
@@ -25,7 +28,7 @@ def interleaved_ids(rows_of_shards: Sequence[int], turns: Iterable[int], cycle_l
     upcoming = iter(turns)
     shard_in = np.zeros(cycle_length, np.int64)
     is_read = [False] * cycle_length
-    parts: list[Ids] = [np.empty((0, 2), np.int64)]
+    parts: list[Numbers] = [np.empty((0, 2), np.int64)]
     while True:
         step = order.advance(ROWS_AT_ONCE)
         parts.append(np.stack([shard_in[step.which], step.rows], axis=1))
@@ -47,12 +50,13 @@ def interleaved_ids(rows_of_shards: Sequence[int], turns: Iterable[int], cycle_l
                 is_read[slot] = True
 
 
-def sequential_ids(rows_of_shards: Sequence[int]) -> Ids:
+def sequential_ids(rows_of_shards: Sequence[int]) -> Numbers:
     """Return (shard, ordinal) of all rows, shard after shard."""
-    return np.concatenate([run_of_ids(shard, 0, rows) for shard, rows in enumerate(rows_of_shards)])
+    shards = [np.stack([np.full(rows, shard), np.arange(rows)], axis=1) for shard, rows in enumerate(rows_of_shards)]
+    return np.concatenate(shards)
 
 
-def shuffled_ids(ids: Ids, order: ShuffleOrder) -> Ids:
+def shuffled_ids(ids: Numbers, order: ShuffleOrder) -> Numbers:
     """Return ``ids`` in the order in which a shuffle buffer gives them, from its first row to its last."""
     fills, slots = order.push(len(ids))
     held = ids[fills]

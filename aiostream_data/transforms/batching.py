@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.lineage import Lineage, MadeOf
 from aiostream_data.parts import Parts
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat, concat_column, gather, same_layout
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.collate import (
     LARGE_RESULT_NBYTES,
     object_array,
@@ -23,7 +24,7 @@ from aiostream_data.transforms.collate import (
 )
 from aiostream_data.transforms.ragged_parts import ragged_in_parts
 
-Describe = Callable[[Ids, int], str]
+Describe = Callable[[RowIds, int], str]
 """``describe(ids, row)`` names row ``row`` of ``ids`` for messages: "s3://b/x.tfrecord record 17"."""
 
 
@@ -101,8 +102,8 @@ class Batch:
         return len(self.rows)
 
     @property
-    def ids(self) -> Ids:
-        """Ids of the rows: int64 of shape (rows, 2 or more)."""
+    def ids(self) -> RowIds:
+        """RowIds of the rows: int64 of shape (rows, 2 or more)."""
         return self.rows.ids if isinstance(self.rows, Lineage) else self.rows
 
 
@@ -127,8 +128,8 @@ class Batcher:
         self.dropped = 0
         """Rows left out at the end."""
         self._describe = describe
-        self.runs: list[Ids] = []
-        """Ids of the rows of the batches given last, one after another in as few arrays as there are."""
+        self.runs: list[RowIds] = []
+        """RowIds of the rows of the batches given last, one after another in as few arrays as there are."""
         self._carry: list[Chunk] = []
         self._carry_nbytes = 0
 
@@ -175,9 +176,9 @@ class Batcher:
             return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
         leaves = [_cut_column(leaf, cuts, own) for leaf in chunk.leaves]
         first = cuts[0].start
-        ids = chunk.ids[first : cuts[-1].stop]
+        ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
-        rows = [self.runs[-1][start - first : stop - first] for start, stop, _ in cuts]
+        rows = [self.runs[-1].slice(start - first, stop - first) for start, stop, _ in cuts]
         return list(map(Batch, chunk.structure.rows(leaves), rows))
 
     def _is_left(self, chunk: Chunk) -> bool:
@@ -221,8 +222,7 @@ class Batcher:
 
 
 def _rows_of(chunk: Chunk) -> MadeOf:
-    ids = chunk.ids.copy()
-    return ids if chunk.made_of is None else Lineage(ids, chunk.made_of)
+    return Lineage(chunk.ids.copy(), chunk.made_of).as_made_of()
 
 
 def _cut_column(column: Column, cuts: Sequence[Cut], own: bool) -> list[Any]:
@@ -242,11 +242,11 @@ def _cut_column(column: Column, cuts: Sequence[Cut], own: bool) -> list[Any]:
 
 def _batch_in_parts(chunks: Sequence[Columns], ragged: bool) -> Batch:
     leaves = [_leaf_in_parts(columns, ragged) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)]
-    ids = np.concatenate(of_one_width([chunk.ids for chunk in chunks]))
+    ids = RowIds.concat([chunk.ids for chunk in chunks])
     if all(chunk.made_of is None for chunk in chunks):
         return Batch(chunks[0].structure.unflatten(leaves), ids)
     made_of = [entry for chunk in chunks for entry in (chunk.made_of or [None] * len(chunk))]
-    return Batch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of))
+    return Batch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of).as_made_of())
 
 
 def _leaf_in_parts(columns: Sequence[Column], ragged: bool) -> Any:

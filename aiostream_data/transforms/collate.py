@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.lineage import Ids
 from aiostream_data.parts import Parts
 from aiostream_data.records import Column, Columns, Items, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import StructureError, flatten, structure_of
 
 DescribeRow = Callable[[int], str]
@@ -33,7 +33,7 @@ LARGE_RESULT_NBYTES = 16 << 10
 """Bytes of arrays in a result from which on copying it costs more than later steps save."""
 
 
-def collate_results(results: list[Any], ids: Ids) -> Columns | Items:
+def collate_results(results: list[Any], ids: RowIds) -> Columns | Items:
     """Return what a function returned as :func:`collate` does, but large arrays by reference.
 
     So large results are copied once only, into their batch. A function that returns memory it will write
@@ -47,7 +47,7 @@ def _is_large(element: Any) -> bool:
     return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, np.ndarray)) >= LARGE_RESULT_NBYTES
 
 
-def collate(elements: list[Any], ids: Ids) -> Columns | Items:
+def collate(elements: list[Any], ids: RowIds) -> Columns | Items:
     """Return ``elements`` as Columns where every leaf is of one type, shape and dtype; else as Items.
 
     Python int, float and bool become int64, float64 and bool; bytes and str variable columns; arrays
@@ -55,7 +55,7 @@ def collate(elements: list[Any], ids: Ids) -> Columns | Items:
     Items, so that the elements read back are those that came.
 
     Args:
-        ids: int64 of shape (elements, 2).
+        ids: Of the elements.
     """
     if not elements:
         return Items(elements, ids)
@@ -75,7 +75,7 @@ def collate(elements: list[Any], ids: Ids) -> Columns | Items:
     return Columns(structure, tuple(columns), ids) if columns else _items(elements, ids)
 
 
-def _items(elements: list[Any], ids: Ids) -> Items:
+def _items(elements: list[Any], ids: RowIds) -> Items:
     """Return elements as they are, but for what columns would give back as another type.
 
     So what a function's results look like does not depend on which of them came together.

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
-from aiostream_data.records import Chunk, Columns, Items
+from aiostream_data.lineage import MadeOf
+from aiostream_data.records import Chunk, Columns, Items, lineage_of
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.batching import SHARED_NBYTES, Describe, batch_leaf
 from aiostream_data.transforms.collate import DescribeRow, stack
 from aiostream_data.transforms.held_rows import HeldRows
@@ -51,7 +52,7 @@ def stack_rows(rows: Chunk, describe: DescribeRow) -> Any:
 
 def made_of(rows: Chunk) -> MadeOf:
     """Return which rows an element was made of."""
-    return rows.ids if rows.made_of is None else Lineage(rows.ids, rows.made_of)
+    return lineage_of(rows).as_made_of()
 
 
 def as_elements(groups: Sequence[tuple[Chunk, Make]], describe: Describe) -> Items | None:
@@ -59,9 +60,9 @@ def as_elements(groups: Sequence[tuple[Chunk, Make]], describe: Describe) -> Ite
     if not groups:
         return None
     elements = [make(rows, _describe_in(rows.ids, describe)) for rows, make in groups]
-    first = np.concatenate(of_one_width([rows.ids[:1] for rows, _ in groups]))
+    first = RowIds.firsts([rows.ids for rows, _ in groups])
     return Items(elements, first, None, [made_of(rows) for rows, _ in groups])
 
 
-def _describe_in(ids: Ids, describe: Describe) -> DescribeRow:
+def _describe_in(ids: RowIds, describe: Describe) -> DescribeRow:
     return lambda row: describe(ids, row)

@@ -199,8 +199,14 @@ class InterleaveOrder:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position. Slots that held a stream hold one again, with no rows loaded."""
-        given = state["given"]
+        """Go to a position. Slots that held a stream hold one again, with no rows loaded.
+
+        An order of more slots begins with empty ones behind those of the state.
+
+        Raises:
+            ValueError: The state has more slots.
+        """
+        given = [*state["given"], *[None] * (self.cycle_length - len(state["given"]))]
         if len(given) != self.cycle_length:
             raise ValueError(f"the state has {len(given)} slots, this order has {self.cycle_length}")
         self._position[:] = state["slot"], state["taken"]

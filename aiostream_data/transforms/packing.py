@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import AiostreamError, PlanError
 
 TooLong = Literal["error", "split", "truncate", "drop"]
 """What becomes of rows that are longer than a bin."""
@@ -22,7 +22,7 @@ TooLong = Literal["error", "split", "truncate", "drop"]
 TOO_LONG: Final = get_args(TooLong)
 
 
-class RowTooLongError(ValueError):
+class RowTooLongError(AiostreamError, ValueError):
     """A row does not fit into a bin.
 
     Attributes:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aiostream_data.lineage import NO_PAIR, PIECE, Ids, Lineage, last_pairs, of_one_width, with_pair, without_last_pair
+from aiostream_data.lineage import Lineage
+from aiostream_data.row_ids import PIECE
 from aiostream_data.transforms.packing import Piece
 
 
@@ -16,18 +17,13 @@ def with_pieces(rows: Lineage, pieces: Sequence[Piece], max_length: int) -> Line
     if not is_cut.any():
         return rows
     numbers = np.array([piece.start // max_length for piece in pieces], np.int64)
-    whole, cut = of_one_width([rows.ids, with_pair(rows.ids, PIECE, numbers)])
-    return Lineage(np.where(is_cut[:, None], cut, whole), rows.made_of)
+    return Lineage(rows.ids.with_pair(PIECE, numbers, where=is_cut), rows.made_of)
 
 
 def without_pieces(pieces: Lineage) -> tuple[Lineage, list[int]]:
     """Return the rows themselves, and for each the number of its piece, or -1 where it stands for the whole row."""
-    last = 2 * last_pairs(pieces.ids)
-    rows = np.arange(len(pieces))
-    is_cut = (pieces.ids[rows, last] == PIECE) & (last > 0)
-    numbers = np.where(is_cut, pieces.ids[rows, last + 1], NO_PAIR).tolist()
+    is_cut = pieces.ids.ends_with(PIECE)
+    numbers = np.where(is_cut, pieces.ids.last_ordinals(), -1).tolist()
     if not is_cut.any():
         return pieces, numbers
-    without, whole = of_one_width([without_last_pair(pieces.ids), pieces.ids])
-    ids: Ids = np.where(is_cut[:, None], without, whole)
-    return Lineage(ids, pieces.made_of), numbers
+    return Lineage(pieces.ids.without_pair(where=is_cut), pieces.made_of), numbers

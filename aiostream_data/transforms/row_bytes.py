@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Column, Columns, VarColumn
+from aiostream_data.row_ids import RowIds
 
 Numbers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -74,7 +75,7 @@ class ColumnBytes:
                 place = place + width
         return tuple(leaves)
 
-    def chunk(self, values: Bytes, lengths: Numbers, ids: Numbers, made_of: Any) -> Columns:
+    def chunk(self, values: Bytes, lengths: Numbers, ids: RowIds, made_of: Any) -> Columns:
         """Return rows whose bytes stand one after another."""
         return Columns(self._structure, self.unpacked(values, lengths), ids, None, made_of)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import CardinalityError, PlanError
 
 
 class TakeOrder:
@@ -99,8 +99,14 @@ class EnumerateOrder:
         self.next = start
 
     def push(self, count: int) -> NDArray[np.int64]:
-        """Return the numbers (int64) of ``count`` incoming rows."""
-        numbers = np.arange(self.next, self.next + count)
+        """Return the numbers (int64) of ``count`` incoming rows.
+
+        Raises:
+            CardinalityError: A number does not fit into 64 bits.
+        """
+        if self.next + count > 2**63:
+            raise CardinalityError(f"enumerate() numbers rows up to 2**63 - 1, and {self.next:,} + {count:,} are more")
+        numbers = self.next + np.arange(count, dtype=np.int64)
         self.next += count
         return numbers
 

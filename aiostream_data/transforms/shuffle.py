@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import PlanError
 from aiostream_data.lineage import Lineage
 from aiostream_data.records import Chunk, Columns, concat
+from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.slots import ColumnSlots, ListSlots
 from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots, can_spill
@@ -255,7 +256,7 @@ class ShuffleBuffer:
     def held(self) -> Lineage:
         """Return which rows are held, by ascending slot."""
         if self._held is None:
-            return Lineage(np.empty((0, 2), np.int64))
+            return Lineage(RowIds.none())
         return self._held.lineage(self._position_of(self.order.occupied()))
 
     def restore(self, state: dict[str, Any], held: Sequence[Chunk]) -> None:

@@ -24,8 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import PlanError
-from aiostream_data.lineage import Ids
+from aiostream_data.arguments import integer
 
 PART: Final = 0.05
 """Share of the rows that the first and the last part have."""
@@ -74,16 +73,16 @@ class ShuffleQuality:
         return "\n".join(lines)
 
 
-def quality_of_elements(ids_of_elements: Iterable[Ids | None], max_rows: int | None) -> ShuffleQuality:
+def quality_of_elements(ids_of_elements: Iterable[NDArray[np.int64] | None], max_rows: int | None) -> ShuffleQuality:
     """Return the quality of a stream, given the ids of the rows of each element in order of delivery.
 
     Args:
         ids_of_elements: int64 (rows, 2 or more) each; not asked for more once ``max_rows`` are exceeded.
         max_rows: Rows to look at, at most; None for all there are.
     """
-    if max_rows is not None and max_rows < 1:
-        raise PlanError(f"max_rows must be at least 1, got {max_rows}")
-    parts: list[Ids] = [np.empty((0, 2), np.int64)]
+    if max_rows is not None:
+        max_rows = integer("max_rows", max_rows, 1)
+    parts: list[NDArray[np.int64]] = [np.empty((0, 2), np.int64)]
     rows = 0
     for ids in ids_of_elements:
         if ids is None:
@@ -95,7 +94,7 @@ def quality_of_elements(ids_of_elements: Iterable[Ids | None], max_rows: int | N
     return quality_of(np.concatenate(parts)[:max_rows], complete=max_rows is None or rows <= max_rows)
 
 
-def quality_of(ids: Ids, complete: bool = True) -> ShuffleQuality:
+def quality_of(ids: NDArray[np.int64], complete: bool = True) -> ShuffleQuality:
     """Return how well rows are shuffled.
 
     Args:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.lineage import Ids, Lineage, MadeOf, of_one_width
+from aiostream_data.lineage import Lineage, MadeOf
 from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, column_elements, gather, same_layout
+from aiostream_data.row_ids import RowIdBuffer
 from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
 
 Slots = NDArray[np.int64]
@@ -127,44 +128,6 @@ class VarSlots:
         self._starts.fill(0, packed.starts)
 
 
-class IdSlots:
-    """Ids of rows, all as wide as the widest that came."""
-
-    def __init__(self, max_slots: int, width: int = 2) -> None:
-        self.width = width
-        self._max_slots = max_slots
-        self._ids = DenseSlots(np.empty((0, width), np.int64), max_slots)
-        self._used = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self._ids.nbytes
-
-    def fill(self, first: int, ids: Ids) -> None:
-        ids = self._as_wide(ids)
-        self._ids.fill(first, ids)
-        self._used = first + len(ids)
-
-    def exchange(self, slots: Slots, ids: Ids) -> Ids:
-        ids = self._as_wide(ids)
-        given: Ids = self._ids.exchange(slots, ids)
-        return given
-
-    def take(self, slots: Slots) -> Ids:
-        taken: Ids = self._ids.take(slots)
-        return taken
-
-    def _as_wide(self, ids: Ids) -> Ids:
-        """Return ids as wide as the ones that are held, which are made wider first where these are the wider ones."""
-        if ids.shape[1] > self.width:
-            held = self._ids.take(np.arange(self._used))
-            held, _ = of_one_width([held, ids])
-            self.width = ids.shape[1]
-            self._ids = DenseSlots(np.empty((0, self.width), np.int64), self._max_slots)
-            self._ids.fill(0, held)
-        return ids if ids.shape[1] == self.width else of_one_width([ids, np.empty((0, self.width), np.int64)])[0]
-
-
 class MadeOfSlots:
     """What rows were made of, kept only from the first row on that was made of several."""
 
@@ -199,7 +162,7 @@ class ColumnSlots:
         nothing = np.empty(0, np.int64)
         self._layout = gather([example], nothing.astype(np.int32), nothing)  # shares no memory with the example
         self._structure = example.structure
-        self._ids = DenseSlots(example.ids, max_slots)
+        self._ids = RowIdBuffer(max_slots)
         self._made_of = MadeOfSlots()
         self._stores: list[SlotStore[Any]] = [_store_for(leaf, max_slots) for leaf in example.leaves]
 
@@ -208,7 +171,7 @@ class ColumnSlots:
         return self._ids.nbytes + sum(store.nbytes for store in self._stores)
 
     def accepts(self, chunk: Chunk) -> bool:
-        return same_layout([self._layout, chunk]) and chunk.ids.shape[1] == self._layout.ids.shape[1]
+        return same_layout([self._layout, chunk])
 
     def fill(self, first: int, rows: Chunk) -> None:
         assert isinstance(rows, Columns)
@@ -240,7 +203,7 @@ class ListSlots:
 
     def __init__(self, max_slots: int) -> None:
         self._values: list[Any] = []
-        self._ids = IdSlots(max_slots)
+        self._ids = RowIdBuffer(max_slots)
         self._made_of = MadeOfSlots()
         self._values_nbytes = 0
 

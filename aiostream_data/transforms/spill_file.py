@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.errors import SpillError
+from aiostream_data.safe_url import safe_url
 
 GRAIN_NBYTES: Final = 4096
 """Extents are multiples of this."""
@@ -50,6 +51,9 @@ class SpillFile:
     """
 
     def __init__(self, folder: str) -> None:
+        if "://" in folder:
+            cure = "name a folder of this machine with spill="
+            raise SpillError(safe_url(folder), 0, "this is a URL, and no local folder", cure)
         self.folder = folder
         self.nbytes = 0
         self._free: list[tuple[int, int]] = []  # (start, size), ascending, no two of them adjacent

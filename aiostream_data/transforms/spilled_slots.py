@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.lineage import Lineage
 from aiostream_data.records import Chunk, Columns, Items, object_nbytes, same_layout
+from aiostream_data.row_ids import RowIdBuffer, RowIds
 from aiostream_data.transforms.row_bytes import ColumnBytes, element_bytes, element_of, has_bytes
-from aiostream_data.transforms.slots import DenseSlots, IdSlots, MadeOfSlots, Slots, owned_elements
+from aiostream_data.transforms.slots import DenseSlots, MadeOfSlots, Slots, owned_elements
 from aiostream_data.transforms.spill_file import SpillFile
 from aiostream_data.transforms.spill_log import SpillLog
 
@@ -80,7 +81,7 @@ class SpilledSlots:
         self._columns = None if example is None else ColumnBytes(example)
         self._file = SpillFile(spill.folder)
         self._log = SpillLog(self._file, spill.segment_nbytes)
-        self._ids = IdSlots(max_slots, 2 if example is None else example.ids.shape[1])
+        self._ids = RowIdBuffer(max_slots)
         self._made_of = MadeOfSlots()
         self._addresses = DenseSlots(nothing, max_slots)
         self._lengths = DenseSlots(nothing, max_slots)
@@ -109,7 +110,7 @@ class SpilledSlots:
 
     def rows_nbytes(self, rows: int) -> int:
         """Return how many bytes the ``rows`` rows held are as a chunk."""
-        return self._rows_nbytes + 8 * self._ids.width * rows
+        return self._rows_nbytes + self._ids.row_nbytes * rows
 
     def accepts(self, chunk: Chunk) -> bool:
         return True
@@ -171,7 +172,7 @@ class SpilledSlots:
         """Return rows in the form in which they will come out."""
         if self._are_elements is None:
             assert self._layout is not None
-            if same_layout([self._layout, rows]) and rows.ids.shape[1] == self._ids.width:
+            if same_layout([self._layout, rows]):
                 return rows
             self._become_elements()
         return rows if isinstance(rows, Items) else Items(owned_elements(rows), rows.ids, None, rows.made_of)
@@ -221,7 +222,7 @@ class SpilledSlots:
     def _found(self, slots: Slots) -> _Found:
         return _Found(self._addresses.take(slots), self._lengths.take(slots), self._checksums.take(slots))
 
-    def _rows(self, found: _Found, are_elements: NDArray[np.bool_] | None, ids: Numbers, made_of: Any) -> Chunk:
+    def _rows(self, found: _Found, are_elements: NDArray[np.bool_] | None, ids: RowIds, made_of: Any) -> Chunk:
         values = self._log.read(*self._in_file(found))
         if are_elements is None:
             assert self._columns is not None
@@ -245,7 +246,7 @@ class SpilledSlots:
         rows = np.flatnonzero(~are_elements)
         if len(rows) and self._columns is not None:
             bytes_of_rows, _ = _native.compact(values, starts[rows], found.lengths[rows])
-            ids = np.empty((len(rows), 2), np.int64)
+            ids = RowIds.run(0, 0, len(rows))
             chunk = self._columns.chunk(bytes_of_rows, found.lengths[rows], ids, None)
             for row, element in zip(rows.tolist(), owned_elements(chunk), strict=True):
                 elements[row] = element

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.lineage import CUT, CutFrom, Ids, MadeOf, of_one_width, source_ids, with_pair
+from aiostream_data.lineage import CutFrom, MadeOf, source_ids
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat
+from aiostream_data.row_ids import CUT, RowIds
 from aiostream_data.structure import flatten
 from aiostream_data.transforms.collate import column_of, object_array
 
-Describe = Callable[[Ids, int], str]
+Describe = Callable[[RowIds, int], str]
 """``describe(ids, row)`` names row ``row`` of ``ids`` for messages."""
 
 
@@ -39,7 +40,7 @@ def split_rows(chunk: Chunk, describe: Describe) -> tuple[Chunk, list[int]]:
         sizes = [len(whole) // max(1, len(chunk))] * len(chunk)
         return _named(whole, chunk, sizes), sizes
     parts = [
-        _split_element(element, chunk.ids[row : row + 1], partial(describe, chunk.ids, row))
+        _split_element(element, chunk.ids.row(row), partial(describe, chunk.ids, row))
         for row, element in enumerate(chunk.elements())
     ]
     sizes = list(map(len, parts))
@@ -50,17 +51,16 @@ def _named(rows: Chunk, elements: Chunk, sizes: list[int]) -> Chunk:
     """Give rows the ids of what they are, and what they were cut from."""
     index = np.concatenate([np.arange(size) for size in sizes]) if sizes else np.empty(0, np.int64)
     if elements.made_of is None:
-        return rows.with_ids(with_pair(rows.ids, CUT, index))
-    parts: list[Ids] = []
+        return rows.with_ids(rows.ids.with_pair(CUT, index))
+    parts: list[RowIds] = []
     cut_from: list[MadeOf | None] = []
     for element, size in enumerate(sizes):
-        own = elements.ids[element : element + 1]
+        own = elements.ids.row(element)
         made_of = elements.made_of[element]
         found = source_ids(own, made_of)
-        parts.append(found if len(found) == size else np.repeat(own, size, axis=0))
-        cut_from += [CutFrom(own, [made_of])] * size
-    ids = np.concatenate(of_one_width(parts))
-    return rows.with_ids(with_pair(ids, CUT, index)).with_made_of(cut_from)
+        parts.append(found if len(found) == size else own.repeat(size))
+        cut_from += [None if made_of is None else CutFrom(own, [made_of])] * size
+    return rows.with_ids(RowIds.concat(parts).with_pair(CUT, index)).with_made_of(cut_from)
 
 
 def _split_dense(chunk: Columns) -> Columns | None:
@@ -71,10 +71,10 @@ def _split_dense(chunk: Columns) -> Columns | None:
     size = sizes.pop()
     leaves = [np.array(leaf, order="C") for leaf in chunk.leaves if not isinstance(leaf, VarColumn)]
     split = tuple(leaf.reshape(len(chunk) * size, *leaf.shape[2:]) for leaf in leaves)
-    return Columns(chunk.structure, split, np.repeat(chunk.ids, size, axis=0))
+    return Columns(chunk.structure, split, chunk.ids.repeat(size))
 
 
-def _split_element(element: Any, ids: Ids, where: Callable[[], str]) -> Columns:
+def _split_element(element: Any, ids: RowIds, where: Callable[[], str]) -> Columns:
     structure, leaves = flatten(element)
     columns = [_split_leaf(leaf) for leaf in leaves]
     sizes = [-1 if column is None else len(column) for column in columns]
@@ -85,7 +85,7 @@ def _split_element(element: Any, ids: Ids, where: Callable[[], str]) -> Columns:
         )
         raise BatchShapeError(f"{where()} cannot be split into rows: {listed or 'it has no leaves'}")
     found = tuple(column for column in columns if column is not None)
-    return Columns(structure, found, np.repeat(ids, sizes[0], axis=0))
+    return Columns(structure, found, ids.repeat(sizes[0]))
 
 
 def _split_leaf(leaf: Any) -> Column | None:

@@ -26,8 +26,19 @@ class ThreadChild:
         finally:
             self._theirs.close()
 
+    @property
+    def is_stopped(self) -> bool:
+        return False
+
+    def stop(self) -> None:
+        self._theirs.close()
+
     def kill(self) -> None:
         self._theirs.close()
+
+    def wait(self, timeout_s: float) -> bool:
+        self._thread.join(max(0.0, timeout_s))
+        return not self._thread.is_alive()
 
     def bury(self, grace_s: float = 0.0) -> int:
         self.exchange.close()

@@ -14,6 +14,7 @@ from aiostream_data.device import filling
 from aiostream_data.device.layout import fill
 from aiostream_data.parts import PaddedParts, Parts
 from aiostream_data.records import Columns, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms import batching, collate, padding
 from aiostream_data.transforms import filling as filling_rows
@@ -124,7 +125,7 @@ def test_rows_that_wait_for_the_next_chunk_are_not_copied_aside(monkeypatch: pyt
     batcher = batching.Batcher(batching.BatchOrder(5), lambda ids, row: f"row {row}", 0)
     made = []
     for number, rows in enumerate(images):
-        chunk = Columns(LEAF, (rows,), np.array([[0, 3 * number + row] for row in range(3)]))
+        chunk = Columns(LEAF, (rows,), RowIds.run(0, 3 * number, 3))
         made += [batch.element for batch in batcher.push(chunk)]
         assert (batcher.nbytes > 0) == (len(batcher) > 0)
     made += [batch.element for batch in batcher.finish()]

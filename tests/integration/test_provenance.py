@@ -7,6 +7,7 @@ import gzip
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data.errors import StateMismatchError
+from aiostream_data.errors import StateMismatchError, UnknownElementError
 from aiostream_data.provenance import Origin
 
 SEED = 3
@@ -230,8 +231,51 @@ def test_origins_are_asked_for_by_the_element_or_for_the_last_one() -> None:
             loader.origins()
         batch = next(iter(loader))
         assert loader.origins() == loader.origins(batch)
-        with pytest.raises(ValueError, match="none of the elements received last"):
+        with pytest.raises(UnknownElementError, match="not the element received last"):
             loader.origins(batch.copy())
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An object that a function gives for several rows."""
+
+    name: str
+
+
+KEPT = [Kept("a"), Kept("b")]
+ARRAYS = [np.zeros(3), np.ones(3)]
+
+SHARED: dict[str, Callable[[int], Any]] = {
+    "equal small integers": lambda number: int(number) % 3,
+    "booleans": lambda number: number % 2 == 0,
+    "None": lambda number: None,
+    "interned strings": lambda number: "even" if number % 2 == 0 else "odd",
+    "empty tuples": lambda number: (),
+    "one byte": lambda number: bytes([int(number) % 2]),
+    "a kept object": lambda number: KEPT[int(number) % 2],
+    "a kept array": lambda number: ARRAYS[int(number) % 2],
+}
+
+
+@pytest.mark.parametrize("shared", SHARED)
+def test_origins_of_an_object_received_for_several_rows_are_those_of_its_last_hand_over(shared: str) -> None:
+    made = Dataset.range(12).map(SHARED[shared])
+    with made.open() as loader:
+        for number, element in enumerate(loader):
+            assert [origin.index for origin in loader.origins(element)] == [number]
+            assert loader.origins() == loader.origins(element)
+
+
+@pytest.mark.parametrize("shared", SHARED)
+def test_no_other_row_is_named_for_an_element_that_was_received_before_the_last(shared: str) -> None:
+    with Dataset.range(12).map(SHARED[shared]).open() as loader:
+        elements = list(islice(loader, 6))
+        for element in elements:
+            if element is elements[-1]:
+                assert loader.origins(element)[0].index == 5
+            else:
+                with pytest.raises(UnknownElementError, match=r"call loader\.origins\(\) right after"):
+                    loader.origins(element)
 
 
 def test_a_row_that_the_plan_does_not_have_is_refused(folder: Path) -> None:

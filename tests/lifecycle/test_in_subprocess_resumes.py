@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from resume_plans import CASES, draws, numbers, write_files
+from resume_plans import CASES, draws, numbers, with_draw, write_files
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset
@@ -98,6 +100,62 @@ def test_a_state_of_any_number_of_workers_is_opened_with_any_other_and_without_i
                 rest = list(loader)
             assert len(rest) == len(expected) - 3
             assert all(map(same, expected[3:], rest))
+
+
+REPEATED: dict[str, Callable[[Path], Dataset[Any]]] = {
+    "slices": lambda _: Dataset.from_tensor_slices(np.arange(9)),
+    "slices of repeated slices": lambda _: Dataset.from_tensor_slices(np.arange(4)).repeat(2),
+    "tensors": lambda _: Dataset.from_tensors(np.arange(3)).repeat(4),
+    "permuted slices": lambda _: Dataset.from_tensor_slices(np.arange(9)).shuffle(seed=3),
+    "draws of slices": lambda _: Dataset.from_tensor_slices(np.arange(9)).map(with_draw),
+    "files of slices": lambda f: Dataset.from_tfrecord(
+        Dataset.list_files(f"{f}/*.tfrecord").shuffle(9), cycle_length=2
+    ),
+}
+
+
+@pytest.mark.parametrize("chain", REPEATED)
+def test_a_state_of_any_pass_of_repeat_is_opened_with_and_without_processes(chain: str, folder: Path) -> None:
+    source = REPEATED[chain](folder)
+    variants = [source.repeat(2), source.prefetch(1).repeat(2)]
+    for workers in (1, 3):
+        variants += [source.in_subprocess(workers).repeat(2), source.repeat(2).in_subprocess(workers)]
+    with variants[0].open(seed=7) as loader:
+        expected = list(loader)
+    stops = [len(expected) // 4, 3 * len(expected) // 4]
+    for number, saved_by in enumerate(variants):
+        with saved_by.open(seed=7) as loader:
+            states = {}
+            for stop, before in zip(stops, [0, *stops], strict=False):
+                assert len(list(islice(loader, stop - before))) == stop - before
+                states[stop] = json.loads(json.dumps(loader.state_dict()))
+        for opened_by in (*variants[:number], *variants[number + 1 :]):
+            for stop, state in states.items():
+                with opened_by.open(state=state) as loader:
+                    rest = list(loader)
+                assert len(rest) == len(expected) - stop
+                assert all(map(same, expected[stop:], rest))
+
+
+def test_a_state_goes_from_variant_to_variant() -> None:
+    source = Dataset.from_tensor_slices(np.arange(6)).repeat(2)
+    plain = source.shuffle(5).repeat(2)
+    variants = [
+        source.in_subprocess().shuffle(5).repeat(2),
+        plain,
+        source.shuffle(5).in_subprocess(3).repeat(2),
+        source.prefetch(2).shuffle(5).repeat(2),
+        plain.in_subprocess(),
+    ]
+    with plain.open(seed=7) as loader:
+        expected = list(loader)
+    given, state = [], None
+    for number in range(8):
+        with variants[number % len(variants)].open(state=state, seed=7) as loader:
+            given += list(islice(loader, 3))
+            state = json.loads(json.dumps(loader.state_dict()))
+    assert all(map(same, given, expected))
+    assert len(given) == len(expected)
 
 
 def test_a_state_can_be_taken_when_the_stream_has_ended_and_when_the_loader_was_closed() -> None:

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.lineage import Ids, run_of_ids
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF, structure_of
 from aiostream_data.transforms.batching import SHARED_NBYTES, Batch, Batcher, BatchOrder, Cut
 
 
-def describe(ids: Ids, row: int) -> str:
-    return f"split {ids[row, 0]} record {ids[row, 1]}"
+def describe(ids: RowIds, row: int) -> str:
+    return "split {} record {}".format(*ids.pairs_of(row)[0])
 
 
 def numbers(first: int, count: int) -> Columns:
-    return Columns(LEAF, (np.arange(first, first + count),), run_of_ids(0, first, count))
+    return Columns(LEAF, (np.arange(first, first + count),), RowIds.run(0, first, count))
 
 
 def batches_of(chunks: list[Chunk], size: int, drop_remainder: bool = False) -> list[Batch]:
@@ -45,7 +45,7 @@ def test_batches_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> None
     chunks: list[Chunk] = [numbers(stop - count, count) for count, stop in zip(cuts, stops, strict=True)]
     batches = batches_of(chunks, 4)
     assert [batch.element.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert [batch.ids[:, 1].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [batch.ids.ordinals.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def test_a_dropped_remainder_is_counted() -> None:
@@ -85,7 +85,7 @@ def test_carried_rows_keep_no_chunk_and_no_lease() -> None:
     watch = weakref.ref(lease)
     values = np.zeros(100_000, np.uint8)
     chunk = Columns(
-        LEAF, (VarColumn(values, np.arange(10) * 10_000, np.full(10, 10_000)),), run_of_ids(0, 0, 10), lease
+        LEAF, (VarColumn(values, np.arange(10) * 10_000, np.full(10, 10_000)),), RowIds.run(0, 0, 10), lease
     )
     batcher = Batcher(BatchOrder(9), describe)
     batches = batcher.push(chunk)
@@ -104,7 +104,7 @@ def column(kind: Any) -> VarColumn:
 
 def test_bytes_and_str_become_object_arrays() -> None:
     element = {"b": b"", "s": ""}
-    chunk = Columns(structure_of(element), (column("bytes"), column("str")), run_of_ids(0, 0, 2))
+    chunk = Columns(structure_of(element), (column("bytes"), column("str")), RowIds.run(0, 0, 2))
     (batch,) = batches_of([chunk], 2)
     assert batch.element["b"].tolist() == [b"abc", b"ef"]
     assert batch.element["s"].tolist() == ["abc", "ef"]
@@ -115,7 +115,7 @@ def test_bytes_and_str_become_object_arrays() -> None:
 def test_variable_arrays_become_ragged_also_when_they_have_one_length(lengths: list[int]) -> None:
     values = np.arange(20.0)
     leaf = VarColumn(values, np.array([10, 0]), np.array(lengths), "array")
-    (batch,) = batches_of([Columns(LEAF, (leaf,), run_of_ids(0, 0, 2))], 2)
+    (batch,) = batches_of([Columns(LEAF, (leaf,), RowIds.run(0, 0, 2))], 2)
     assert isinstance(batch.element, RaggedArray)
     expected = [list(range(10, 10 + lengths[0])), list(range(lengths[1]))]
     assert batch.element.to_list() == expected
@@ -123,20 +123,20 @@ def test_variable_arrays_become_ragged_also_when_they_have_one_length(lengths: l
 
 
 def test_items_are_stacked() -> None:
-    (batch,) = batches_of([Items([{"a": 1}, {"a": 2.5}], run_of_ids(0, 0, 2))], 2)
+    (batch,) = batches_of([Items([{"a": 1}, {"a": 2.5}], RowIds.run(0, 0, 2))], 2)
     assert batch.element["a"].tolist() == [1.0, 2.5]
 
 
 def test_columns_and_items_meet_in_one_batch() -> None:
-    first, second = batches_of([numbers(0, 3), Items([3.5, 4], run_of_ids(0, 3, 2))], 4)
+    first, second = batches_of([numbers(0, 3), Items([3.5, 4], RowIds.run(0, 3, 2))], 4)
     assert first.element.tolist() == [0, 1, 2, 3.5]
     assert second.element.tolist() == [4]
 
 
 def test_rows_that_do_not_stack_are_named_by_their_origin() -> None:
     chunks: list[Chunk] = [
-        Columns(LEAF, (np.zeros((3, 2)),), run_of_ids(5, 10, 3)),
-        Columns(LEAF, (np.zeros((3, 4)),), run_of_ids(6, 20, 3)),
+        Columns(LEAF, (np.zeros((3, 2)),), RowIds.run(5, 10, 3)),
+        Columns(LEAF, (np.zeros((3, 4)),), RowIds.run(6, 20, 3)),
     ]
     with pytest.raises(BatchShapeError, match=r"\(2,\).* in split 5 record 10, .*\(4,\).* in split 6 record 20"):
         batches_of(chunks, 6)
@@ -144,7 +144,7 @@ def test_rows_that_do_not_stack_are_named_by_their_origin() -> None:
 
 def test_batches_of_batches_stack() -> None:
     inner = batches_of([numbers(0, 6)], 3)
-    (outer,) = batches_of([Items([batch.element for batch in inner], run_of_ids(0, 0, 2))], 2)
+    (outer,) = batches_of([Items([batch.element for batch in inner], RowIds.run(0, 0, 2))], 2)
     assert outer.element.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Columns, Items, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import flatten
 from aiostream_data.transforms.batching import Batcher, BatchOrder
 from aiostream_data.transforms.collate import LARGE_RESULT_NBYTES, collate, collate_results, stack
@@ -20,7 +20,7 @@ Box = namedtuple("Box", ["x", "y"])
 
 
 def columns_of(elements: list[Any]) -> Columns:
-    chunk = collate(elements, run_of_ids(0, 0, len(elements)))
+    chunk = collate(elements, RowIds.run(0, 0, len(elements)))
     assert isinstance(chunk, Columns)
     return chunk
 
@@ -95,7 +95,7 @@ def test_nested_elements_come_back_as_they_were(element: Any) -> None:
     ids=repr,
 )
 def test_what_would_come_back_as_something_else_stays_a_list(elements: list[Any]) -> None:
-    ids = run_of_ids(0, 0, len(elements))
+    ids = RowIds.run(0, 0, len(elements))
     chunk = collate(elements, ids)
     assert isinstance(chunk, Items)
     assert chunk.values is elements
@@ -120,7 +120,7 @@ def test_what_would_come_back_as_something_else_stays_a_list(elements: list[Any]
     ids=repr,
 )
 def test_what_a_value_comes_back_as_does_not_depend_on_what_comes_with_it(value: Any) -> None:
-    ids = run_of_ids(0, 0, 2)
+    ids = RowIds.run(0, 0, 2)
     alike, beside = collate([value, value], ids), collate([value, None], ids)
     assert isinstance(alike, Columns)
     assert isinstance(beside, Items)
@@ -210,7 +210,7 @@ def test_what_does_not_stack_is_named_with_both_records(elements: list[Any], par
 def test_large_results_are_handed_on_by_reference_and_small_ones_as_columns() -> None:
     large = [{"image": np.zeros(LARGE_RESULT_NBYTES, np.uint8), "label": row} for row in range(2)]
     small = [{"image": np.zeros(LARGE_RESULT_NBYTES - 1, np.uint8), "label": row} for row in range(2)]
-    ids = run_of_ids(0, 0, 2)
+    ids = RowIds.run(0, 0, 2)
     kept = collate_results(large, ids)
     assert isinstance(kept, Items)
     assert all(given is value for given, value in zip(large, kept.values, strict=True))
@@ -219,7 +219,7 @@ def test_large_results_are_handed_on_by_reference_and_small_ones_as_columns() ->
 
 def test_batches_of_large_results_are_those_of_columns() -> None:
     elements = [{"image": np.full((100, 200), row, np.uint8), "label": row, "name": b"x" * row} for row in range(5)]
-    ids = run_of_ids(0, 0, len(elements))
+    ids = RowIds.run(0, 0, len(elements))
     by_reference, in_columns = (
         Batcher(BatchOrder(5), lambda ids, row: "").push(made(elements, ids))[0].element
         for made in (collate_results, collate)

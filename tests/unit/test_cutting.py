@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 
-from aiostream_data.formats.cutting import PIECE_NBYTES, Tail
+from aiostream_data.formats.cutting import Tail
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.testing.format_suite import read_blocks
@@ -31,19 +33,29 @@ class CountingTail(Tail):
 def test_record_of_many_small_blocks_is_moved_a_constant_number_of_times() -> None:
     framer = TFRecordFormat().framer("memory://x")
     framer._tail = tail = CountingTail()
-    stream = np.frombuffer(frame(bytes(1 << 20)), np.uint8)
-    found = [framer.feed(stream[at : at + 512], 0) for at in range(0, len(stream), 512)]
-    assert [len(column) for column in found if len(column)] == [1]
+    stream = np.frombuffer(frame(bytes(200_000)), np.uint8)
+    found = [column for at in range(0, len(stream), 512) for column in framer.feed(stream[at : at + 512], 0)]
+    assert [len(column) for column in found] == [1]
     assert tail.moved < 4 * len(stream)
 
 
-def test_a_long_record_is_never_held_twice_while_it_comes() -> None:
+def test_a_long_record_is_in_memory_once_from_its_first_byte_to_its_element() -> None:
+    nbytes = 40 << 20
+    stream = np.frombuffer(frame(bytes(nbytes)) + frame(b"next"), np.uint8)
     framer = TFRecordFormat().framer("memory://x")
-    framer._tail = tail = CountingTail()
-    stream = np.frombuffer(frame(bytes(40 << 20)), np.uint8)
-    for at in range(0, len(stream), 1 << 20):
-        framer.feed(stream[at : at + (1 << 20)], 0)
-    assert tail.most <= len(stream) + PIECE_NBYTES
+    tracemalloc.start()
+    try:
+        columns = [
+            column for at in range(0, len(stream), 1 << 20) for column in framer.feed(stream[at : at + (1 << 20)], 0)
+        ]
+        element = columns[0].element(0)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert element == bytes(nbytes)
+    assert [len(column) for column in columns] == [1, 1]
+    assert columns[1].elements() == [b"next"]
+    assert most < 1.2 * nbytes
 
 
 def test_a_view_of_the_tail_is_in_one_piece_and_more_can_be_appended() -> None:
@@ -80,5 +92,6 @@ def test_read_only_blocks_without_headroom_are_fine() -> None:
     framer = TFRecordFormat().framer("memory://x")
     stream = np.frombuffer(frame(b"abc"), np.uint8)
     assert not stream.flags.writeable
-    assert len(framer.feed(stream[:4], 0)) == 0
-    assert framer.feed(stream[4:], 0).elements() == [b"abc"]
+    assert not list(framer.feed(stream[:4], 0))
+    (column,) = framer.feed(stream[4:], 0)
+    assert column.elements() == [b"abc"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import numpy as np
 import pytest
 from event_order import run, settle
 
 from aiostream_data._engine.bridge import Bridge, Ending, Parcel
+from aiostream_data.row_ids import RowIds
 
 
 def parcel(*elements: int) -> Parcel:
-    ids = np.zeros((len(elements), 2), np.int64)
+    ids = RowIds.run(0, 0, len(elements))
     return Parcel(list(elements), ids, ids, 8 * len(elements), None)
 
 

@@ -25,9 +25,11 @@ def test_arguments_are_checked_when_built(arguments: dict[str, int], message: st
 
 def test_bytes_that_may_be_the_footer_are_held_back() -> None:
     framer = FixedLengthFormat(record_nbytes=2, footer_nbytes=2).framer("memory://x")
-    assert len(framer.feed(np.frombuffer(b"aabb", np.uint8), 0)) == 1
-    assert framer.feed(np.frombuffer(b"cc", np.uint8), 0).elements() == [b"bb"]
-    assert len(framer.finish()) == 0
+    (column,) = framer.feed(np.frombuffer(b"aabb", np.uint8), 0)
+    assert len(column) == 1
+    (column,) = framer.feed(np.frombuffer(b"cc", np.uint8), 0)
+    assert column.elements() == [b"bb"]
+    assert not list(framer.finish())
 
 
 def test_object_of_header_and_footer_alone_has_no_records() -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.lineage import CUT, NUMBERED, Lineage, run_of_ids, with_pair
+from aiostream_data.lineage import Lineage
 from aiostream_data.records import Columns, Items, VarColumn
+from aiostream_data.row_ids import CUT, NUMBERED, RowIds
 from aiostream_data.structure import structure_of
 from aiostream_data.transforms.filling import fill_rows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths
@@ -23,7 +24,7 @@ def where(row: int) -> str:
 
 
 def items(*elements: Any) -> Items:
-    return Items(list(elements), run_of_ids(0, 0, len(elements)))
+    return Items(list(elements), RowIds.run(0, 0, len(elements)))
 
 
 def packed(rows: Any, bins: list[Bin], width: int, fields: Any = None, padding: Any = None) -> list[Any]:
@@ -44,7 +45,7 @@ def test_pieces_are_laid_one_after_another_and_marked() -> None:
 def test_columns_are_packed_without_looking_at_rows() -> None:
     ragged = VarColumn(np.arange(10, 16), np.array([0, 2, 3]), np.array([2, 1, 3]), "array")
     dense = np.arange(9.0).reshape(3, 3)
-    chunk = Columns(structure_of({"a": 0, "b": 0}), (ragged, dense), run_of_ids(0, 0, 3))
+    chunk = Columns(structure_of({"a": 0, "b": 0}), (ragged, dense), RowIds.run(0, 0, 3))
     leaves = packed(chunk, BINS, 5, padding={"b": 0.5})
     assert leaves[0] == [[10, 11, 12, 0, 0], [14, 15, 0, 0, 0]]
     assert leaves[1] == [[0, 1, 3, 0.5, 0.5], [7, 8, 0.5, 0.5, 0.5]]
@@ -74,15 +75,14 @@ def test_a_row_without_pieces_is_all_filling() -> None:
 
 
 def test_ids_name_the_piece_of_a_row_that_was_split_and_no_other() -> None:
-    plain, cut = run_of_ids(7, 0, 3), with_pair(run_of_ids(7, 0, 3), CUT, np.arange(3))
-    numbered = with_pair(with_pair(run_of_ids(7, 0, 3), NUMBERED, 9), CUT, 4)
+    plain, cut = RowIds.run(7, 0, 3), RowIds.run(7, 0, 3).with_pair(CUT, np.arange(3))
+    numbered = RowIds.run(7, 0, 3).with_pair(NUMBERED, 9).with_pair(CUT, 4)
     pieces = [Piece(0, 0, 5, False), Piece(1, 0, 3), Piece(2, 5, 7)]
     for ids in (plain, cut, numbered):
         named = with_pieces(Lineage(ids), pieces, 5)
         rows, numbers = without_pieces(named)
         assert numbers == [0, -1, 1]
-        assert rows.ids[:, : ids.shape[1]].tolist() == ids.tolist()
-        assert (rows.ids[:, ids.shape[1] :] == -1).all()
+        assert rows.ids == ids
         whole = [Piece(row, 0, 5) for row in range(3)]
         assert with_pieces(Lineage(ids), whole, 5).ids is ids
         assert without_pieces(Lineage(ids))[1] == [-1, -1, -1]
@@ -94,7 +94,7 @@ def test_ids_name_the_piece_of_a_row_that_was_split_and_no_other() -> None:
 def test_lengths_come_from_columns_and_values_alike() -> None:
     ragged = VarColumn(np.arange(6), np.array([0, 2]), np.array([2, 4]), "array")
     text = VarColumn(np.frombuffer("äbc".encode(), np.uint8), np.array([0, 2]), np.array([2, 2]), "str")
-    chunk = Columns(structure_of({"r": 0, "t": 0, "d": 0}), (ragged, text, np.zeros((2, 3))), run_of_ids(0, 0, 2))
+    chunk = Columns(structure_of({"r": 0, "t": 0, "d": 0}), (ragged, text, np.zeros((2, 3))), RowIds.run(0, 0, 2))
     rows = Items(chunk.elements(), chunk.ids)
     for name, expected in {"r": [2, 4], "t": [1, 2], "d": [3, 3]}.items():
         for source in (chunk, rows):
@@ -111,7 +111,7 @@ def test_what_has_no_length_is_named() -> None:
     with pytest.raises(BatchShapeError, match=r"'a' has no length in row 1, but is int"):
         row_lengths(leaves_of(items({"a": [1]}, {"a": 2}), ("a",)), where)
     with pytest.raises(BatchShapeError, match="has no length in row 0"):
-        row_lengths(leaves_of(Columns(structure_of(0), (np.arange(2),), run_of_ids(0, 0, 2)), None), where)
+        row_lengths(leaves_of(Columns(structure_of(0), (np.arange(2),), RowIds.run(0, 0, 2)), None), where)
     with pytest.raises(PlanError, match=r"there is no field 'c' in elements of 'a'"):
         leaves_of(items({"a": [1]}), ("c",))
     with pytest.raises(BatchShapeError, match="differ"):

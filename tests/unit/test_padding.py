@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.records import Columns, Items, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF, structure_of
 from aiostream_data.transforms.padding import PaddingRule, pad_rows
 
 
 def items(*elements: Any) -> Items:
-    return Items(list(elements), run_of_ids(0, 0, len(elements)))
+    return Items(list(elements), RowIds.run(0, 0, len(elements)))
 
 
 def ragged(*rows: Any, dtype: Any = np.int64) -> VarColumn:
@@ -25,7 +25,7 @@ def ragged(*rows: Any, dtype: Any = np.int64) -> VarColumn:
 
 
 def columns(leaf: Any) -> Columns:
-    return Columns(LEAF, (leaf,), run_of_ids(0, 0, len(leaf)))
+    return Columns(LEAF, (leaf,), RowIds.run(0, 0, len(leaf)))
 
 
 def padded(rows: Any, shapes: Any = None, values: Any = None, longest: int | None = None) -> Any:

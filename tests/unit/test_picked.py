@@ -17,9 +17,9 @@ from aiostream_data._engine.picked import PickedRows, gathered
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk, Columns
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.interleave import NOTHING, InterleaveOrder, Step
 
@@ -28,7 +28,7 @@ STREAMS = 3
 
 
 def numbers(first: int, count: int) -> Columns:
-    return Columns(LEAF, (np.arange(first, first + count),), run_of_ids(0, first, count))
+    return Columns(LEAF, (np.arange(first, first + count),), RowIds.run(0, first, count))
 
 
 def step(which: list[int], rows: list[int]) -> Step:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import CardinalityError, PlanError
 from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, SkipOrder, TakeOrder
 
 CUTS = [[20], [1] * 20, [7, 0, 13], [3, 5, 12]]
@@ -82,3 +82,10 @@ def test_a_take_that_has_all_its_rows_is_done() -> None:
 def test_arguments_that_make_no_sense_are_refused(build: Any, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         build()
+
+
+def test_numbers_beyond_64_bits_are_refused() -> None:
+    order = EnumerateOrder(2**63 - 3)
+    assert order.push(3).tolist() == [2**63 - 3, 2**63 - 2, 2**63 - 1]
+    with pytest.raises(CardinalityError, match=r"up to 2\*\*63 - 1"):
+        order.push(1)

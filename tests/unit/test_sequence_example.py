@@ -29,7 +29,7 @@ def test_rows_keep_their_own_steps_and_their_ids() -> None:
     records = [encode_sequence_example({}, {"n": [[k] * k for k in range(i)]}) for i in range(5)]
     parser = SequenceExampleParser({}, {"n": Ragged(np.int32)})
     chunk = parser.parse(join_records(records).slice(1, 5), lambda row: ("", row))
-    assert chunk.ids[:, 1].tolist() == [1, 2, 3, 4]
+    assert chunk.ids.ordinals.tolist() == [1, 2, 3, 4]
     rows = [element["sequences"]["n"] for element in chunk.elements()]
     assert [row.lengths.tolist() for row in rows] == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
     assert rows[3].values.tolist() == [1, 2, 2, 3, 3, 3]

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import PlanError
-from aiostream_data.lineage import run_of_ids
 from aiostream_data.records import Chunk, Columns, Items, VarColumn, records_chunk
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF, structure_of
 from aiostream_data.transforms.randomness import key_of
 from aiostream_data.transforms.shuffle import GROW_EVERY, ShuffleBuffer, ShuffleOrder
 
 
 def numbers(first: int, count: int) -> Columns:
-    return Columns(LEAF, (np.arange(first, first + count),), run_of_ids(0, first, count))
+    return Columns(LEAF, (np.arange(first, first + count),), RowIds.run(0, first, count))
 
 
 def texts(rows: list[bytes], first: int = 0) -> Columns:
     lengths = np.array([len(row) for row in rows], np.int64)
     values = np.frombuffer(b"".join(rows), np.uint8)
-    return records_chunk(VarColumn(values, np.cumsum(lengths) - lengths, lengths), run_of_ids(0, first, len(rows)))
+    return records_chunk(VarColumn(values, np.cumsum(lengths) - lengths, lengths), RowIds.run(0, first, len(rows)))
 
 
 def shuffled(chunks: list[Chunk], buffer_size: int, seed: int = 0, drain: int = 3) -> list[Any]:
@@ -90,7 +90,7 @@ def test_seeds_give_different_orders_and_one_seed_the_same() -> None:
 
 
 def test_rows_keep_their_ids_and_their_columns_stay_together() -> None:
-    ids = run_of_ids(4, 100, 30)
+    ids = RowIds.run(4, 100, 30)
     element = {"x": 0, "t": b"", "v": np.zeros(2)}
     text = texts([b"%d" % i for i in range(30)]).leaves[0]
     leaves = (np.arange(30), text, np.repeat(np.arange(30.0), 2).reshape(30, 2))
@@ -105,8 +105,8 @@ def test_rows_keep_their_ids_and_their_columns_stay_together() -> None:
 
 
 def test_a_change_of_layout_in_mid_stream_loses_nothing() -> None:
-    pairs = Columns(LEAF, (np.arange(200, 220).reshape(10, 2),), run_of_ids(0, 20, 10))
-    objects = Items([None, "x"], run_of_ids(0, 30, 2))
+    pairs = Columns(LEAF, (np.arange(200, 220).reshape(10, 2),), RowIds.run(0, 20, 10))
+    objects = Items([None, "x"], RowIds.run(0, 30, 2))
     out = shuffled([numbers(0, 20), pairs, objects, numbers(100, 5)], 8)
     plain = [value.tolist() if isinstance(value, np.ndarray) else value for value in out]
     expected = [*range(20), *pairs.leaves[0].tolist(), None, "x", *range(100, 105)]  # type: ignore[union-attr]
@@ -115,7 +115,7 @@ def test_a_change_of_layout_in_mid_stream_loses_nothing() -> None:
 
 def test_the_order_does_not_depend_on_the_layout() -> None:
     rows = [b"%d" % i for i in range(40)]
-    as_items = Items(list(rows), run_of_ids(0, 0, 40))
+    as_items = Items(list(rows), RowIds.run(0, 0, 40))
     assert shuffled([texts(rows)], 9) == shuffled([as_items], 9)
 
 
@@ -125,7 +125,7 @@ def test_incoming_buffers_and_leases_are_not_kept_alive() -> None:
 
     lease = Lease()
     watch = weakref.ref(lease)
-    for chunk in (numbers(0, 10), texts([b"abc"] * 10), Items([1] * 10, run_of_ids(0, 0, 10))):
+    for chunk in (numbers(0, 10), texts([b"abc"] * 10), Items([1] * 10, RowIds.run(0, 0, 10))):
         buffer = ShuffleBuffer(ShuffleOrder(4, key_of(1)))
         given = buffer.push(chunk.with_lease(lease))
         assert given is not None
@@ -170,9 +170,9 @@ def test_a_huge_buffer_size_takes_no_memory_before_rows_come() -> None:
 
 def test_an_empty_chunk_changes_nothing() -> None:
     buffer = ShuffleBuffer(ShuffleOrder(3, key_of(1)))
-    assert buffer.push(Items([], run_of_ids(0, 0, 0))) is None
+    assert buffer.push(Items([], RowIds.run(0, 0, 0))) is None
     assert buffer.drain(10) is None
-    assert (len(buffer), buffer.nbytes, buffer.held().ids.shape) == (0, 0, (0, 2))
+    assert (len(buffer), buffer.nbytes, len(buffer.held().ids)) == (0, 0, 0)
 
 
 def test_a_push_after_the_drain_began_is_refused() -> None:
@@ -222,7 +222,7 @@ def test_a_growing_buffer_gives_rows_out_from_the_first_ones_on() -> None:
 def test_a_buffer_stops_growing_where_its_rows_become_too_large(rows_at_once: int, kind: str) -> None:
     def chunk(first: int) -> Chunk:
         count = min(rows_at_once, 2000 - first)
-        ids = run_of_ids(0, first, count)
+        ids = RowIds.run(0, first, count)
         if kind == "dense":
             return Columns(LEAF, (np.zeros((count, 125)),), ids)
         return texts([bytes(984)] * count, first) if kind == "variable" else Items([np.zeros(125)] * count, ids)
@@ -251,7 +251,7 @@ def test_where_a_buffer_stopped_growing_is_part_of_its_state() -> None:
         for first in range(0, cut, 10):
             part = before.push(chunk(first, 10))
             out += [] if part is None else part.elements()
-        held = chunk(0, 300).take(before.held().ids[:, 1].copy())
+        held = chunk(0, 300).take(before.held().ids.ordinals.copy())
         after.restore(before.order.state(), [held])
         part = after.push(chunk(cut, 300 - cut))
         assert part is not None

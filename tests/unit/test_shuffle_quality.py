@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.lineage import Ids
 from aiostream_data.transforms.shuffle_quality import quality_of, quality_of_elements
 
+Numbers = NDArray[np.int64]
 
-def ids_of(shards: int, rows: int) -> Ids:
+
+def ids_of(shards: int, rows: int) -> Numbers:
     return np.stack([np.repeat(np.arange(shards), rows), np.tile(np.arange(rows), shards)], axis=1)
 
 
@@ -72,7 +74,7 @@ def test_elements_of_any_number_of_rows_count_row_by_row() -> None:
 def test_no_more_is_read_than_the_rows_to_look_at() -> None:
     asked = 0
 
-    def elements() -> Iterator[Ids]:
+    def elements() -> Iterator[Numbers]:
         nonlocal asked
         for start in range(0, 1000, 10):
             asked += 1

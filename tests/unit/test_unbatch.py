@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.lineage import Ids, run_of_ids
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import LEAF
 from aiostream_data.transforms.collate import collate, object_array
 from aiostream_data.transforms.unbatch import unbatch
 
 
-def describe(ids: Ids, row: int) -> str:
-    return f"record {ids[row, 1]}"
+def describe(ids: RowIds, row: int) -> str:
+    return f"record {ids.ordinals[row]}"
 
 
 def items(*elements: Any) -> Items:
-    return Items(list(elements), run_of_ids(0, 0, len(elements)))
+    return Items(list(elements), RowIds.run(0, 0, len(elements)))
 
 
 def plain(chunk: Chunk) -> list[Any]:
@@ -32,16 +32,16 @@ def test_batches_of_several_sizes_become_columns() -> None:
     rows = unbatch(items({"a": np.arange(3)}, {"a": np.arange(3, 5)}), describe)
     assert isinstance(rows, Columns)
     assert rows.elements() == [{"a": i} for i in range(5)]
-    assert rows.ids[:, 1].tolist() == [0, 0, 0, 1, 1]
+    assert rows.ids.ordinals.tolist() == [0, 0, 0, 1, 1]
 
 
 def test_stacked_batches_are_split_by_reshaping() -> None:
-    batches = collate([(np.zeros((2, 3)), np.array([i, i + 1])) for i in range(4)], run_of_ids(0, 0, 4))
+    batches = collate([(np.zeros((2, 3)), np.array([i, i + 1])) for i in range(4)], RowIds.run(0, 0, 4))
     rows = unbatch(batches, describe)
     assert isinstance(rows, Columns)
     assert [int(y) for _, y in rows.elements()] == [0, 1, 1, 2, 2, 3, 3, 4]
     assert rows.element(0)[0].shape == (3,)
-    assert rows.ids[:, 1].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert rows.ids.ordinals.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize("values", [[b"a", b"bc"], ["a", "bc"], [None, 1]])
@@ -91,7 +91,7 @@ def test_a_leaf_without_a_first_axis_is_named(scalar: Any) -> None:
 
 def test_columns_of_scalars_cannot_be_split() -> None:
     with pytest.raises(BatchShapeError, match=r"record 0 .*no first axis"):
-        unbatch(Columns(LEAF, (np.arange(3),), run_of_ids(0, 0, 3)), describe)
+        unbatch(Columns(LEAF, (np.arange(3),), RowIds.run(0, 0, 3)), describe)
 
 
 def test_an_element_without_leaves_cannot_be_split() -> None:
