@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
@@ -151,6 +151,14 @@ class Handling:
     def interferes(self) -> bool:
         """Whether anything but raising at once may happen."""
         return self.kind != "raise" or self.retries > 0
+
+    @property
+    def of_given_rows(self) -> Handling:
+        """How rows are made again that were given: none of them was skipped, so an error after the last attempt raises.
+
+        All else is as it was: the attempts, and the value in a row's place.
+        """
+        return replace(self, kind="raise") if self.kind == "skip" else self
 
     def pause_s(self, attempt: int) -> float:
         """Return the seconds to wait before further attempt number ``attempt``, from 0."""

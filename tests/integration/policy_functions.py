@@ -23,6 +23,13 @@ async def awaits_and_fails(number: int) -> int:
     return fails_on_every_hundredth(number)
 
 
+def few_or_failing(number: int) -> list[int]:
+    """Return none to three numbers, or fail on every fifth element."""
+    if number % 5 == 2:
+        raise ValueError(f"number {number}")
+    return list(range(10 * number, 10 * number + number % 4))
+
+
 def fails_on_arrays(numbers: Any) -> Any:
     if (numbers % 100 == 7).any():
         raise ValueError("one of them")

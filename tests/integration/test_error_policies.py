@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
 import threading
 import weakref
@@ -276,6 +277,73 @@ def test_a_run_that_is_taken_up_again_writes_no_record_twice(tmp_path: Path) -> 
         list(loader)
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
     assert sorted(entry["index"] for entry in lines) == list(range(7, 1000, 100))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("policy", ["skip", Replace([-1, -2]), Retry(1, backoff_s=0.0, then="skip")])
+def test_a_run_goes_on_where_an_element_that_failed_sits_in_a_slot(policy: Any, ordered: bool) -> None:
+    dataset = Dataset.range(30).interleave(fn.few_or_failing, cycle_length=2, ordered=ordered, on_error=policy)
+    resumes_everywhere(dataset, unordered=not ordered)
+    resumes_everywhere(dataset.shuffle(7), unordered=not ordered)
+
+
+def test_an_element_that_failed_and_sits_in_a_slot_is_in_the_log_once(tmp_path: Path) -> None:
+    dataset = Dataset.range(30).interleave(fn.few_or_failing, cycle_length=2, on_error="skip")
+    whole = list(dataset)
+    for stop in range(len(whole)):
+        log = tmp_path / f"{stop}.jsonl"
+        with dataset.open(dead_letters=log) as loader:
+            first = list(itertools.islice(loader, stop))
+            state = loader.state_dict()
+        with dataset.open(state, dead_letters=log) as loader:
+            assert first + list(loader) == whole
+        assert sorted(entry["index"] for entry in entries(log)) == list(range(2, 30, 5))
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_an_element_that_gave_rows_is_not_left_out_when_a_state_is_opened(held: bool) -> None:
+    calls: Counter[int] = Counter()
+
+    def fails_the_second_time(number: int) -> list[int]:
+        calls[number] += 1
+        if calls[number] > 1:
+            raise OSError("no longer")
+        return [number, number]
+
+    dataset = Dataset.range(3).flat_map(fails_the_second_time, on_error="skip")
+    dataset = dataset.shuffle(6) if held else dataset
+    with dataset.open() as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with pytest.raises(OSError, match="no longer"), dataset.open(state) as loader:
+        list(loader)
+
+
+@pytest.mark.parametrize("then", ["raise", "skip"])
+@pytest.mark.parametrize("name", ["map", "coroutine", "flat_map", "interleave"])
+def test_rows_that_are_made_again_get_all_their_attempts(name: str, then: Any) -> None:
+    calls: Counter[int] = Counter()
+
+    def fails_every_other_time(number: int) -> int:
+        calls[number] += 1
+        if calls[number] % 2:
+            raise OSError("not yet")
+        return number
+
+    async def awaited(number: int) -> int:
+        return fails_every_other_time(number)
+
+    numbers, policy = Dataset.range(20), Retry(1, backoff_s=0.0, then=then)
+    dataset: Dataset[int] = {
+        "map": lambda: numbers.map(fails_every_other_time, on_error=policy),
+        "coroutine": lambda: numbers.map(awaited, on_error=policy),
+        "flat_map": lambda: numbers.flat_map(lambda number: [fails_every_other_time(number)] * 2, on_error=policy),
+        "interleave": lambda: numbers.interleave(
+            lambda number: [fails_every_other_time(number)] * 2, cycle_length=3, on_error=policy
+        ),
+    }[name]()
+    resumes_everywhere(dataset, twice=False)
+    resumes_everywhere(dataset.shuffle(7), twice=False)
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])

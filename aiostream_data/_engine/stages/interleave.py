@@ -38,7 +38,7 @@ from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.plan.written import function_name
-from aiostream_data.policies import handling_of
+from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, concat, lineage_of
 from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.interleave import InterleaveOrder
@@ -81,30 +81,30 @@ class InterleaveStage(Stage):
             await merge.run(outlet)
 
     async def nodes_of(self, rows: Chunk) -> list[Node]:
-        """Call the user's function for every row and return the plans that it gives."""
+        """Call the user's function for every row and return the plans that it gives; a row left out gives nothing."""
         node: Interleave = self.node
-        user = UserFunction(node.function, self.context.services.origins.describe)
-        results = await self.hop(user.results, rows)
-        return [self._node_made_for(rows, row, result) for row, result in enumerate(results)]
-
-    async def nodes_of_new(self, rows: Chunk) -> list[Node]:
-        """Like :meth:`nodes_of`, for rows that come for the first time: one that may be left out gives nothing."""
-        node: Interleave = self.node
-        handling = handling_of(node.on_error)
-        if not handling.interferes:
-            return await self.nodes_of(rows)
-        context, services = self.context, self.context.services
-        user = UserFunction(node.function, services.origins.describe, handling=handling, pause=services.pause)
-        results: Results = await self.hop(call_rows, user, rows)
+        results = await self._results(rows, handling_of(node.on_error))
         self.counters.skipped += len(results.lost)
         self.counters.replaced += len(results.failed) - len(results.lost)
         self.counters.retries += results.retries
-        letters = services.dead_letters
+        context = self.context
+        letters = context.services.dead_letters
         await letters.take(context.place(node), context.nth(node), node, len(rows), results.failed)
         made = iter(results.values)
         return [
             NOTHING if row in results.lost else self._node_made_for(rows, row, next(made)) for row in range(len(rows))
         ]
+
+    async def nodes_made_before(self, rows: Chunk) -> list[Node]:
+        """Call the function once more for rows of which none was left out, and return the plans that it gave."""
+        results = await self._results(rows, handling_of(self.node.on_error).of_given_rows)
+        return [self._node_made_for(rows, row, result) for row, result in enumerate(results.values)]
+
+    async def _results(self, rows: Chunk, handling: Handling) -> Results:
+        services = self.context.services
+        user = UserFunction(self.node.function, services.origins.describe, handling=handling, pause=services.pause)
+        results: Results = await self.hop(call_rows, user, rows)
+        return results
 
     def _node_made_for(self, rows: Chunk, row: int, result: Any) -> Node:
         try:
@@ -177,7 +177,8 @@ class InterleaveStage(Stage):
         firsts = np.array([rows[0] for rows in known.values()])
         outer_rows = await self.context.recall(self.node.input, outer.take(firsts))
         parts = []
-        for number, (plan, rows) in enumerate(zip(await self.nodes_of(outer_rows), known.values(), strict=True)):
+        plans = await self.nodes_made_before(outer_rows)
+        for number, (plan, rows) in enumerate(zip(plans, known.values(), strict=True)):
             made_for = lineage_of(outer_rows.slice(number, number + 1))
             parts.append(_with_outer(await self._recall_inner(plan, inner.take(np.array(rows)), made_for), made_for))
         return in_order(concat(parts), [row for rows in known.values() for row in rows])
@@ -229,7 +230,8 @@ class _InnerStreams:
         outer = stage.context.services.book.rows(state["outer"])
         rows = await stage.context.recall_held(stage.node.input, outer)
         self._given += 1
-        inner = (await stage.nodes_of(rows))[0]
+        may_be_left_out = not given and state["inner"] is None  # then it sits there with nothing, until its turn
+        (inner,) = await (stage.nodes_of(rows) if may_be_left_out else stage.nodes_made_before(rows))
         if state["inner"] is None and given and not _is_small(inner):
             raise StateMismatchError([f"the state has no place for {inner.label}, of which {given} rows were given"])
         stage.context.services.check_inner(inner, state["inner"], given)
@@ -257,7 +259,7 @@ class _InnerStreams:
         stop = min(self._row + min(CALLS_PER_HOP, node.cycle_length + 1), len(self._chunk))
         part = self._chunk.slice(self._row, stop)
         self._row = stop
-        for row, inner in enumerate(await self.stage.nodes_of_new(part)):
+        for row, inner in enumerate(await self.stage.nodes_of(part)):
             self._made.append((inner, lineage_of(part.slice(row, row + 1))))
         return True
 

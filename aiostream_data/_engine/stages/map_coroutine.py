@@ -261,8 +261,7 @@ class CoroutineMapStage(CallStage):
     async def recall(self, lineage: Lineage) -> Chunk:
         chunk = await self.context.recall(self.node.input, lineage)
         await self._make_state()
-        if self._handling.kind == "skip":  # rows that are asked for were not skipped
-            self._handling = Handling()
+        self._handling = self._handling.of_given_rows
         results = []
         for row, element in enumerate(chunk.elements()):
             entry = Entry(element, chunk.ids, row, None, row)

@@ -158,8 +158,7 @@ class RowwiseStage(CallStage):
         rows = await self.context.recall(self.node.input, lineage)
         if isinstance(self.node, Filter):
             return rows  # they were kept
-        handling = handling_of(self.node.on_error)
-        part = part_of(self, self.node, handling if handling.kind != "skip" else Handling())
+        part = part_of(self, self.node, handling_of(self.node.on_error).of_given_rows)
         done: Done = await self.hop(RowWork((part,)), rows)
         return done.chunk
 
