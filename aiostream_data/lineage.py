@@ -6,7 +6,7 @@ from any number of rows, such as a batch, also has an entry in a :class:`Lineage
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -105,6 +105,35 @@ def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
     if made_of.made_of is None:
         return made_of.ids
     return RowIds.concat([source_ids(made_of.ids.row(row), made_of.of(row)) for row in range(len(made_of))])
+
+
+def ids_within(made_of: MadeOf | None) -> Iterator[RowIds]:
+    """Yield the ids of all rows that an element was made of, and of those that these were made of."""
+    if isinstance(made_of, RowIds):
+        yield made_of
+    elif made_of is not None:
+        yield made_of.ids
+        for entry in made_of.made_of or ():
+            yield from ids_within(entry)
+
+
+def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:
+    """Return the ids of the ``size`` rows that one element splits into.
+
+    Those of the rows that it was put together from if they are as many, whatever these were made of; else its own.
+
+    Args:
+        ids: The element's own, of one row.
+    """
+    if made_of is None or isinstance(made_of, CutFrom):
+        return ids.repeat(size)
+    if isinstance(made_of, Beside):
+        return ids_of_split(made_of.ids, made_of.of(0), size)
+    rows = made_of.ids if isinstance(made_of, Lineage) else made_of
+    if len(rows) == size:
+        return rows
+    sources = source_ids(ids, made_of)
+    return sources if len(sources) == size else ids.repeat(size)
 
 
 def ids_side_by_side(parts: Sequence[Lineage]) -> tuple[RowIds, list[MadeOf | None] | None]:

@@ -21,6 +21,7 @@ from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.context import RunContext, value_of
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
+from aiostream_data._engine.epochs import first_epochs
 from aiostream_data._engine.event_loop import CLOSE_S, close_loop, loop_maker
 from aiostream_data._engine.failures import for_consumer, raise_as_it_is, root_error
 from aiostream_data._engine.hosting import Hosting
@@ -33,7 +34,7 @@ from aiostream_data._engine.tracebacks import present
 from aiostream_data._engine.watchdog import LOGGER, Alarm, Watchdog
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, StageTimeoutError
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.operators import Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.subprocess import own_nbytes, places_of
@@ -65,6 +66,7 @@ class Engine:
         self.options = replace(options, written=options.written or plan)
         self.state = EngineState(self.plan, self.options)
         self._check_schema()
+        self.state.read_caches_first(first_epochs(self.plan, keys_of(self.plan), self.options.epoch))
         own = replace(self.options, memory_limit=own_nbytes(self.plan, self.options.memory_limit))
         self.resources = Resources(own)
         self.hosting = self.state.hosting = self._hosting()

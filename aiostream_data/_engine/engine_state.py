@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,11 @@ class EngineState:
         self._kept: tuple[int, dict[str, Any]] | None = None
         self._spaces = Spaces(self.origins)
 
+    def read_caches_first(self, epochs: Mapping[int, int]) -> None:
+        """Hear in which repetition each cache of the plan is read first, if no state has said so."""
+        for key, epoch in epochs.items():
+            self.cached_epochs.setdefault((0, key), epoch)
+
     def place(self, elements: int) -> dict[str, Any]:
         """Return where the plan goes on after this run's first ``elements`` elements: parts of what is saved.
 
@@ -79,7 +85,7 @@ class EngineState:
         return {"position": position, "rows": book.contents(), "row_checks": book.checks, **self._besides()}
 
     def _besides(self) -> dict[str, Any]:
-        caches = [[key, epoch] for (path, key), epoch in self.cached_epochs.copy().items() if path == 0]
+        caches = cached_in_plan(self.cached_epochs)
         return {"weights": self.weights.state(), "caches": caches or None}
 
     def keep_place(self, elements: int) -> None:
@@ -110,6 +116,11 @@ class EngineState:
         if self.hosting is not None:
             self.hosting.tell_weights(self.weights, keys_of(self._plan))
         return self.weights.state(from_the_beginning=True)
+
+
+def cached_in_plan(epochs: Mapping[tuple[int, int], int]) -> list[list[int]]:
+    """Return number and repetition of the caches of the plan itself, as states have them."""
+    return [[key, epoch] for (path, key), epoch in dict(epochs).items() if path == 0]
 
 
 def _cached_epochs(saved: Any) -> dict[tuple[int, int], int]:

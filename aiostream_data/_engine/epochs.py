@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Cache, Repeat
 
@@ -18,16 +17,42 @@ def _is_source(node: Node) -> bool:
     return not node.inputs or node.label.startswith("read_")
 
 
-def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int:
+def first_epochs(plan: Node, keys: Mapping[Node, int], epoch: int) -> dict[int, int]:
+    """Return the repetition in which each cache of ``plan`` can first be read, by the number of what it caches.
+
+    All its rows are those of that repetition, whether or not anything read the cache then: with a join above it, that
+    depends on how far the plan reads ahead.
+
+    Args:
+        epoch: The repetition in which ``plan`` is run.
+    """
+    found: dict[int, int] = {}
+    seen: set[Node] = set()
+    waiting = [(plan, epoch)]
+    while waiting:
+        node, epoch = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Cache):
+            found[keys[node.input]] = epoch
+        if isinstance(node, Repeat):
+            epoch *= node.count or 0
+        waiting += [(child, epoch) for child in node.inputs]
+    return found
+
+
+def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int | None:
     """Return the repetition of ``node`` in which one of its sources ran as repetition ``epoch``.
+
+    None where the source does not tell: an inner data set's, or one that is repeated without end, and so is numbered
+    from 0 in every repetition of ``node``.
 
     Args:
         source: The source's number.
     """
     repetitions = _repetitions(node, keys, source)
-    if repetitions is None:
-        raise StateMismatchError([f"the state names rows of source {source}, which the plan does not have"])
-    return epoch // repetitions if repetitions else 0
+    return epoch // repetitions if repetitions else None
 
 
 def epoch_within(node: Node, keys: Mapping[Node, int], source: int, epoch: int, repetition: int) -> int:

@@ -24,6 +24,7 @@ from aiostream_data._engine.announced import Announced
 from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.context import Board, RunContext
 from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data._engine.engine_state import cached_in_plan
 from aiostream_data._engine.errand import Errand, caches_of, file_sources, own_keys
 from aiostream_data._engine.hosted_counters import joined_counters
 from aiostream_data._engine.hosting_process import END_S, HostingProcess
@@ -129,7 +130,7 @@ class Hosting:
             root_seed=root_seed,
             book=options.book,
             weights=options.weights,
-            caches=options.caches,
+            caches=cached_in_plan(services.cached_epochs),
             dead_letters=options.dead_letters,
             shard_cache=options.shard_cache,
             full_tracebacks=options.full_tracebacks,

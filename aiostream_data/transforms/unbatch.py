@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.lineage import CutFrom, MadeOf, source_ids
+from aiostream_data.lineage import CutFrom, MadeOf, ids_of_split
 from aiostream_data.ragged import RaggedArray
 from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat
 from aiostream_data.row_ids import CUT, RowIds
@@ -57,8 +57,7 @@ def _named(rows: Chunk, elements: Chunk, sizes: list[int]) -> Chunk:
     for element, size in enumerate(sizes):
         own = elements.ids.row(element)
         made_of = elements.made_of[element]
-        found = source_ids(own, made_of)
-        parts.append(found if len(found) == size else own.repeat(size))
+        parts.append(ids_of_split(own, made_of, size))
         cut_from += [None if made_of is None else CutFrom(own, [made_of])] * size
     return rows.with_ids(RowIds.concat(parts).with_pair(CUT, index)).with_made_of(cut_from)
 

@@ -287,6 +287,14 @@ def test_a_row_that_the_plan_does_not_have_is_refused(folder: Path) -> None:
         Dataset.from_tfrecord(str(folder / "short" / "*")).fetch(origins[-1])
 
 
+def test_a_row_cut_out_of_a_batch_has_its_own_origin_whatever_the_other_rows_were_made_of() -> None:
+    wide = Dataset.range(4).batch(2).map(sum)
+    rows = Dataset.sample_from([Dataset.range(100, 103), wide], [1, 1]).batch(5).unbatch()
+    with rows.open() as loader:
+        found = [(int(row), [origin.index for origin in loader.origins(row)]) for row in loader]
+    assert found == [(100, [0]), (1, [0]), (101, [1]), (5, [2]), (102, [2])]
+
+
 def test_origins_are_asked_for_in_an_async_loop_too(folder: Path) -> None:
     async def read() -> None:
         async with READERS["*.txt"](folder).batch(7).open() as loader:

@@ -30,6 +30,10 @@ def draw(*element: Any, rng: np.random.Generator) -> tuple[Any, int]:
     return element, int(rng.integers(1 << 40))
 
 
+def draw_one(_: Any, rng: np.random.Generator) -> int:
+    return int(rng.integers(1 << 40))
+
+
 def mixed() -> asd.Dataset[Any]:
     return Dataset.sample_from([Dataset.range(9), cut(100, 108)], [0.5, 0.5])
 
@@ -75,6 +79,19 @@ PLANS: dict[str, Callable[[], asd.Dataset[Any]]] = {
     ),
     "a cache of joined rows, twice": lambda: (
         Dataset.zip(mixed(), chosen()).cache().shuffle(3, seed=1).repeat(2).map(draw)
+    ),
+    "an endless input in a repeated zip": lambda: (
+        Dataset.zip(Dataset.range(4).map(draw), Dataset.range(3).repeat()).repeat(2).shuffle(5, seed=3).map(draw)
+    ),
+    "an endless input in repeated batches": lambda: (
+        Dataset.sample_from([Dataset.range(3).repeat(), Dataset.range(10, 14).map(draw_one)], [1, 1])
+        .batch(2)
+        .repeat(2)
+        .shuffle(5, seed=3)
+        .map(draw)
+    ),
+    "a cached zip with an endless input": lambda: (
+        Dataset.zip(Dataset.range(4), Dataset.range(3).repeat()).cache().repeat(2).shuffle(5, seed=3).map(draw)
     ),
 }
 
@@ -124,6 +141,14 @@ def test_names_are_the_same_in_chunks_of_any_size_in_debug_mode_and_under_any_me
             assert (*again[:2], again.stream_hash) == (*smallest[:2], smallest.stream_hash)
             middle = again.states[len(again.elements) // 2]
             assert read(PLANS[name](), middle).stream_hash == smallest.stream_hash
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_cache_has_the_rows_of_its_first_repetition_even_if_nothing_had_read_it_then(debug: bool) -> None:
+    behind = Dataset.range(100_000).concatenate(Dataset.range(20).map(draw_one).cache())
+    with Dataset.zip(Dataset.range(2), behind).repeat(3).open(seed=7, epoch=2, debug=debug) as loader:
+        next(iter(loader))
+        assert [epoch for _, epoch in loader.state_dict()["caches"]] == [6]
 
 
 def test_rows_of_more_inner_data_sets_than_are_remembered_keep_their_names() -> None:

@@ -15,11 +15,11 @@ from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.epochs import epoch_of, epoch_within
+from aiostream_data._engine.epochs import epoch_within
 from aiostream_data._engine.origins import Namespace, Origins, Rename, source_of
 from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import Position, State, in_order_only, taken_up
-from aiostream_data._engine.recall import in_groups, outermost
+from aiostream_data._engine.recall import in_groups, repetitions_of
 from aiostream_data._engine.resuming import resuming
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
@@ -278,8 +278,7 @@ class CacheStage(Stage):
         node: Cache = self.node
         if self._is_shared:
             lineage = Lineage(lineage.ids.without_pair(), lineage.made_of)
-        read = outermost(lineage, self.context.services.origins)
-        epochs = [epoch_of(node.input, self.context.keys, space.number, space.read_epoch) for space in read]
+        epochs = repetitions_of(lineage, node.input, self.context, lambda space: space.read_epoch)
 
         async def of_epoch(epoch: int, rows: Lineage) -> Chunk:
             return await self.context.for_epoch(epoch).recall(node.input, rows)

@@ -11,10 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 from aiostream_data._engine.channel import EndOfStream, Receiver, ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.epochs import epoch_of
 from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import Log, Position, State, taken_up
-from aiostream_data._engine.recall import in_groups, inputs_of, outermost
+from aiostream_data._engine.recall import in_groups, inputs_of, repetitions_of
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tracebacks import empty_frames
@@ -183,8 +182,7 @@ class RepeatStage(InTurns):
 
     async def recall(self, lineage: Lineage) -> Chunk:
         node: Repeat = self.node
-        read = outermost(lineage, self.context.services.origins)
-        epochs = [epoch_of(node.input, self.context.keys, space.number, space.epoch) for space in read]
+        epochs = repetitions_of(lineage, node.input, self.context, lambda space: space.epoch)
 
         async def of_epoch(epoch: int, rows: Lineage) -> Chunk:
             return await self.context.for_epoch(epoch).recall(node.input, rows)
