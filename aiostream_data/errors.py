@@ -76,12 +76,14 @@ class StateMismatchError(AiostreamError, ValueError):
 
     Attributes:
         differences: What differs: a sentence each, or an object that prints as one.
+        cure: What can be done about it; empty where nothing is known.
     """
 
     _head: ClassVar[str] = "the state was saved from another pipeline than the one it is opened with:"
 
     def __init__(self, differences: Iterable[object], cure: str = "") -> None:
         self.differences = tuple(differences)
+        self.cure = cure
         shown = [f"  {difference}" for difference in self.differences[:_SHOWN_DIFFERENCES]]
         if len(self.differences) > len(shown):
             shown.append(f"  and {len(self.differences) - len(shown)} more")

@@ -8,11 +8,12 @@ value that does not fit raises :class:`.DamagedStateError` with its path, what w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiostream_data.errors import DamagedStateError
+from aiostream_data.errors import DamagedStateError, StateMismatchError
 
 MAX_COUNT: Final = (1 << 53) - 1
 """Largest number of rows, elements or bytes in a state. JSON keeps such a number exactly."""
@@ -22,6 +23,9 @@ MAX_SEED_BITS: Final = 4096
 
 MAX_TEXT: Final = 200
 """Characters of the longest name in a state."""
+
+STATE: Final = "state"
+"""What a state is called in messages, unless it is one of a list."""
 
 _SHOWN: Final = 60
 
@@ -127,6 +131,19 @@ def seed_in(part: Part) -> int:
     if type(part.value) is not int or part.value.bit_length() > MAX_SEED_BITS:
         raise part.refused("must be an integer")
     return part.value
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Name one state of a list in errors about it: ``state[2]``. With the name ``state`` nothing changes."""
+    try:
+        yield
+    except StateMismatchError as error:
+        if name == STATE:
+            raise
+        if isinstance(error, DamagedStateError):
+            raise DamagedStateError(f"{name}{error.path.removeprefix(STATE)}", error.problem) from None
+        raise StateMismatchError([f"{name}: {one}" for one in error.differences], error.cure) from None
 
 
 def path_of(root: Any, value: Any, path: str) -> str | None:

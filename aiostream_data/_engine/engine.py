@@ -25,10 +25,12 @@ from aiostream_data._engine.epochs import first_epochs
 from aiostream_data._engine.event_loop import CLOSE_S, close_loop, loop_maker
 from aiostream_data._engine.failures import for_consumer, raise_as_it_is, root_error
 from aiostream_data._engine.hosting import Hosting
+from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.resources import Resources
 from aiostream_data._engine.running import open_plan, recall
 from aiostream_data._engine.sizes import chunk_nbytes
+from aiostream_data._engine.state_book import read_book
 from aiostream_data._engine.state_writer import ROWS
 from aiostream_data._engine.tracebacks import present
 from aiostream_data._engine.watchdog import LOGGER, Alarm, Watchdog
@@ -40,6 +42,7 @@ from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.subprocess import own_nbytes, places_of
 from aiostream_data.plan.unshare import unshared
 from aiostream_data.records import Chunk, Items
+from aiostream_data.state_parts import naming
 
 PARCEL_ELEMENTS = 2
 """Elements that wait for the consumer where the plan does not end in prefetch()."""
@@ -94,9 +97,13 @@ class Engine:
             return
         from aiostream_data._engine.state_schema import check_state  # needed for resuming only
 
-        exact = self.state.identity.agrees(options.held_against, options.force, options.allow)
-        if exact is not None:
-            check_state(self.plan, options, self.state.book, exact)
+        for name, each in options.states():
+            assert each.held_against is not None, "it is part of every state"
+            exact = self.state.identity.agrees(each.held_against, options.force, options.allow)
+            if exact is not None:
+                with naming(name):
+                    book = self.state.book if each is options else read_book(each.book, Origins())
+                    check_state(self.plan, each, book, exact)
 
     def _start(self) -> None:
         """Begin to run, in whatever thread that is."""
@@ -355,9 +362,10 @@ class Engine:
     async def _check_state(self, context: RunContext) -> None:
         identity, options = self.state.identity, self.options
         identity.found_shards(context.services.resolved, context.keys)
-        if options.held_against is not None:
-            check = (options.held_against, options.given_seed, options.force, options.allow)
-            value_of(await self.resources.pool.submit(identity.check, *check))
+        for name, each in options.states() if options.held_against is not None else ():
+            check = (each.held_against, options.given_seed, options.force, options.allow)
+            with naming(name):
+                value_of(await self.resources.pool.submit(identity.check, *check))
 
 
 def _has_stopped(engine: weakref.ref[Engine]) -> None:

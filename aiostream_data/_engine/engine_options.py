@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiostream_data._engine.position import State
 from aiostream_data.plan.base import Node
 from aiostream_data.ranks.listing import ListOnce
+from aiostream_data.state_parts import STATE
 from aiostream_data.storage.cache.options import ShardCache
 
 
@@ -28,6 +29,7 @@ class EngineOptions:
         world_size: Number of ranks that share the rows.
         held_against: What a state says of the plan that it was taken of.
         received: Rows and elements that the consumer had received when the state was taken, roughly.
+        of_ranks: The same options with the state of each rank, where a list of them was given. All are checked.
         given_seed: The seed asked for besides that of a state.
         force, allow: Which differences between the two do not matter.
         fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
@@ -52,6 +54,7 @@ class EngineOptions:
     world_size: int = 1
     held_against: Mapping[str, Any] | None = None
     received: int = 0
+    of_ranks: Sequence[EngineOptions] = ()
     given_seed: int | None = None
     force: bool = False
     allow: Collection[str] = ()
@@ -64,3 +67,7 @@ class EngineOptions:
     dead_letters: str | None = None
     shard_cache: ShardCache | None = None
     list_once: ListOnce | None = None
+
+    def states(self) -> list[tuple[str, EngineOptions]]:
+        """Return every state that the plan is opened with, by its name in messages."""
+        return [(f"state[{number}]", each) for number, each in enumerate(self.of_ranks)] or [(STATE, self)]

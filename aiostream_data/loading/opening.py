@@ -90,16 +90,11 @@ class Opening:
         saved = self.saved
         options = EngineOptions(
             memory_limit=self.memory_limit,
-            epoch=self.epoch if saved is None else saved.epoch,
+            epoch=self.epoch,
             root_seed=self._root_seed() if saved is None else saved.seed,
-            state=None if saved is None else saved.position,
-            book=None if saved is None else saved.rows,
-            weights=self.weights or (saved.weights if saved is not None else None),
-            caches=None if saved is None else saved.caches,
+            weights=self.weights,
             written=self.plan,
             world_size=self.ranks.shares,
-            held_against=None if saved is None else {**saved.pipeline, "seed": saved.seed},
-            received=0 if saved is None else saved.received,
             given_seed=self.seed,
             force=self.force,
             allow=self.allow,
@@ -112,8 +107,11 @@ class Opening:
             shard_cache=self.shard_cache,
         )
         plan = self._plan()
-        if saved is not None and not self.force:
-            check_same_rank(saved, plan, self.ranks, self.sharing.policy)
+        if saved is not None:
+            of_ranks = [_resuming(options, each) for each in saved.of_ranks]
+            options = replace(_resuming(options, saved), of_ranks=of_ranks)
+            if not self.force:
+                check_same_rank(saved, plan, self.ranks, self.sharing.policy)
         if not self.debug:
             return Engine(plan, options)
         from aiostream_data._engine.stepping import SteppingEngine
@@ -140,6 +138,21 @@ class Opening:
         plan = for_rank(plan, self.ranks, self.sharing)
         check_enough_rows(plan, self.ranks)
         return plan if self.deterministic else unordered(plan)
+
+
+def _resuming(options: EngineOptions, saved: Saved) -> EngineOptions:
+    """Return options that go on where a state says."""
+    return replace(
+        options,
+        epoch=saved.epoch,
+        root_seed=saved.seed,
+        state=saved.position,
+        book=saved.rows,
+        weights=options.weights or saved.weights,
+        caches=saved.caches,
+        held_against={**saved.pipeline, "seed": saved.seed},
+        received=saved.received,
+    )
 
 
 def ranks_of(plan: Node, rank: int | None, world_size: int | None, replicate: int) -> Ranks:

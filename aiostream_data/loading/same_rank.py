@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.loading.saved import Saved
 from aiostream_data.plan.base import Node, walk
@@ -9,7 +11,7 @@ from aiostream_data.ranks import Policy, Ranks
 
 
 def check_same_rank(saved: Saved, plan: Node, ranks: Ranks, policy: Policy) -> None:
-    """Refuse a state that says where another rank was, and not where all of them were.
+    """Refuse a state, or a list of them, that says where another rank was, and not where all of them were.
 
     By row all ranks have one order, and a state of any is one of all. By file, or where a stage gives rows as they are
     ready, the state holds what only that rank knows.
@@ -17,6 +19,11 @@ def check_same_rank(saved: Saved, plan: Node, ranks: Ranks, policy: Policy) -> N
     Raises:
         StateMismatchError: It does, and this is another rank, or one of another number.
     """
+    for each in saved.of_ranks or (saved,):
+        _check_one(each, plan, ranks, policy)
+
+
+def _check_one(saved: Saved, plan: Node, ranks: Ranks, policy: Policy) -> None:
     stream = saved.stream
     if stream is None:
         return
@@ -30,10 +37,26 @@ def check_same_rank(saved: Saved, plan: Node, ranks: Ranks, policy: Policy) -> N
     for node in walk(plan):
         if not getattr(node, "ordered", True):
             raise StateMismatchError([f"{difference}, while {node.label} has ordered=False"], _UNORDERED)
+    if _was_unordered(saved.position):
+        raise StateMismatchError([f"{difference}, and a stage had ordered=False"], _UNORDERED)
 
 
 _BY_FILE = "by file every rank has an order of its own: open it as the rank that saved it; by row any number can go on"
 _UNORDERED = "open it as the rank that saved it; with ordered stages alone, any number of ranks can go on"
+
+
+def _was_unordered(position: Any) -> bool:
+    """Return True if a position, which nobody has checked yet, is that of a stage that gave rows as they were ready."""
+    pending = [position]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if part.get("op") == "unordered":
+                return True
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    return False
 
 
 def _shared_by(policy: str, shares: int) -> str:

@@ -1,35 +1,46 @@
-"""Whether states of several ranks stand at the same place, whatever each rank knows of where records begin."""
+"""Refuse a list of states that are not those of all ranks after the same step."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.state_parts import brief
 
 if TYPE_CHECKING:
     from aiostream_data.loading.saved import Saved
 
 
-def same_step(one: Saved, other: Saved) -> bool:
-    """Return True if two states are of the same step of the same order.
+def check_same_step(states: Sequence[Saved]) -> None:
+    """Refuse states of different steps, or of different orders.
 
-    A rank learns the offsets of records from the ranges that it reads, which are of other sizes on another rank. A
-    record's number says where it is; its offset only saves reading what lies before it.
+    Positions are not compared. Ranks that share one order describe the same step in several forms: each knows other
+    offsets of records, and has read ahead further or less far beyond rows that were left out and files that ended.
+
+    Raises:
+        StateMismatchError: A state is of another step than the first one.
     """
-    return _place(one) == _place(other)
+    first = _step(states[0])
+    for number, state in enumerate(states):
+        for name, found in _step(state).items():
+            if found != first[name]:
+                raise StateMismatchError(
+                    [
+                        f"the ranks' states are of different steps: {name} is {brief(first[name])} in state[0], and "
+                        f"{brief(found)} in state[{number}]"
+                    ]
+                )
 
 
-def _place(saved: Saved) -> tuple[Any, ...]:
-    rows = saved.rows or {}
-    spaces = [space[:4] for space in rows.get("spaces", ())]
-    return saved.elements, _without_offsets(saved.position), spaces, rows.get("rows")
-
-
-def _without_offsets(position: Any) -> Any:
-    """Return a position, which nobody has checked yet, without what a rank knows of the files that are open."""
-    if isinstance(position, list):
-        return [_without_offsets(part) for part in position]
-    if not isinstance(position, dict):
-        return position
-    streams = position.get("streams")
-    if position.get("op") == "files" and isinstance(streams, list):
-        return {**position, "streams": [stream[:1] if isinstance(stream, list) else stream for stream in streams]}
-    return {key: _without_offsets(part) for key, part in position.items()}
+def _step(saved: Saved) -> dict[str, Any]:
+    stream, steering = saved.stream or {}, saved.steering or {}
+    return {
+        "elements": saved.elements,
+        "epoch": saved.epoch,
+        "seed": saved.seed,
+        "the number of shares": stream.get("shares"),
+        "policy": stream.get("policy", "row"),
+        "the list of blocked rows": steering.get("rows") or [],
+        "the list of blocked shards": steering.get("shards") or [],
+    }

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.loading.same_step import same_step
+from aiostream_data.loading.same_step import check_same_step
 from aiostream_data.loading.saved_schema import check_saved, check_table
 from aiostream_data.metrics.stream_hash import combine_hashes
 from aiostream_data.state_check import checksum_of_state
-from aiostream_data.state_parts import Part, brief
+from aiostream_data.state_parts import Part, brief, naming
 
 VERSION = 2
 CHECK = "check"
@@ -37,6 +37,7 @@ class Saved:
         stream: Hash of the rows received; see ``metrics/stream_hash.py``.
         steering: What was left out.
         row_checks: Checksums of the rows, where they are known already; not saved.
+        of_ranks: The states of all ranks, where this one stands for a list of them; not saved.
     """
 
     elements: int
@@ -51,6 +52,7 @@ class Saved:
     steering: Mapping[str, Any] | None = None
     version: int = VERSION
     row_checks: Sequence[int] | None = field(default=None, compare=False)
+    of_ranks: Sequence[Saved] = field(default=(), compare=False)
 
     @property
     def received(self) -> int:
@@ -72,24 +74,20 @@ class Saved:
         if state is None:
             return None
         if isinstance(state, (list, tuple)):
-            return cls._of_ranks([cls._of_one(each) for each in state])
+            return cls._of_ranks(state)
         return cls._of_one(state)
 
     @classmethod
-    def _of_ranks(cls, states: Sequence[Self]) -> Self:
+    def _of_ranks(cls, states: Sequence[object]) -> Self:
         """Return the one state that stands for those of all ranks; its hash is that of all rows together."""
         if not states:
             raise StateMismatchError(["the list of states is empty"])
-        first = states[0]
-        for other in states[1:]:
-            if not same_step(first, other):
-                raise StateMismatchError(
-                    [
-                        f"the ranks' states are of different steps: one after {first.elements} elements, one after "
-                        f"{other.elements}, or of ranks with an order of their own"
-                    ]
-                )
-        return replace(first, stream=joined_streams([state.stream for state in states]))
+        found = []
+        for number, state in enumerate(states):
+            with naming(f"state[{number}]"):
+                found.append(cls._of_one(state))
+        check_same_step(found)
+        return replace(found[0], stream=joined_streams([each.stream for each in found]), of_ranks=tuple(found))
 
     @classmethod
     def _of_one(cls, state: object) -> Self:
@@ -109,7 +107,7 @@ class Saved:
 
 _AS_TEXT = "Pass json.loads(state), if the state was saved as JSON."
 
-_NAMES = tuple(part.name for part in fields(Saved) if part.name != "row_checks")
+_NAMES = tuple(part.name for part in fields(Saved) if part.name not in ("row_checks", "of_ranks"))
 
 
 def joined_streams(streams: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:

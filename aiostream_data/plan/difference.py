@@ -9,9 +9,10 @@ from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.plan.chain_difference import chain_differences
 from aiostream_data.plan.changes import ALWAYS_ALLOWED, REFUSED, Difference
 from aiostream_data.plan.fingerprint import Description, Fingerprint, digest
+from aiostream_data.plan.global_batch import SIZE, last_batch_size, without_batch_size
 from aiostream_data.plan.shard_difference import shard_difference
 from aiostream_data.plan.shard_list import ShardSummary
-from aiostream_data.plan.stored import chain_of, read_chain
+from aiostream_data.plan.stored import WITHOUT_SIZE, chain_of, read_chain
 
 Urls = Mapping[str, Sequence[str]]
 
@@ -99,12 +100,20 @@ def _cure(refused: Sequence[Difference]) -> str:
 
 def _plan_differences(old: object, new: Description) -> list[Difference]:
     if isinstance(old, dict) and isinstance(old.get("digest"), str):
-        sentence = "the plan changed (it is too long for the state to say where)"
-        return [] if old["digest"] == digest(new) else [Difference("plan", "plan", sentence)]
+        return _digest_differences(old, new)
     chain = read_chain(old)
     if chain is None:
         return [Difference("plan", "plan", "what the state says of its plan cannot be read")]
     return chain_differences(chain, chain_of(new))
+
+
+def _digest_differences(old: Mapping[str, Any], new: Description) -> list[Difference]:
+    if old["digest"] == digest(new):
+        return []
+    if SIZE in old and old.get(WITHOUT_SIZE) == digest(without_batch_size(new)):
+        sentence = f"batch: batch_size was {old[SIZE]}, is {last_batch_size(new)}"
+        return [Difference("argument", "batch.batch_size", sentence)]
+    return [Difference("plan", "plan", "the plan changed (it is too long for the state to say where)")]
 
 
 def _shard_differences(old: object, new: Mapping[str, ShardSummary], urls: Urls) -> list[Difference]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aiostream_data.plan.fingerprint import Fingerprint
-from aiostream_data.plan.stored import stored
+from aiostream_data.plan.fingerprint import Description, Fingerprint
+
+SIZE = "batch_size"
+"""The argument of ``batch`` that ranks of another number may change."""
 
 
 def keeps_global_batch(old: Mapping[str, Any], new: Fingerprint) -> bool:
@@ -16,16 +18,43 @@ def keeps_global_batch(old: Mapping[str, Any], new: Fingerprint) -> bool:
         old: What a state keeps of its fingerprint.
         new: Of the plan that it is opened with.
     """
-    then, now = _global_batch(old), _global_batch(stored(new))
-    return then is not None and then == now
+    then = _global_batch(_saved_size(old.get("plan")), old.get("world_size"))
+    return then is not None and then == _global_batch(last_batch_size(new["plan"]), new["world_size"])
 
 
-def _global_batch(fingerprint: Mapping[str, Any]) -> int | None:
-    plan, world_size = fingerprint.get("plan"), fingerprint.get("world_size")
-    if not isinstance(plan, list) or not isinstance(world_size, int):
-        return None
-    sizes = [entry.get("args", {}).get("batch_size", "") for entry in plan if _is_batch(entry)]
-    return int(sizes[-1]) * world_size if sizes and str(sizes[-1]).isdecimal() else None
+def last_batch_size(plan: Description) -> str | None:
+    """Return the size of the last batches of a plan, or None where it makes none."""
+    batch = _last_batch(plan)
+    return None if batch is None else batch["args"].get(SIZE)
+
+
+def without_batch_size(plan: Description) -> Description:
+    """Return the plan without the size of its last batches: the same for any number of ranks."""
+    if plan["op"] == "batch":
+        return {**plan, "args": {name: text for name, text in plan["args"].items() if name != SIZE}}
+    if len(plan["inputs"]) != 1:
+        return plan
+    return {**plan, "inputs": [without_batch_size(plan["inputs"][0])]}
+
+
+def _last_batch(plan: Description) -> Description | None:
+    while plan["op"] != "batch":
+        if len(plan["inputs"]) != 1:
+            return None
+        plan = plan["inputs"][0]
+    return plan
+
+
+def _saved_size(plan: Any) -> Any:
+    """Return the size of the last batches of a plan that a state keeps as a chain, or as a digest."""
+    if isinstance(plan, dict):
+        return plan.get(SIZE)
+    sizes = [entry.get("args", {}).get(SIZE) for entry in plan if _is_batch(entry)] if isinstance(plan, list) else []
+    return sizes[-1] if sizes else None
+
+
+def _global_batch(size: Any, world_size: Any) -> int | None:
+    return int(size) * world_size if str(size).isdecimal() and isinstance(world_size, int) else None
 
 
 def _is_batch(entry: Any) -> bool:

@@ -2,7 +2,8 @@
 
 A plan becomes a *chain*: its nodes from the source up, each with the arguments that it has. Where all of them
 do not fit, long values are replaced by hashes first, then all of a node's arguments by one hash (beginning with
-the nodes that have most to say), and at last the whole plan by its digest. The longer form can always be
+the nodes that have most to say), and at last the whole plan by its digest. Beside that stand the size of the last
+batches and a digest without it, as other ranks may have batches of another size. The longer form can always be
 compared with the shorter.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, Final, NotRequired, TypeAlias, TypedDict
 
 from aiostream_data.plan.fingerprint import Description, Fingerprint, digest
 from aiostream_data.plan.functions import parse_identity
+from aiostream_data.plan.global_batch import SIZE, last_batch_size, without_batch_size
 from aiostream_data.plan.shard_list import MAX_MARKED, ShardSummary
 from aiostream_data.plan.values import hashed, joined_hash
 
@@ -23,8 +25,11 @@ MAX_PLAN_NBYTES: Final = 1536
 MERGED: Final = "*"
 """Stands for the arguments of a node whose values were merged into one hash."""
 
-NEVER_MERGED: Final = frozenset({"seed", "patterns"})
-"""Arguments whose differences are of a kind of their own."""
+NEVER_MERGED: Final = frozenset({"seed", "patterns", SIZE})
+"""Arguments whose differences are of a kind of their own, or allowed to other ranks."""
+
+WITHOUT_SIZE: Final = "without_batch_size"
+"""Key of a second digest, which ranks of another number can compare."""
 
 # Characters of the longest value, and of all values of one node, before they are hashed.
 _LEVELS = ((96, 1 << 20), (24, 1 << 20), (24, 160), (24, 80), (24, 40), (24, 0))
@@ -67,7 +72,9 @@ def stored_plan(description: Description, max_nbytes: int = MAX_PLAN_NBYTES) -> 
         found = _reduced(chain, width, most)
         if _nbytes(found) <= max_nbytes:
             return found
-    return {"digest": digest(description)}
+    size = last_batch_size(description)
+    without_size = {} if size is None else {SIZE: size, WITHOUT_SIZE: digest(without_batch_size(description))}
+    return {"digest": digest(description), **without_size}
 
 
 def chain_of(description: Description) -> Chain:

@@ -307,6 +307,19 @@ def test_a_state_of_one_rank_is_refused_by_another_where_rows_come_as_they_are_r
             open_rank(dataset, rank, world, state)
 
 
+def test_states_saved_without_an_order_are_refused_by_other_ranks_that_are_in_order() -> None:
+    states = []
+    for rank in range(2):
+        with open_rank(Dataset.range(40).map(doubled, ordered=False), rank, 2) as loader:
+            next(iter(loader))
+            states.append(json_state(loader))
+    in_order = Dataset.range(40).map(doubled)
+    read(in_order, 0, 2, states[0])
+    for given, rank, world in [(states[0], 1, 2), (states[0], 0, 1), (states, 0, 1), (states, 0, 2)]:
+        with pytest.raises(StateMismatchError, match=r"saved by share . of 2 by row.*a stage had ordered=False"):
+            open_rank(in_order, rank, world, given)
+
+
 # -- by file
 
 ROWS_PER_FILE = [3, 5, 4, 2, 7]

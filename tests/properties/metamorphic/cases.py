@@ -9,7 +9,7 @@ from typing import Any
 
 from drawn_cases import CaseHangs, ends_within
 
-from aiostream_data.errors import PlanError, RankError, StageBuildError, StateMismatchError
+from aiostream_data.errors import PlanError, RankError, StageBuildError
 from metamorphic.circumstances import Ranks, Run, Stops, draw_runs
 from metamorphic.drawing import Step, one_of
 from metamorphic.oracle import Finding, Wanted, compare_in_any_order, compare_in_order
@@ -29,10 +29,6 @@ PROCESS_S = 30.0
 
 TOLD_EVERY = 3
 """Origins of every so many elements are compared, as asking for them takes as long as making an element."""
-
-REFUSED_RANKS = ("too long for the state", "the ranks' states are of different steps")
-"""What other ranks are refused with now and then: a plan too long for a state to say that global batches are the same,
-and states of one place in several forms, by which rows each rank's filter had left out."""
 
 
 class NotApplicable(Exception):
@@ -201,7 +197,3 @@ def _of_rank(case: Case, run: Ranks, rank: int, states: str | None) -> Given:
         return run_leg(task, leg, states)
     except (RankError, PlanError) as reason:
         raise NotApplicable(str(reason)) from reason
-    except StateMismatchError as reason:
-        if any(known in str(reason) for known in REFUSED_RANKS):
-            raise NotApplicable(str(reason)) from reason
-        raise
