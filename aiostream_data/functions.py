@@ -34,7 +34,7 @@ STATE: Final = "state"
 """A parameter of this name receives what ``init`` returned on the worker that runs the function."""
 
 RNG: Final = "rng"
-"""A parameter of this name of a map function receives a NumPy Generator keyed by (seed, epoch, record)."""
+"""A parameter of this name of a function of map or filter receives a NumPy Generator keyed by (seed, epoch, record)."""
 
 
 class FunctionOperators(Generic[T]):
@@ -117,16 +117,13 @@ class FunctionOperators(Generic[T]):
         _check_callable("map", function)
         check_gives_a_value("map", function)
         is_coroutine = _is_coroutine_function(function)
-        wants_rng = takes(RNG, function)
         for name, value in (("ordered", ordered), ("batched", batched)):
             flag(name, value)
-        if wants_rng and batched:
+        if batched and takes(RNG, function):
             raise PlanError("a function with a parameter rng draws per record; it cannot have batched=True")
-        if is_coroutine and not isinstance(executor, Auto) and check_executor(executor) not in ("auto", "thread"):
-            raise PlanError(f"a coroutine function is awaited on the loop; it cannot have executor={executor!r}")
         if is_coroutine and batched:
             raise PlanError("a coroutine function is awaited for one element at a time; it cannot have batched=True")
-        how = _how(function, executor, concurrency, init, timeout, on_error)
+        how = _how(function, executor, concurrency, seed, init, timeout, on_error)
         check_takes_an_element("map", function, {RNG, STATE} if init is not None else {RNG})
         return self._then(
             op.Map,
@@ -134,32 +131,37 @@ class FunctionOperators(Generic[T]):
             function=function,
             ordered=ordered,
             batched=batched,
-            is_coroutine=is_coroutine,
-            wants_rng=wants_rng,
-            seed=seed_of(seed),
             **how,
         )
 
     def filter(
         self,
-        predicate: Callable[..., bool],
+        predicate: Callable[..., bool | Awaitable[bool]],
         *,
         executor: ExecutorName | Auto = "thread",
         concurrency: Concurrency = AUTO,
+        seed: int | None = None,
         init: Callable[[], Any] | None = None,
         timeout: float | None = None,
         on_error: OnError = None,
     ) -> Dataset[T]:
         """Return the elements for which ``predicate`` is true, in order (tf.data ``filter``).
 
+        The predicate returns a bool, or a coroutine of one, which is awaited on the engine's loop. As in :meth:`map`,
+        a parameter named ``rng`` receives a NumPy Generator keyed by seed, epoch and record.
+
         Args:
-            executor, concurrency, init, timeout, on_error: As in :meth:`map`.
+            executor, concurrency, seed, init, timeout, on_error: As in :meth:`map`. ``Replace`` gives what stands for
+                the predicate's answer: True keeps the element.
+
+        Raises:
+            StageBuildError: The predicate cannot be sent to a process, or is a generator function.
+            PlanError: An argument makes no sense.
         """
         _check_callable("filter", predicate)
-        _refuse_coroutine("filter", predicate)
         check_gives_a_value("filter", predicate)
-        how = _how(predicate, executor, concurrency, init, timeout, on_error)
-        check_takes_an_element("filter", predicate, {STATE} if init is not None else ())
+        how = _how(predicate, executor, concurrency, seed, init, timeout, on_error)
+        check_takes_an_element("filter", predicate, {RNG, STATE} if init is not None else {RNG})
         return self._then(op.Filter, "filter", predicate=predicate, **how)
 
     def flat_map(
@@ -254,6 +256,7 @@ def _how(
     function: Callable[..., Any],
     executor: ExecutorName | Auto,
     concurrency: Concurrency,
+    seed: int | None,
     init: Callable[[], Any] | None,
     timeout: float | None,
     on_error: OnError,
@@ -261,8 +264,11 @@ def _how(
     """Check the arguments that say how a function is called, and return them as fields of its node."""
     where: ExecutorName = "auto" if isinstance(executor, Auto) else executor
     check_executor(where)
+    is_coroutine, wants_rng = _is_coroutine_function(function), takes(RNG, function)
+    if is_coroutine and where not in ("auto", "thread"):
+        raise PlanError(f"a coroutine function is awaited on the loop; it cannot have executor={executor!r}")
     if init is not None:
-        _check_init(init, is_awaited=_is_coroutine_function(function))
+        _check_init(init, is_awaited=is_coroutine)
     wants_state = takes(STATE, function)
     if init is not None and not wants_state:
         raise PlanError("init makes the state of a worker, but the function has no parameter named state")
@@ -271,13 +277,16 @@ def _how(
         if init is not None:
             check_reaches_processes(init)
     if where == "interpreter":
-        check_reaches_interpreters(function, wants_rng=takes(RNG, function), wants_state=init is not None)
+        check_reaches_interpreters(function, wants_rng=wants_rng, wants_state=init is not None)
     policy_of(on_error)
     return {
         "executor": where,
         "concurrency": auto_or_at_least_one("concurrency", concurrency),
         "init": init,
         "wants_state": wants_state and init is not None,
+        "is_coroutine": is_coroutine,
+        "wants_rng": wants_rng,
+        "seed": seed_of(seed),
         "timeout_s": seconds_or_none("timeout", timeout),
         "on_error": on_error,
     }

@@ -31,7 +31,8 @@ class Entry:
         value: What it gave.
         error: What it failed with instead.
         failed: Told of it when it was skipped or replaced.
-        skipped: It gave nothing.
+        skipped: It gave nothing, as it failed.
+        left_out: It gave nothing, as the predicate said.
         busy_s: Seconds it took.
         retries: Further attempts.
     """
@@ -47,6 +48,7 @@ class Entry:
     error: BaseException | None = None
     failed: Any = None
     skipped: bool = False
+    left_out: bool = False
     busy_s: float = 0.0
     retries: int = 0
 

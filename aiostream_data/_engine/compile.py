@@ -11,12 +11,12 @@ from aiostream_data._engine.stages.batch import BatchStep
 from aiostream_data._engine.stages.block import BlockStage
 from aiostream_data._engine.stages.buckets import BucketStep
 from aiostream_data._engine.stages.cache import CacheStage
+from aiostream_data._engine.stages.coroutine import CoroutineStage
 from aiostream_data._engine.stages.costs import CostBatchStep
 from aiostream_data._engine.stages.device import DeviceStage
 from aiostream_data._engine.stages.equal import AgreeStage, EqualRowsStage
 from aiostream_data._engine.stages.files import ListFilesSource, ReadFilesSource
 from aiostream_data._engine.stages.interleave import InterleaveStage
-from aiostream_data._engine.stages.map_coroutine import CoroutineMapStage
 from aiostream_data._engine.stages.memory import MemorySource
 from aiostream_data._engine.stages.mix import ChooseStage, MixStage
 from aiostream_data._engine.stages.pack import PackStep
@@ -107,7 +107,7 @@ def build(node: Node, context: RunContext, counters: StageCounters, fused: Seque
     """
     if fused:
         return RowwiseStage(node, context, counters, fused=fused)
-    kind = CoroutineMapStage if isinstance(node, op.Map) and node.is_coroutine else STAGES[type(node)]
+    kind = CoroutineStage if isinstance(node, op.Call) and node.is_coroutine else STAGES[type(node)]
     return kind(node, context, counters)
 
 
@@ -121,7 +121,7 @@ def fused_below(node: Node) -> tuple[op.Call, ...]:
 
 
 def _run_alike(node: op.Call, lower: op.Call) -> bool:
-    if any(isinstance(each, op.Map) and each.is_coroutine for each in (node, lower)):
+    if node.is_coroutine or lower.is_coroutine:
         return False
     how = (node.executor, node.concurrency, node.ordered, node.timeout_s)
     return how == (lower.executor, lower.concurrency, lower.ordered, lower.timeout_s)

@@ -14,7 +14,7 @@ from aiostream_data._engine.compile import reads_inlets
 from aiostream_data._engine.context import order_of
 from aiostream_data._engine.stacks import task_stacks, thread_stacks
 from aiostream_data._engine.stage_runs import StageRun
-from aiostream_data._engine.stages.map_coroutine import CoroutineMapStage
+from aiostream_data._engine.stages.coroutine import CoroutineStage
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.stuck import StageState, find_stuck
 from aiostream_data.plan.base import Node
@@ -222,7 +222,7 @@ def _calls_on_threads(resources: Resources, now: float) -> Iterator[_Call]:
 
 def _awaited_calls(resources: Resources, now: float) -> Iterator[_Call]:
     for run in resources.runs:
-        if isinstance(run.stage, CoroutineMapStage):
+        if isinstance(run.stage, CoroutineStage):
             place, name = run.stage.context.place(run.stage.node), function_name(run.stage.node.function)
             for record, since, blocks in run.stage.awaited():
                 how = "running" if blocks else "awaited"

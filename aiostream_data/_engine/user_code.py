@@ -218,19 +218,26 @@ def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Resu
     results = call_rows(user, chunk)
     rows = results.kept(len(chunk))
     for number, value in enumerate(results.values):
-        if not isinstance(value, (bool, np.bool_)) and not _is_bool0d(value):
-            error = PlanError(
-                f"the predicate of filter() must return a scalar bool, but {function_name(user.function)} "
-                f"returned {summary(value)}"
-            )
+        if not is_scalar_bool(value):
+            error = no_scalar_bool(user.function, value)
             error.add_note(f"record: {user.describe(chunk.ids, number if rows is None else int(rows[number]))}")
             raise error
     true = np.flatnonzero(np.array(results.values, bool))
     return (true if rows is None else rows[true]), results
 
 
-def _is_bool0d(value: Any) -> bool:
+def is_scalar_bool(value: Any) -> bool:
+    """Return whether a predicate may return this: a bool, of Python or NumPy, or an array of one without axes."""
+    if isinstance(value, (bool, np.bool_)):
+        return True
     return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
+
+
+def no_scalar_bool(predicate: Callable[..., Any], value: Any) -> PlanError:
+    """Return the error that a predicate returned something else than a bool."""
+    return PlanError(
+        f"the predicate of filter() must return a scalar bool, but {function_name(predicate)} returned {summary(value)}"
+    )
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:

@@ -180,7 +180,7 @@ def _runs_elsewhere(plan: Node) -> Iterator[op.Call]:
 
 
 def _kind_of(node: op.Call) -> str | None:
-    if isinstance(node, op.Map) and node.is_coroutine:
+    if node.is_coroutine:
         return None
     if node.executor == "auto":
         functions = [each.function_called for each in (node, *fused_below(node))]

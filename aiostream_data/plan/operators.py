@@ -22,6 +22,9 @@ class Call(Operator):
         wants_state: The function takes it as ``state``.
         timeout_s: Seconds that one call may take; None for any time.
         on_error: What becomes of an element on which it fails.
+        is_coroutine: It is awaited on the engine's loop.
+        wants_rng: It takes a generator as ``rng``.
+        seed: For that; None for the loader's.
     """
 
     executor: ExecutorName = "thread"
@@ -31,6 +34,9 @@ class Call(Operator):
     wants_state: bool = False
     timeout_s: float | None = None
     on_error: OnError = None
+    is_coroutine: bool = False
+    wants_rng: bool = False
+    seed: int | None = None
 
     @property
     def function_called(self) -> Callable[..., Any]:
@@ -42,7 +48,8 @@ class Call(Operator):
         order = "" if self.ordered else ", unordered"
         limit = "" if self.timeout_s is None else f", timeout={self.timeout_s:g} s"
         policy = "" if self.on_error is None else f", on_error={self.on_error!r}"
-        return f"executor={self.executor}, concurrency={self.concurrency}{order}{limit}{policy}"
+        executor = "coroutine" if self.is_coroutine else self.executor
+        return f"executor={executor}, concurrency={self.concurrency}{order}{limit}{policy}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,17 +58,13 @@ class Map(Call):
 
     function: Callable[..., Any]
     batched: bool = False
-    is_coroutine: bool = False
-    wants_rng: bool = False
-    seed: int | None = None
 
     @property
     def function_called(self) -> Callable[..., Any]:
         return self.function
 
     def detail(self) -> str:
-        how = self.how().replace(f"executor={self.executor}", "executor=coroutine") if self.is_coroutine else self.how()
-        return f"{function_name(self.function)}, {how}"
+        return f"{function_name(self.function)}, {self.how()}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

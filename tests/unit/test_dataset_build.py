@@ -72,9 +72,9 @@ def test_a_coroutine_function_is_refused_for_a_process() -> None:
         TEN.map(coroutine, executor="process")
 
 
-def test_a_coroutine_function_as_predicate_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"filter\(\).*coroutine"):
-        TEN.filter(coroutine)  # type: ignore[arg-type]
+def test_a_coroutine_function_is_refused_where_it_is_called_for_other_elements() -> None:
+    with pytest.raises(PlanError, match=r"flat_map\(\).*coroutine"):
+        TEN.flat_map(coroutine)  # type: ignore[arg-type]
 
 
 def test_sizes_may_be_numpy_integers() -> None:

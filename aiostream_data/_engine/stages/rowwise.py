@@ -167,15 +167,14 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
     """Return what a node does to the rows of a hop."""
     context = stage.context
     origins = context.services.origins
-    wants_rng = isinstance(node, Map) and node.wants_rng
     # This run's epoch counts beside the row's: rows out of a cache keep the epoch in which they were read.
-    key = context.key(node, node.seed, "rng", context.epoch) if isinstance(node, Map) and wants_rng else None
+    key = context.key(node, node.seed, "rng", context.epoch) if node.wants_rng else None
     init = node.init if node.wants_state else None
     user = UserFunction(
         node.function_called,
         origins.describe,
         key,
-        origins.stable if wants_rng else None,
+        origins.stable if node.wants_rng else None,
         handling_of(node.on_error) if handling is None else handling,
         init,
         None if init is None else context.services.state_keys.of(context.place(node), init),

@@ -57,6 +57,22 @@ def drawn_inside(*element: Any, rng: np.random.Generator) -> dict[str, Any]:
     return {"n": fn.number(*element), "draw": rng.integers(1 << 40), "noise": rng.normal(size=2)}
 
 
+async def is_kept_later(*element: Any) -> bool:
+    """Return whether to keep an element, from a coroutine."""
+    return fn.is_kept(await fn.later(*element))
+
+
+def is_drawn(*element: Any, rng: np.random.Generator) -> bool:
+    """Return whether to keep an element, by a draw: of four, three are kept."""
+    return bool(rng.integers(4))
+
+
+async def is_drawn_later(*element: Any, rng: np.random.Generator) -> bool:
+    """Return the same from a coroutine."""
+    await fn.later(*element)
+    return is_drawn(*element, rng=rng)
+
+
 async def drawn_later(*element: Any, rng: np.random.Generator) -> tuple[int, int]:
     """Return the number of an element and a draw, from a coroutine."""
     return await fn.later(*element), int(rng.integers(1 << 30))

@@ -64,7 +64,13 @@ def _map_batched(random: Random, plan: Drawn) -> Drawn:
 
 
 def _filter(random: Random, plan: Drawn) -> Drawn:
-    return plan.then(f"filter({one_of(random, 'is_kept', 'is_kept', 'is_kept', 'is_rare', 'never')}, **HOW)")
+    if plan.may_draw and chance(random, 0.2):
+        predicate = one_of(random, "is_drawn, **HOW", "is_drawn_later, **AWAITED")
+        return plan.drawing().then(f"filter({predicate})")
+    kept = "is_kept, **HOW"
+    return plan.then(
+        f"filter({one_of(random, kept, kept, 'is_kept_later, **AWAITED', 'is_rare, **HOW', 'never, **HOW')})"
+    )
 
 
 _EXPANDING: dict[str, Kind] = {

@@ -21,11 +21,12 @@ from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.results import Results
 from aiostream_data._engine.stages.base import CallStage
 from aiostream_data._engine.tracebacks import empty_frames
+from aiostream_data._engine.user_code import is_scalar_bool, no_scalar_bool
 from aiostream_data.errors import RecordTimeoutError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.failure import workable
 from aiostream_data.lineage import Lineage
-from aiostream_data.plan.operators import Map
+from aiostream_data.plan.operators import Call, Filter
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, lineage_of, object_nbytes
@@ -47,8 +48,8 @@ FLUSH_S = 0.005
 
 
 @dataclass
-class CoroutineMapStage(CallStage):
-    """Running form of ``Map`` for coroutine functions, which are awaited on the engine's loop."""
+class CoroutineStage(CallStage):
+    """Running form of ``Map`` and ``Filter`` for coroutine functions, which are awaited on the engine's loop."""
 
     _ready: list[Entry] = field(default_factory=list)
     _ready_nbytes: int = 0
@@ -58,11 +59,11 @@ class CoroutineMapStage(CallStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        node: Map = self.node
+        node: Call = self.node
         self._handling = handling_of(node.on_error)
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-        node: Map = self.node
+        node: Call = self.node
         limit = node.concurrency if isinstance(node.concurrency, int) else AUTO_CONCURRENCY
         self.counters.waits_for = "user"
         self.counters.workers = limit
@@ -101,7 +102,7 @@ class CoroutineMapStage(CallStage):
             await feed.aclose()
 
     async def _make_state(self) -> None:
-        node: Map = self.node
+        node: Call = self.node
         if not node.wants_state or node.init is None:
             return
         services = self.context.services
@@ -140,27 +141,29 @@ class CoroutineMapStage(CallStage):
         self._since = perf_counter()
         if not entries:
             return
-        given = [entry for entry in entries if not entry.skipped]
+        given = [entry for entry in entries if not entry.skipped and not entry.left_out]
         failed = [entry.failed for entry in entries if entry.failed is not None]
         lost = len(entries) - len(given)
+        skipped = sum(entry.skipped for entry in entries)
         if self.log is not None:
             numbers = np.array([entry.number for entry in entries], np.int64)
             kept = np.array([entry.number for entry in given], np.int64) if lost else None
             self.log.give_out(numbers, kept)
         if self.kept is not None:
             self.kept.begin(len(entries)).kept = np.array(
-                [number for number, entry in enumerate(entries) if not entry.skipped], np.int64
+                [number for number, entry in enumerate(entries) if not entry.skipped and not entry.left_out], np.int64
             )
         if self._handling.interferes:
-            await self._count(entries, failed, lost)
-            outlet.dropped += lost
+            await self._count(entries, failed, skipped)
+        self.counters.dropped += lost - skipped
+        outlet.dropped += lost
         if given:
             await outlet.send_work(_collated, given)
 
-    async def _count(self, entries: list[Entry], failed: list[Failed], lost: int) -> None:
+    async def _count(self, entries: list[Entry], failed: list[Failed], skipped: int) -> None:
         counters, context = self.counters, self.context
-        counters.skipped += lost
-        counters.replaced += len(failed) - lost
+        counters.skipped += skipped
+        counters.replaced += len(failed) - skipped
         counters.retries += sum(entry.retries for entry in entries)
         letters, node = context.services.dead_letters, self.node
         await letters.take(context.place(node), context.nth(node), node, len(entries), failed)
@@ -203,10 +206,19 @@ class CoroutineMapStage(CallStage):
         entry.busy_s = perf_counter() - started
         if error is not None:
             self._give_up(entry, error, handling)
+        if isinstance(self.node, Filter) and not entry.skipped and entry.error is None:
+            self._decide(entry)
+
+    def _decide(self, entry: Entry) -> None:
+        """Keep a row or leave it out, as the predicate has said."""
+        if is_scalar_bool(entry.value):
+            entry.left_out, entry.value = not entry.value, entry.element
+        else:
+            entry.error = no_scalar_bool(self.node.function_called, entry.value)
 
     async def _call(self, entry: Entry) -> BaseException | None:
         """Await the function once; return what it raised."""
-        node: Map = self.node
+        node: Call = self.node
         arguments = entry.element if type(entry.element) is tuple else (entry.element,)
         options: dict[str, Any] = {}
         if node.wants_rng:
@@ -215,9 +227,9 @@ class CoroutineMapStage(CallStage):
             options["state"] = self._state
         try:
             if node.timeout_s is None:
-                entry.value = await node.function(*arguments, **options)
+                entry.value = await node.function_called(*arguments, **options)
             else:
-                entry.value = await _within(node.timeout_s, node.function(*arguments, **options))
+                entry.value = await _within(node.timeout_s, node.function_called(*arguments, **options))
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and self._is_cancelled():
                 raise
@@ -246,11 +258,11 @@ class CoroutineMapStage(CallStage):
         """Say of what is told next which record it was; not before, as many may have failed with the same error."""
         record = self.context.services.origins.describe(entry.ids, entry.row)
         record += and_others(entry.ids.row(entry.row), entry.made_of)
-        note_call(error, function_name(self.node.function), record, entry.element)
+        note_call(error, function_name(self.node.function_called), record, entry.element)
         return error
 
     def _rng(self, entry: Entry) -> np.random.Generator:
-        node: Map = self.node
+        node: Call = self.node
         key = self.context.key(node, node.seed, "rng", self.context.epoch)
         stream = rng_stream(key, entry.ids.row(entry.row).tolist()[0], self.context.services.origins.stable)
         # A generator of its own: other rows are awaited meanwhile.
@@ -260,6 +272,8 @@ class CoroutineMapStage(CallStage):
 
     async def recall(self, lineage: Lineage) -> Chunk:
         chunk = await self.context.recall(self.node.input, lineage)
+        if isinstance(self.node, Filter):
+            return chunk  # they were kept
         await self._make_state()
         self._handling = self._handling.of_given_rows
         results = []
