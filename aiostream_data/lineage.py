@@ -6,7 +6,7 @@ from any number of rows, such as a batch, also has an entry in a :class:`Lineage
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -105,16 +105,6 @@ def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
     if made_of.made_of is None:
         return made_of.ids
     return RowIds.concat([source_ids(made_of.ids.row(row), made_of.of(row)) for row in range(len(made_of))])
-
-
-def ids_within(made_of: MadeOf | None) -> Iterator[RowIds]:
-    """Yield the ids of all rows that an element was made of, and of those that these were made of."""
-    if isinstance(made_of, RowIds):
-        yield made_of
-    elif made_of is not None:
-        yield made_of.ids
-        for entry in made_of.made_of or ():
-            yield from ids_within(entry)
 
 
 def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:

@@ -18,6 +18,9 @@ from aiostream_data.errors import DamagedStateError, StateMismatchError
 MAX_COUNT: Final = (1 << 53) - 1
 """Largest number of rows, elements or bytes in a state. JSON keeps such a number exactly."""
 
+MAX_EPOCH: Final = 10**300
+"""Largest epoch in a state: of sources within many repetitions for ever, see ``ENDLESS``."""
+
 MAX_SEED_BITS: Final = 4096
 """Bits of the largest seed. Python writes larger integers as text only when asked to."""
 
@@ -106,6 +109,10 @@ class Part:
         if type(self.value) is not int or not least <= self.value <= most:
             raise self.refused(f"must be an integer {_between(least, most)}")
         return self.value
+
+    def epoch(self) -> int:
+        """Return the number of an epoch."""
+        return self.integer(0, MAX_EPOCH)
 
     def weight(self) -> float:
         """Return a finite number of at least 0."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.hand_over import Handed, IdsSideBySide
-from aiostream_data._engine.origins import Hint, Namespace, Origins
+from aiostream_data._engine.origins import Cached, Hint, Namespace, Origins
 from aiostream_data.lineage import Lineage, MadeOf
 from aiostream_data.row_ids import SPLIT_BITS, RowIds
 
@@ -33,7 +33,7 @@ class Space(NamedTuple):
 
     Attributes:
         place: Its number there.
-        source, number, epoch, read_epoch: As in :class:`.origins.Namespace`.
+        source, number, epoch, cached: As in :class:`.origins.Namespace`.
         is_located: Whether its records can be found by their offsets.
     """
 
@@ -41,7 +41,7 @@ class Space(NamedTuple):
     source: int
     number: int
     epoch: int
-    read_epoch: int
+    cached: tuple[Cached, ...]
     is_located: bool
 
 
@@ -53,7 +53,7 @@ def spaces_since(origins: Origins, place: int) -> list[Space]:
             space.source,
             space.number,
             space.epoch,
-            space.read_epoch,
+            space.cached,
             space.locate is not None,
         )
         for space in origins.opened_since(place)
@@ -75,13 +75,13 @@ class Alike:
             if meaning not in self._known:
                 if len(self._known) >= REMEMBERED:
                     self._known.clear()
-                source, number, epoch, read_epoch = meaning
-                self._known[meaning] = self._origins.open(source, number, epoch, url_of, read_epoch, locate)
+                source, number, epoch, cached = meaning
+                self._known[meaning] = self._origins.open(source, number, epoch, url_of, cached, locate)
             return self._known[meaning]
 
 
-def _meaning(space: Namespace) -> tuple[int, int, int, int]:
-    return space.source, space.number, space.epoch, space.read_epoch
+def _meaning(space: Namespace) -> tuple[int, int, int, tuple[Cached, ...]]:
+    return space.source, space.number, space.epoch, space.cached
 
 
 class Adopted:

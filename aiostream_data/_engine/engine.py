@@ -27,8 +27,9 @@ from aiostream_data._engine.failures import for_consumer, raise_as_it_is, root_e
 from aiostream_data._engine.hosting import Hosting
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.prepare import prepare
+from aiostream_data._engine.recall import in_epochs
 from aiostream_data._engine.resources import Resources
-from aiostream_data._engine.running import open_plan, recall
+from aiostream_data._engine.running import open_plan
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_book import read_book
 from aiostream_data._engine.state_writer import ROWS
@@ -338,7 +339,7 @@ class Engine:
 
     async def _give_fetched(self, context: RunContext) -> None:
         try:
-            fetched = await recall(context, self.plan, self.state.book.rows({ROWS: 0}))
+            fetched = await in_epochs(self.state.book.rows({ROWS: 0}), self.plan, context)
         except BaseExceptionGroup as failures:  # stages read what a row is made of at the same time
             raise_as_it_is(root_error(failures) or failures)
         await self.bridge.put(await _parcel(fetched, self.resources.pool))

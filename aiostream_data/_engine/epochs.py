@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Cache, Repeat
 
@@ -37,43 +38,41 @@ def first_epochs(plan: Node, keys: Mapping[Node, int], epoch: int) -> dict[int, 
         if isinstance(node, Cache):
             found[keys[node.input]] = epoch
         if isinstance(node, Repeat):
-            epoch *= node.count or 0
+            epoch *= node.turns
         waiting += [(child, epoch) for child in node.inputs]
     return found
 
 
-def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int | None:
+def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int:
     """Return the repetition of ``node`` in which one of its sources ran as repetition ``epoch``.
-
-    None where the source does not tell: an inner data set's, or one that is repeated without end, and so is numbered
-    from 0 in every repetition of ``node``.
 
     Args:
         source: The source's number.
+
+    Raises:
+        StateMismatchError: ``node`` does not read that source.
     """
     repetitions = _repetitions(node, keys, source)
-    return epoch // repetitions if repetitions else None
+    if not repetitions:
+        raise StateMismatchError([f"the state names rows of source {source}, which the plan does not have"])
+    return epoch // repetitions
 
 
 def epoch_within(node: Node, keys: Mapping[Node, int], source: int, epoch: int, repetition: int) -> int:
     """Return the repetition of a source that is within ``repetition`` of ``node`` what ``epoch`` was within its own.
 
-    A source of an inner data set, which the plan does not know, runs once. Repetitions without end are numbered from
-    0 in every repetition of ``node``.
+    A source of an inner data set, which the plan does not know, runs once.
     """
-    repetitions = _repetitions(node, keys, source)
-    if repetitions == 0:
-        return epoch
-    repetitions = repetitions or 1
+    repetitions = _repetitions(node, keys, source) or 1
     return repetition * repetitions + epoch % repetitions
 
 
 def _repetitions(node: Node, keys: Mapping[Node, int], source: int) -> int | None:
-    """Return how often the source runs when ``node`` runs once, 0 for without end; None where it is not read."""
+    """Return how often the source runs when ``node`` runs once, or None where it is not read."""
     if keys[node] == source and _is_source(node):  # transparent nodes share the number of what follows them
         return 1
     for child in node.inputs:
         below = _repetitions(child, keys, source)
         if below is not None:
-            return below * (node.count or 0) if isinstance(node, Repeat) else below
+            return below * node.turns if isinstance(node, Repeat) else below
     return None

@@ -24,6 +24,18 @@ from aiostream_data.transforms.randomness import key_of
 _REMEMBERED: Final = 1 << 18
 
 
+class Cached(NamedTuple):
+    """A cache gave rows in another epoch than the one in which it had read them.
+
+    Attributes:
+        cache: Names the cache in its place, the same in every run.
+        epoch: Of the source, when the cache read the rows.
+    """
+
+    cache: int
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class Namespace:
     """One run of one source.
@@ -34,7 +46,7 @@ class Namespace:
         epoch: Which repetition this run is.
         url_of: Name of a split, for messages.
         base: What to add to a split's number inside the run.
-        read_epoch: The repetition in which the rows were read, which is another one when they come out of a cache.
+        cached: The caches that gave the rows in another epoch, the outermost first.
         locate: Given splits and ordinals of rows, tells from where on they can be read.
     """
 
@@ -43,7 +55,7 @@ class Namespace:
     epoch: int
     url_of: Callable[[int], str]
     base: int
-    read_epoch: int = 0
+    cached: tuple[Cached, ...] = ()
     locate: Locate | None = None
 
 
@@ -59,7 +71,7 @@ class Hint(NamedTuple):
     offset: int
 
 
-Rename: TypeAlias = "Callable[[Namespace], tuple[int, int, int]]"
+Rename: TypeAlias = "Callable[[Namespace], Namespace]"
 
 SAVED: Final = -2
 """In place of a source: a namespace of a saved state. Rows named by it are requests to read them again."""
@@ -96,14 +108,13 @@ class Origins:
         number: int,
         epoch: int,
         url_of: Callable[[int], str],
-        read_epoch: int | None = None,
+        cached: tuple[Cached, ...] = (),
         locate: Locate | None = None,
     ) -> Namespace:
         """Return a new namespace. Safe from any thread."""
         with self._opening:
             place, self._next = self._next, self._next + 1
-        read_epoch = epoch if read_epoch is None else read_epoch
-        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, read_epoch, locate)
+        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate)
         self._known[place] = namespace
         if len(self._known) > _REMEMBERED:  # millions of tiny inner data sets must not pile up
             self._known.popitem(last=False)
@@ -123,25 +134,31 @@ class Origins:
 
         Args:
             moved: Which of the other's namespaces became which of these; kept between calls.
-            name: Gives the source, its number and the epoch that the rows are given under now.
+            name: Returns what a namespace is from now on.
         """
         for number in ids.namespaces():
             if number not in moved:
                 known = other.namespace(number)
-                moved[number] = self._reopened(known, *name(known)).base
+                now = name(known)
+                is_same = now is known and other is self
+                moved[number] = number << SPLIT_BITS if is_same else self._reopened(now).base
         return ids.renamed(moved.__getitem__)
 
-    def _reopened(self, known: Namespace, source: int, number: int, epoch: int) -> Namespace:
-        return self.open(source, number, epoch, known.url_of, known.read_epoch, known.locate)
+    def _reopened(self, known: Namespace) -> Namespace:
+        return self.open(known.source, known.number, known.epoch, known.url_of, known.cached, known.locate)
 
     def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], name: Rename) -> MadeOf | None:
         """Like :meth:`adopt`, for what an element was made of."""
-        if not isinstance(entry, Lineage):
-            return None if entry is None else self.adopt(entry, other, moved, name)
-        made_of = entry.made_of
+        if isinstance(entry, Lineage):
+            return self.adopt_lineage(entry, other, moved, name)
+        return None if entry is None else self.adopt(entry, other, moved, name)
+
+    def adopt_lineage(self, rows: Lineage, other: Origins, moved: dict[int, int], name: Rename) -> Lineage:
+        """Like :meth:`adopt`, for rows and what they were made of."""
+        made_of = rows.made_of
         if made_of is not None:
             made_of = [self.adopt_made_of(part, other, moved, name) for part in made_of]
-        return type(entry)(self.adopt(entry.ids, other, moved, name), made_of)
+        return type(rows)(self.adopt(rows.ids, other, moved, name), made_of)
 
     def url_and_index(self, split: int, ordinal: int) -> tuple[str, int]:
         """Return the URL (or source name) and the record index of a row."""

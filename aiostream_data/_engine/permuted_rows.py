@@ -10,6 +10,7 @@ import numpy as np
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.memory_rows import repetitions, rows_of, rows_per_split, spans
 from aiostream_data._engine.origins import Namespace
+from aiostream_data.plan.operators import ENDLESS
 from aiostream_data.plan.sources import Range, TensorSlices
 from aiostream_data.records import Chunk
 from aiostream_data.transforms.permutation import IndexPermutation
@@ -51,5 +52,6 @@ class PermutedRows:
         order = self.node.permuted
         assert order is not None
         # Numbered as if each repetition were a run of its own, which it is where it cannot be folded into the source.
-        epoch = repetition if self._times is None else self.context.epoch * self._times + repetition
+        times = ENDLESS if self._times is None else self._times
+        epoch = self.context.epoch * times + repetition
         return self.context.key(self.node, order.seed, "permutation", epoch if order.reshuffle else 0)

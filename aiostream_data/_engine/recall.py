@@ -9,19 +9,17 @@ taken come back this way, and so does a row that the user asks for by its origin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aiostream_data._engine.epochs import epoch_of, sources_of
 from aiostream_data._engine.origins import Namespace, Origins
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import Lineage, ids_within
+from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.records import Chunk, concat, gather
-from aiostream_data.row_ids import CACHED, RowIds
+from aiostream_data.row_ids import CACHED
 
 if TYPE_CHECKING:
     from aiostream_data._engine.context import RunContext
@@ -36,45 +34,6 @@ def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
         last = np.where(pair.namespaces > 0, pair.namespaces, last)
     found = {number: origins.namespace(number) for number in np.unique(last).tolist()}
     return [found[number] for number in last.tolist()]
-
-
-def repetitions_of(lineage: Lineage, node: Node, context: RunContext, ran_in: Callable[[Namespace], int]) -> list[int]:
-    """Return, for every row, the repetition of ``node`` that made it.
-
-    Any source that the row was made of tells it, except those that are repeated without end within ``node``. If there
-    are no others, all repetitions are alike, and the first one stands for them.
-
-    Args:
-        ran_in: The repetition in which the source of a namespace ran.
-
-    Raises:
-        StateMismatchError: ``node`` does not read the source of a row.
-    """
-    origins = context.services.origins
-
-    @cache
-    def told_by(namespace: int) -> int:
-        space = origins.namespace(namespace)
-        told = epoch_of(node, context.keys, space.number, ran_in(space))
-        return -1 if told is None else told
-
-    def told_by_ids(ids: RowIds) -> NDArray[np.int64]:
-        told = np.full(len(ids), -1)
-        for pair in ids.pairs():
-            namespaces, which = np.unique(pair.namespaces, return_inverse=True)
-            each = np.array([told_by(number) if number > 0 else -1 for number in namespaces.tolist()], np.int64)[which]
-            told = np.where(each >= 0, each, told)
-        return told
-
-    known = sources_of(node, context.keys)
-    foreign = set(read_at(lineage, origins)) - known
-    if foreign:
-        raise StateMismatchError([f"the state names rows of source {min(foreign)}, which the plan does not have"])
-    repetitions = told_by_ids(lineage.ids)
-    for row in np.flatnonzero(repetitions < 0).tolist():
-        within = (max(told_by_ids(ids).tolist(), default=-1) for ids in ids_within(lineage.of(row)))
-        repetitions[row] = next((told for told in within if told >= 0), 0)
-    return list(map(int, repetitions))
 
 
 def read_at(lineage: Lineage, origins: Origins) -> list[int]:
@@ -101,6 +60,21 @@ def inputs_of(lineage: Lineage, nodes: Sequence[Node], context: RunContext) -> l
     if foreign:
         raise StateMismatchError([f"the state has rows of source {min(foreign)}, which none of these inputs reads"])
     return [inputs[number] for number in read]
+
+
+async def in_epochs(lineage: Lineage, node: Node, context: RunContext) -> Chunk:
+    """Recall rows of a node, each in the epoch of the node that gave it.
+
+    Raises:
+        StateMismatchError: A row came from a source that the node does not read.
+    """
+    spaces = outermost(lineage, context.services.origins)
+    epochs = [epoch_of(node, context.keys, space.number, space.epoch) for space in spaces]
+
+    async def of_epoch(epoch: int, rows: Lineage) -> Chunk:
+        return await context.for_epoch(epoch).recall(node, rows)
+
+    return await in_groups(lineage, epochs, of_epoch)
 
 
 async def in_groups(lineage: Lineage, keys: Sequence[K], recall: Callable[[K, Lineage], Awaitable[Chunk]]) -> Chunk:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.origins import SAVED, Hint, Namespace, Origins
+from aiostream_data._engine.origins import SAVED, Cached, Hint, Namespace, Origins
 from aiostream_data._engine.state_writer import FIRST, IDS, KINDS, NONE, PAD, ROWS, BookWriter
 from aiostream_data.errors import DamagedStateError, StateMismatchError
 from aiostream_data.lineage import Beside, Lineage, MadeOf
@@ -215,7 +215,7 @@ def _collect(lineage: Lineage, bases: list[int], found: list[NDArray[np.int64]])
 
 
 def _opened(space: Part, origins: Origins) -> tuple[int, Namespace]:
-    code, number, epoch, read_epoch, *packed = space.items(4, 5)
+    code, number, epoch, caches, *packed = space.items(4, 5)
     first = code.integer(FIRST)
     try:
         hints = _unpacked(packed[0].value) if packed else np.empty((0, 3), np.int64)
@@ -226,4 +226,10 @@ def _opened(space: Part, origins: Origins) -> tuple[int, Namespace]:
     known = [Hint(*row) for row in hints.tolist()]
     source = number.integer()
     name = f"source {source}"
-    return first, origins.open(SAVED, source, epoch.integer(), lambda _: name, read_epoch.integer(), lambda *_: known)
+    cached = tuple(_cached(cache) for cache in caches.items(most=MAX_DEPTH))
+    return first, origins.open(SAVED, source, epoch.epoch(), lambda _: name, cached, lambda *_: known)
+
+
+def _cached(part: Part) -> Cached:
+    cache, epoch = part.items(2, 2)
+    return Cached(cache.integer(), epoch.epoch())

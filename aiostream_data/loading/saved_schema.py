@@ -84,8 +84,9 @@ def _names_in(part: Part) -> list[str]:
 
 def _check_caches(caches: Part) -> None:
     for cache in caches.items():
-        for number in cache.items(2, 2):
-            number.integer()
+        number, epoch = cache.items(2, 2)
+        number.integer()
+        epoch.epoch()
 
 
 def _check_weights(weights: Part) -> None:
@@ -93,7 +94,7 @@ def _check_weights(weights: Part) -> None:
     for run in fields["runs"].items():
         mixture, epoch, changes = run.items(3, 3)
         mixture.integer()
-        epoch.integer()
+        epoch.epoch()
         first = 0
         for change in changes.items(1):
             first = _check_change(change, first)
@@ -101,7 +102,7 @@ def _check_weights(weights: Part) -> None:
         mixture, change, first_epoch = last.items(3, 3)
         mixture.integer()
         _check_change(change, 0)
-        first_epoch.integer()
+        first_epoch.epoch()
 
 
 def _check_change(change: Part, first: int) -> int:

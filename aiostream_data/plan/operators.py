@@ -203,11 +203,20 @@ class Unbatch(Operator):
     """The rows of every element's first axis."""
 
 
+ENDLESS: Final = 10**12
+"""Turns that a repetition for ever counts as; more than any run plays. Epoch 2 of ``repeat()`` begins at 2 * 10**12."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Repeat(SameElements):
     """The input ``count`` times, epoch by epoch; None for ever."""
 
     count: int | None
+
+    @property
+    def turns(self) -> int:
+        """Turns that one epoch of this node counts as, so that no two turns of the input have one number."""
+        return ENDLESS if self.count is None else self.count
 
     def detail(self) -> str:
         return "for ever" if self.count is None else f"{self.count}"

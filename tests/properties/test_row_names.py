@@ -57,6 +57,14 @@ def in_buckets(padding: bool) -> asd.Dataset[Any]:
     return Dataset.range(17).bucket_by_sequence_length(lambda x: int(x) % 7, [3, 5], [4, 4, 2], no_padding=not padding)
 
 
+def inner_draws(x: Any) -> asd.Dataset[Any]:
+    return Dataset.range(int(np.ravel(x)[0]) % 3 + 1).shuffle(3).map(draw)
+
+
+def inner_cache(x: Any) -> asd.Dataset[Any]:
+    return Dataset.range(int(x) % 3 + 1).repeat(2).map(draw).cache().map(draw).repeat(2).shuffle(3)
+
+
 PLANS: dict[str, Callable[[], asd.Dataset[Any]]] = {
     "a mixture, flat_map": lambda: mixed().flat_map(some).map(draw),
     "a mixture, interleave, flat_map": lambda: mixed().interleave(some, cycle_length=3).flat_map(some).map(draw),
@@ -92,6 +100,30 @@ PLANS: dict[str, Callable[[], asd.Dataset[Any]]] = {
     ),
     "a cached zip with an endless input": lambda: (
         Dataset.zip(Dataset.range(4), Dataset.range(3).repeat()).cache().repeat(2).shuffle(5, seed=3).map(draw)
+    ),
+    "an endless repetition, repeated": lambda: (
+        Dataset.range(4).repeat().take(7).interleave(inner_draws, cycle_length=2).repeat(2).shuffle(5, seed=1).map(draw)
+    ),
+    "endless repetitions three deep": lambda: (
+        Dataset.range(3).map(draw).repeat().take(5).repeat().take(8).repeat().take(20).shuffle(5, seed=1).map(draw)
+    ),
+    "data in memory repeated without end, repeated": lambda: (
+        Dataset.from_tensor_slices(np.arange(4)).shuffle().repeat().take(7).repeat(2).shuffle(5, seed=1).map(draw)
+    ),
+    "a repetition below a cache, repeated": lambda: (
+        Dataset.range(4).repeat(2).map(draw).cache().repeat(2).shuffle(5, seed=1).map(draw)
+    ),
+    "inner data sets of an endless repetition below a cache, repeated": lambda: (
+        Dataset.range(4).repeat().take(7).interleave(inner_draws, cycle_length=2).cache().repeat(2).shuffle(5, seed=1)
+    ),
+    "windows of a repetition below a cache, repeated": lambda: (
+        Dataset.range(4).repeat(2).map(draw).window(2, 1).cache().repeat(2).unbatch().shuffle(5, seed=1).map(draw)
+    ),
+    "a cache above a repeated cache": lambda: (
+        Dataset.range(2).repeat(2).map(draw).cache().map(draw).repeat(2).map(draw).cache().repeat(2).shuffle(4, seed=1)
+    ),
+    "caches of inner data sets, repeated": lambda: (
+        Dataset.range(4).interleave(inner_cache, cycle_length=2).repeat(2).shuffle(4, seed=1).map(draw)
     ),
 }
 
@@ -149,6 +181,39 @@ def test_a_cache_has_the_rows_of_its_first_repetition_even_if_nothing_had_read_i
     with Dataset.zip(Dataset.range(2), behind).repeat(3).open(seed=7, epoch=2, debug=debug) as loader:
         next(iter(loader))
         assert [epoch for _, epoch in loader.state_dict()["caches"]] == [6]
+
+
+REPEATED = [name for name in PLANS if "repe" in name and "batches" not in name]
+"""Plans of which every element can be fetched: of a batch, only its rows can."""
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_rows_of_nested_repetitions_can_be_fetched_by_their_origins(name: str) -> None:
+    dataset = PLANS[name]()
+    with dataset.open(seed=7, epoch=1) as loader:
+        for element in loader:
+            assert repr(dataset.fetch(loader.origins()[0])) == repr(element)
+
+
+def test_no_two_epochs_of_an_endless_repetition_draw_the_same() -> None:
+    endless = Dataset.range(5).repeat().take(10).map(draw)
+    with endless.repeat(2).open(seed=7) as loader:
+        repeated = list(loader)
+    with endless.open(seed=7, epoch=2) as loader:
+        third = list(loader)
+    assert len({drawn for _, drawn in repeated + third}) == 30
+
+
+def test_a_cache_filled_in_an_earlier_epoch_gives_the_same_rows_where_a_run_is_resumed() -> None:
+    def plan() -> asd.Dataset[Any]:
+        return Dataset.range(6).repeat(2).map(draw).cache().shuffle(4, seed=1).map(draw)
+
+    dataset = plan()
+    read(dataset, seed=7)
+    whole = read(dataset, seed=7, epoch=1)
+    for place, state in list(enumerate(whole.states))[1:]:  # the first state says nothing of the cache
+        assert read(dataset, state).elements == whole.elements[place:]
+        assert read(plan(), state).elements == whole.elements[place:]
 
 
 def test_rows_of_more_inner_data_sets_than_are_remembered_keep_their_names() -> None:

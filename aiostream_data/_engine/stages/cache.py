@@ -16,10 +16,10 @@ from aiostream_data._engine.cache_pass import CachePass
 from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.epochs import epoch_within
-from aiostream_data._engine.origins import Namespace, Origins, Rename, source_of
+from aiostream_data._engine.origins import Cached, Namespace, Origins, Rename, source_of
 from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import Position, State, in_order_only, taken_up
-from aiostream_data._engine.recall import in_groups, repetitions_of
+from aiostream_data._engine.recall import in_epochs
 from aiostream_data._engine.resuming import resuming
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
@@ -31,6 +31,7 @@ from aiostream_data.plan.base import gives_one_order, walk
 from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.records import Chunk, Columns, Items, VarColumn, lineage_of
 from aiostream_data.row_ids import CACHED
+from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.fresh import fresh
 
 HOLDER = "cache"
@@ -175,14 +176,26 @@ class CacheStage(Stage):
         """Return the chunk with ids of this repetition."""
         return _with_origins(chunk, self.context.services.origins, then, moved, self._name_now)
 
-    def _name_now(self, known: Namespace) -> tuple[int, int, int]:
+    def _name_now(self, known: Namespace) -> Namespace:
+        """Return the namespace of this repetition for one of the repetition that was read."""
         context = self.context
-        if known.source != source_of(
-            context.path, known.number
-        ):  # an inner data set's: the outer row tells epochs apart
-            return known.source, known.number, known.epoch
+        if known.source != source_of(context.path, known.number):
+            return known  # an inner data set's: the outer row tells epochs apart
         epoch = epoch_within(self.node.input, context.keys, known.number, known.epoch, context.epoch)
-        return known.source, known.number, epoch
+        if epoch == known.epoch:
+            return known
+        return replace(known, epoch=epoch, cached=(Cached(self._name, known.epoch), *known.cached))
+
+    def _name_then(self, given: Namespace) -> Namespace:
+        """Undo :meth:`_name_now`."""
+        if not given.cached or given.cached[0].cache != self._name:
+            return given
+        return replace(given, epoch=given.cached[0].epoch, cached=given.cached[1:])
+
+    @property
+    def _name(self) -> int:
+        """Name of this place of the cache: the same in every run, and a number that JSON keeps exactly."""
+        return source_of(self.context.path, self.context.keys[self.node]) & MAX_COUNT
 
     def _marked(self, chunk: Chunk) -> Chunk:
         """Say in the ids which place gave the rows, where several places of the plan read the same cache."""
@@ -265,7 +278,7 @@ class CacheStage(Stage):
     def schema(cls, place: Place) -> Iterator[Place]:
         fields = place.fields(cls.kind, "given", "epoch", "input", optional=("order", "left"))
         given = place.counted(fields["given"])
-        fields["epoch"].integer()
+        fields["epoch"].epoch()
         if "order" in fields:
             fields["order"].text()
         if "left" in fields:
@@ -278,13 +291,10 @@ class CacheStage(Stage):
         node: Cache = self.node
         if self._is_shared:
             lineage = Lineage(lineage.ids.without_pair(), lineage.made_of)
-        epochs = repetitions_of(lineage, node.input, self.context, lambda space: space.read_epoch)
-
-        async def of_epoch(epoch: int, rows: Lineage) -> Chunk:
-            return await self.context.for_epoch(epoch).recall(node.input, rows)
-
-        chunk = await in_groups(lineage, epochs, of_epoch)
-        return self._marked(self._renamed(chunk, self.context.services.origins, {}))
+        origins = self.context.services.origins
+        read = origins.adopt_lineage(lineage, origins, {}, self._name_then)
+        chunk = await in_epochs(read, node.input, self.context)
+        return self._marked(self._renamed(chunk, origins, {}))
 
     async def _copy(self, chunk: Chunk) -> Chunk:
         # Columns are protected by being read-only; what stands in a list is the consumer's to change.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State, taken_up
+from aiostream_data._engine.recall import in_epochs
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import read_book
 from aiostream_data._engine.state_writer import ROWS, BookWriter
@@ -33,7 +34,7 @@ class RecalledStage(Stage):
         context, left = self.context, self._skip
         for first in range(0, len(node.rows), ROWS_AT_ONCE):
             rows = concat_lineages([self._named(row) for row in node.rows[first : first + ROWS_AT_ONCE]])
-            made = await context.recall(node.input, rows)
+            made = await in_epochs(rows, node.input, context)
             await outlet.send(made.slice(min(left, len(made)), len(made)))
             left -= min(left, len(made))
         if not node.then_input:

@@ -13,7 +13,7 @@ from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import Log, Position, State, taken_up
-from aiostream_data._engine.recall import in_groups, inputs_of, repetitions_of
+from aiostream_data._engine.recall import in_epochs, in_groups, inputs_of
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tracebacks import empty_frames
@@ -168,8 +168,7 @@ class RepeatStage(InTurns):
         node: Repeat = self.node
         number = first
         while node.count is None or number < node.count:
-            epoch = number if node.count is None else self.context.epoch * node.count + number
-            yield number, node.input, self.context.for_epoch(epoch)
+            yield number, node.input, self.context.for_epoch(self.context.epoch * node.turns + number)
             number += 1
 
     @classmethod
@@ -182,12 +181,7 @@ class RepeatStage(InTurns):
 
     async def recall(self, lineage: Lineage) -> Chunk:
         node: Repeat = self.node
-        epochs = repetitions_of(lineage, node.input, self.context, lambda space: space.epoch)
-
-        async def of_epoch(epoch: int, rows: Lineage) -> Chunk:
-            return await self.context.for_epoch(epoch).recall(node.input, rows)
-
-        return await in_groups(lineage, epochs, of_epoch)
+        return await in_epochs(lineage, node.input, self.context)
 
 
 @dataclass
