@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,23 +85,25 @@ def _hashes_in_order(wanted: Given, legs: Sequence[Given]) -> Finding | None:
 
 def compare_in_any_order(wanted: Wanted, legs: Sequence[Given]) -> Finding | None:
     """Return what is wrong with a run that must give the same rows in whatever order and batches."""
-    expected = _rows_with_origins(wanted, wanted.given)
-    got = [row for leg in legs for row in _rows_with_origins(wanted, leg)]
-    found = multiset_difference([row for row, _ in expected], [row for row, _ in got])
+    expected, got = list(_cut(wanted, [wanted.given])), list(_cut(wanted, legs))
+    found = multiset_difference(*([row for rows, _ in given for row in rows] for given in (expected, got)))
     if found is not None:
         return Finding("rows", found)
-    found = multiset_difference(expected, got)
+    if all(len(rows) == len(origins) for rows, origins in expected + got):
+        pairs = ([pair for both in given for pair in zip(*both, strict=True)] for given in (expected, got))
+        found = multiset_difference(*pairs)
+    else:  # rows made of several others: how many of a batch's origins are whose is not told
+        found = multiset_difference(*([origin for _, told in given for origin in told] for given in (expected, got)))
     return None if found is None else Finding("origins", f"with their origins, {found}")
 
 
-def _rows_with_origins(wanted: Wanted, given: Given) -> list[tuple[Any, Any]]:
-    rows: list[tuple[Any, Any]] = []
-    for element, origins in zip(given.elements, given.origins, strict=True):
-        cut = rows_of(element) if wanted.batched else [element]
-        assert origins is not None
-        told = origins if wanted.named else [origin[:3] for origin in origins]
-        rows += zip(cut, told if len(told) == len(cut) else [None] * len(cut), strict=True)
-    return rows
+def _cut(wanted: Wanted, given: Iterable[Given]) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Yield the rows of every element, and the origins of all of them together."""
+    for leg in given:
+        for element, origins in zip(leg.elements, leg.origins, strict=True):
+            assert origins is not None
+            told = origins if wanted.named else [origin[:3] for origin in origins]
+            yield (rows_of(element), told) if wanted.batched else ([element], [tuple(told)])
 
 
 def rows_of(batch: Any) -> list[Any]:
