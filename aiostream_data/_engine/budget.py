@@ -28,7 +28,9 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
+from typing import Protocol
 
+from aiostream_data._engine.pacing import FORGETTING
 from aiostream_data.records import Chunk, largest_row_nbytes
 
 ADMITTED = 0.625
@@ -120,6 +122,15 @@ class Alone:
         self._budget._count_alone(held=-1)
 
 
+class MakesWay(Protocol):
+    """Something that can be freed for others, and made again."""
+
+    @property
+    def nbytes(self) -> int: ...
+    def is_wanted(self) -> bool: ...
+    def make_way(self) -> None: ...
+
+
 class Budget:
     """Counts bytes from any thread; lets coroutines of one loop wait for room.
 
@@ -128,6 +139,7 @@ class Budget:
         used, peak: Bytes noted now, and the most at any time.
         holders: The same two numbers by holder.
         consumer_waits: Returns whether the consumer waits for an element and none is ready.
+        in_line: Large decompressors, in the order in which they were given memory.
     """
 
     def __init__(self, limit: int) -> None:
@@ -146,6 +158,8 @@ class Budget:
         self._gathering = 0  # records that pass alone, and are not complete
         self._alone = 0  # the same, with those that are complete and still held
         self._warned = False
+        self.in_line: list[MakesWay] = []
+        self.has_warned_of_windows = False
         _budgets.add(self)
 
     @property
@@ -159,13 +173,13 @@ class Budget:
         return int(min(self.limit * ADMITTED, max(self.limit - self._left_free, self.limit * LEAST_ADMITTED)))
 
     def leave_free(self, nbytes: int) -> None:
-        """Say how much is needed at once to move what was read; sources leave that much from now on."""
-        self._left_free = max(self._left_free, nbytes)
+        """Say how much is needed at once to move what was read; sources leave the most of late."""
+        self._left_free = max(nbytes, int(FORGETTING * self._left_free))
 
     @property
     def is_full(self) -> bool:
         """Whether so much is held that what is being made needs the rest."""
-        return not self._may_begin(0)
+        return not self.may_begin(0)
 
     @property
     def flowing(self) -> int:
@@ -230,15 +244,15 @@ class Budget:
 
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
         """Wait until stages may fill ``nbytes`` more, or it is urgent; return whether they may."""
-        await self.until(lambda: self._may_begin(nbytes) or is_urgent())
-        return self._may_begin(nbytes)
+        await self.until(lambda: self.may_begin(nbytes) or is_urgent())
+        return self.may_begin(nbytes)
 
     async def room_for_step(self, nbytes: int, is_urgent: Callable[[], bool]) -> Charge:
         """Wait until a source may decompress and cut ``nbytes``, then note them.
 
         Ranges fill less of the limit than this may, so that what was fetched can be decoded ahead.
         """
-        if not self._may_begin(nbytes):
+        if not self.may_begin(nbytes):
             await self.until_fits(nbytes, is_urgent)
         self._note(nbytes, DECODED)  # no warning: what a step may make at most is seldom what it makes
         return Charge(self, nbytes, DECODED)
@@ -300,7 +314,8 @@ class Budget:
     def _fits(self, nbytes: int, most: int) -> bool:
         return self.used == 0 or self.used + nbytes <= most
 
-    def _may_begin(self, nbytes: int) -> bool:
+    def may_begin(self, nbytes: int) -> bool:
+        """Return whether stages may fill ``nbytes`` more."""
         return self._fits(nbytes, int(FILLED * self.limit)) or self.flowing + nbytes <= FLOW * self.limit
 
     def _note(self, change: int, holder: str) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from aiostream_data._engine.decompressor_memory import DecompressorMemory
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data.codecs.compression import Compression, Decompressor, decompressor
 from aiostream_data.formats.stream import PROBE_NBYTES, resolve
@@ -23,7 +23,7 @@ from aiostream_data.storage.ranges import FIRST_NBYTES, plan_ranges
 from aiostream_data.storage.stores import StoreSet
 
 PIECES_PER_HOP: Final = 16
-"""Pieces of at most 256 KiB that are decompressed in one hop, after which the window is noted."""
+"""Pieces of at most 256 KiB that are decompressed in one hop."""
 
 Room: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
 """Returns an async context manager that holds room for so many bytes."""
@@ -37,7 +37,7 @@ class ShardCheck:
         offsets: What the run knows of the shards. A version that was checked is not checked again.
         hop: Runs a function on a worker thread.
         room: Holds room for bytes in the memory limit.
-        note: Notes how many bytes the decompressor holds.
+        memory: Holds what the decompressor takes.
         step_nbytes: Size of a range.
     """
 
@@ -46,7 +46,7 @@ class ShardCheck:
     offsets: ShardOffsets
     hop: Callable[..., Any]
     room: Room
-    note: Callable[[int], None]
+    memory: DecompressorMemory
     step_nbytes: int = FIRST_NBYTES
 
     async def run(self, number: int, shard: ShardRef) -> None:
@@ -84,13 +84,19 @@ class ShardCheck:
                     data = np.empty(part.nbytes, np.uint8).data
                     await self.stores.read_into(shard, part.start, data)
                     pieces = fed(part, data)
-                    while await self.hop(_drop_some, pieces):
-                        self.note(stream.held_nbytes)
+                    more = True
+                    while more:
+                        await self.memory.reserve(stream.held_nbytes, stream.discard)
+                        more = await self.memory.used_by(self.hop, _drop_some, pieces)
                     del data, pieces
         stream.finish()
-        self.note(0)
+        self.memory.release()
 
 
 def _drop_some(pieces: Iterator[bytes]) -> bool:
-    """Take a few pieces, and return whether there may be more."""
-    return sum(1 for _ in islice(pieces, PIECES_PER_HOP)) == PIECES_PER_HOP
+    """Take a few pieces, none behind an empty one, and return whether there may be more."""
+    for _ in range(PIECES_PER_HOP):
+        piece = next(pieces, None)
+        if not piece:
+            return piece is not None
+    return True

@@ -23,17 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.budget import (
-    ADMITTED,
     COPIES_OF_A_ROW,
     DECODED,
     RANGES,
     RECORDS,
-    WINDOWS,
     Alone,
     Budget,
     Charge,
 )
 from aiostream_data._engine.buffers import BlockPool
+from aiostream_data._engine.decompressor_memory import SMALL_NBYTES, DecompressorMemory, DecompressorTaken
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
@@ -51,11 +50,10 @@ from aiostream_data._engine.step_sizes import (
     rows_of_a_step,
 )
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
-from aiostream_data.errors import ChecksumError, CorruptRecordError, MemoryBudgetError, StateMismatchError
+from aiostream_data.errors import ChecksumError, CorruptRecordError, StateMismatchError
 from aiostream_data.formats.long_record import ObjectBuffer
 from aiostream_data.formats.stream import HEADROOM_NBYTES, RecordStream, StreamStep
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, Chunk, Column, Columns, ShardRef, VarColumn, records_chunk
@@ -69,14 +67,8 @@ from aiostream_data.storage.stores import StoreSet
 HEADROOM = HEADROOM_NBYTES
 """Scratch before each range."""
 
-AHEAD_SHARE = 0.25
-"""Fraction of the limit that decompressors may hold before a shard that is opened ahead of its turn waits for it."""
-
 WHOLE_SHARE = 0.25
 """An object that is one record passes alone if it takes more than this fraction of the limit."""
-
-LARGE_WINDOW_NBYTES = 256 << 10
-"""A decompressor that holds no more than this is never refused."""
 
 WRONG_ATTEMPTS = 3
 """So often an object in parts is read whose bytes do not agree with its checksum."""
@@ -143,11 +135,28 @@ class ShardReader:
         Raises:
             CorruptRecordError, ExampleParseError, StorageError: The shard is damaged or unreachable.
             ChecksumError: The bytes are not those that its store says it has; raised before the last rows are sent.
-            MemoryBudgetError: Decompressors of the shards that are open together cannot fit into the limit.
         """
         if self.shard.nbytes is None:
             self.shard = await self.stores.info(self.shard.url)
-        self._waiting, self._window = self.budget.charge(0, RECORDS), self.budget.charge(0, WINDOWS)
+        self._waiting, self._memory = self.budget.charge(0, RECORDS), DecompressorMemory(self.budget, self.is_wanted)
+        try:
+            while not await self._has_sent_all(outlet):
+                self.first = max(self.first, self._row)
+                self._alone, self._reserved_nbytes, self._block, self._damage = None, 0, None, None
+                self._waiting.end()
+                self._memory.release()
+        finally:
+            self._memory.release()
+
+    async def _has_sent_all(self, outlet: Outlet) -> bool:
+        """Read from the start, and return whether that came to the end; if not, other shards took the memory."""
+        try:
+            await self._read(outlet)
+        except DecompressorTaken:
+            return False
+        return True
+
+    async def _read(self, outlet: Outlet) -> None:
         await self._check_first()
         step = self._step()
         stream, self._row = stream_before(self.node, self.shard, self.offsets.before(self.number, self.first), step)
@@ -158,7 +167,6 @@ class ShardReader:
             stream.suppose(await self.siblings.evidence(self.shard.url))
         await self._send_all(stream, stream.finish(), None, outlet)
         self._waiting.end()
-        self._window.end()
         if self._row < self.first:
             raise StateMismatchError(
                 [f"{safe_url(self.shard.url)} has {self._row} records, and the state was taken after {self.first}"]
@@ -184,25 +192,38 @@ class ShardReader:
             finally:
                 charge.end()
 
-        check = ShardCheck(self.node, self.stores, self.offsets, self.hop, room, self._window.resize, self._sizes()[1])
+        check = ShardCheck(self.node, self.stores, self.offsets, self.hop, room, self._memory, self._sizes()[1])
         await check.run(self.number, self.shard)
 
     async def _read_ranges(self, stream: RecordStream, outlet: Outlet) -> None:
+        is_taken = False
         async with asyncio.TaskGroup() as group:
             blocks: deque[asyncio.Task[_Block]] = deque()
-            ahead = ReadAhead()
-            ranges = self._ranges(ahead)
-            for part in islice(ranges, ahead.ranges):
+            try:
+                await self._send_ranges(stream, outlet, blocks, group)
+            except DecompressorTaken:
+                is_taken = True
+                for block in blocks:
+                    block.cancel()
+        if is_taken:
+            raise DecompressorTaken
+
+    async def _send_ranges(
+        self, stream: RecordStream, outlet: Outlet, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup
+    ) -> None:
+        ahead = ReadAhead()
+        ranges = self._ranges(ahead)
+        for part in islice(ranges, ahead.ranges):
+            blocks.append(self._begin(part, blocks, group))
+        while blocks:
+            ahead.took(self._most_ahead(), was_there=blocks[0].done())
+            block = await blocks[0]
+            blocks.popleft()
+            self.budget.poke()  # the next block is the head now, and may be urgent
+            await self._send_all(stream, self._fed(stream, block), block, outlet)
+            del block
+            for part in islice(ranges, max(0, ahead.ranges - len(blocks))):
                 blocks.append(self._begin(part, blocks, group))
-            while blocks:
-                ahead.took(self._most_ahead(), was_there=blocks[0].done())
-                block = await blocks[0]
-                blocks.popleft()
-                self.budget.poke()  # the next block is the head now, and may be urgent
-                await self._send_all(stream, self._fed(stream, block), block, outlet)
-                del block
-                for part in islice(ranges, max(0, ahead.ranges - len(blocks))):
-                    blocks.append(self._begin(part, blocks, group))
 
     def _ranges(self, ahead: ReadAhead) -> Iterator[ByteRange]:
         nbytes = self.shard.nbytes or 0
@@ -264,19 +285,19 @@ class ShardReader:
     ) -> None:
         more = True
         while more:
-            await self._until_it_may_begin(stream)
+            if stream.is_compressed:
+                await self._memory.reserve(stream.window_nbytes, stream.discard)
+            else:
+                await self._memory.until_it_may_begin()
             await self._until_it_may_gather(stream)
             room = await self.budget.room_for_step(self._hop_nbytes(stream, block), self.is_wanted)
-            chunks, more = await self.hop(self._frame_and_decode, stream, pieces, block, room.nbytes)
+            work = self._frame_and_decode, stream, pieces, block, room.nbytes
+            chunks, more = await self._memory.used_by(self.hop, *work)
+            del work
             self._settle(stream)
             room.end()
             while chunks:
                 await outlet.send(chunks.popleft())
-
-    async def _until_it_may_begin(self, stream: RecordStream) -> None:
-        """Wait, in a shard that the order does not need yet, while decompressors of others hold much of the limit."""
-        if not stream.is_compressed and not self.budget.windows_fit(AHEAD_SHARE):
-            await self.budget.until(lambda: self.budget.windows_fit(AHEAD_SHARE) or self.is_wanted())
 
     async def _until_it_may_gather(self, stream: RecordStream) -> None:
         """Wait for memory to gather on, where a record of which a part was received is larger than its share.
@@ -299,26 +320,11 @@ class ShardReader:
         return max(stream.record_nbytes, stream.held_nbytes) > self._large_nbytes
 
     def _settle(self, stream: RecordStream) -> None:
-        """Charge what the stream keeps.
-
-        Raises:
-            MemoryBudgetError: Decompressors of the shards that are open together cannot fit into the limit.
-        """
+        """Charge what the stream keeps of records."""
         if not self._is_large(stream) or not stream.held_nbytes:
             self._alone, self._reserved_nbytes = None, 0
         self._waiting.resize(max(stream.held_nbytes, self._reserved_nbytes))
-        self._window.resize(stream.window_nbytes)
-        self.budget.warn_of(stream.window_nbytes)
         self.budget.leave_free(COPIES_OF_A_ROW * stream.record_nbytes)
-        is_large = stream.window_nbytes > LARGE_WINDOW_NBYTES
-        is_most = 2 * stream.window_nbytes > self.budget.windows_nbytes  # then it passes alone, as a large record does
-        if is_large and not is_most and not self.budget.windows_fit(ADMITTED):
-            raise MemoryBudgetError(
-                f"cannot decompress {safe_url(self.shard.url)}: the decompressors of all open files hold "
-                f"{as_size(self.budget.windows_nbytes)} (this one {as_size(stream.window_nbytes)}, most of it the "
-                f"window of its zstd frame), and memory_limit is {as_size(self.budget.limit)}; use a smaller "
-                "cycle_length, a larger memory_limit, or write the files with a smaller window"
-            )
 
     def _step_nbytes(self, stream: RecordStream, block: _Block | None) -> int:
         """Return the most that one step makes: a block, the index of a column, and a larger window."""
@@ -360,7 +366,10 @@ class ShardReader:
         chunks: deque[Chunk] = deque()
         step, held = self._step_nbytes(stream, block), stream.held_nbytes
         self._made = 0
+        reserved = max(self._memory.nbytes, SMALL_NBYTES)
         while self._made + max(0, stream.held_nbytes - held) + step <= room_nbytes:
+            if stream.window_nbytes > reserved:
+                return chunks, True
             column = self._next_column(pieces, had_some=bool(chunks))
             if column is None or not len(column):  # a block was used up
                 self._block = None

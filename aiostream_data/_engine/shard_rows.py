@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.budget import RANGES, WINDOWS, Budget
+from aiostream_data._engine.budget import RANGES, WINDOWS, Budget, Charge
+from aiostream_data._engine.decompressor_memory import DecompressorMemory
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.shard_check import ShardCheck
 from aiostream_data._engine.shard_offsets import ShardOffsets
@@ -58,8 +59,8 @@ class ShardRows:
     stores: StoreSet
     offsets: ShardOffsets
     hop: Callable[..., Any]
-    most_nbytes: int = NEXT_NBYTES
-    budget: Budget | None = None
+    most_nbytes: int
+    budget: Budget
 
     async def read(self, ordinals: NDArray[np.int64]) -> Chunk:
         """Return the records of these numbers, ascending and each once, in that order.
@@ -94,14 +95,12 @@ class ShardRows:
 
     async def _check_first(self) -> None:
         """Check the shard before any of its rows are read, if its source asks for that."""
-        window = None if self.budget is None else self.budget.charge(0, WINDOWS)
+        memory = DecompressorMemory(self.budget, is_wanted=lambda: True)
+        check = ShardCheck(self.node, self.stores, self.offsets, self.hop, self._room, memory, self._step_nbytes)
         try:
-            note = _nothing if window is None else window.resize
-            check = ShardCheck(self.node, self.stores, self.offsets, self.hop, self._room, note, self._step_nbytes)
             await check.run(self.number, self.shard)
         finally:
-            if window is not None:
-                window.end()
+            memory.release()
 
     @asynccontextmanager
     async def _room(self, nbytes: int) -> AsyncIterator[None]:
@@ -110,12 +109,11 @@ class ShardRows:
 
     @contextmanager
     def _noted(self, nbytes: int) -> Iterator[None]:
-        charge = None if self.budget is None else self.budget.charge(nbytes, RANGES)
+        charge = self.budget.charge(nbytes, RANGES)
         try:
             yield
         finally:
-            if charge is not None:
-                charge.end()
+            charge.end()
 
     def _groups(self, ordinals: NDArray[np.int64]) -> Iterator[tuple[Hint, NDArray[np.int64]]]:
         """Yield known records, and those that are looked for from there."""
@@ -138,8 +136,9 @@ class ShardRows:
     async def _read_from(self, hint: Hint, ordinals: NDArray[np.int64], first: NDArray[np.uint8]) -> Chunk:
         """Return records that are looked for from a known one, whose place is where ``first`` begins."""
         stream, row = stream_before(self.node, self.shard, hint)
+        window = self.budget.charge(0, WINDOWS)
         found: list[Chunk] = []
-        row = await self.hop(self._pick, stream.feed(first, 0), row, ordinals, found)
+        row = await self._picked(stream, window, stream.feed(first, 0), row, ordinals, found)
         step = self._step_nbytes
         for part in plan_ranges(self.shard.nbytes or 0, step, step, hint.offset + len(first)):
             if row > int(ordinals[-1]):
@@ -147,27 +146,36 @@ class ShardRows:
             with self._noted(HEADROOM + part.nbytes):
                 block = np.empty(HEADROOM + part.nbytes, np.uint8)
                 await self.stores.read_into(self.shard, part.start, block.data[HEADROOM:])
-                row = await self.hop(self._pick, stream.feed(block, HEADROOM), row, ordinals, found)
-        return await self._finish(stream, row, ordinals, found)
+                row = await self._picked(stream, window, stream.feed(block, HEADROOM), row, ordinals, found)
+        return await self._finish(stream, window, row, ordinals, found)
 
     async def _read_whole(self, ordinals: NDArray[np.int64]) -> Chunk:
         stream, row = stream_before(self.node, self.shard, Hint(self.number, 0, 0))
+        window = self.budget.charge(0, WINDOWS)
         found: list[Chunk] = []
         if self.shard.nbytes:
             with self._noted(self.shard.nbytes):
                 block = np.empty(self.shard.nbytes, np.uint8)
                 await read_object(self.stores, self.shard, block.data)
-                row = await self.hop(self._pick, stream.feed(block, 0), row, ordinals, found)
-        return await self._finish(stream, row, ordinals, found)
+                row = await self._picked(stream, window, stream.feed(block, 0), row, ordinals, found)
+        return await self._finish(stream, window, row, ordinals, found)
 
-    async def _finish(self, stream: RecordStream, row: int, ordinals: NDArray[np.int64], found: list[Chunk]) -> Chunk:
+    async def _finish(
+        self, stream: RecordStream, window: Charge, row: int, ordinals: NDArray[np.int64], found: list[Chunk]
+    ) -> Chunk:
         if row <= int(ordinals[-1]):
-            row = await self.hop(self._pick, stream.finish(), row, ordinals, found)
+            row = await self._picked(stream, window, stream.finish(), row, ordinals, found)
         if row <= int(ordinals[-1]):
             raise StateMismatchError(
                 [f"{safe_url(self.shard.url)} has {row} records, and record {ordinals[-1]} was asked for"]
             )
         return concat(found)
+
+    async def _picked(self, stream: RecordStream, window: Charge, *work: Any) -> int:
+        """Do what :meth:`_pick` does in a hop, and note what the decompressor holds then."""
+        row: int = await self.hop(self._pick, *work)
+        window.resize(stream.window_nbytes)
+        return row
 
     def _pick(self, pieces: Iterator[VarColumn], row: int, ordinals: NDArray[np.int64], found: list[Chunk]) -> int:
         """Add the wanted records of a few pieces to ``found``; return the number of the record that follows."""
@@ -182,10 +190,6 @@ class ShardRows:
         ids = RowIds.of_source(self.split, ordinals)
         chunk: Chunk = records_chunk(column, ids)
         return decode(chunk, self.node.decoders, lambda row: (self.shard.url, int(ordinals[row])))
-
-
-def _nothing(nbytes: int) -> None:
-    """Note nothing."""
 
 
 def recalled_nbytes(memory_limit: int, shards_at_once: int) -> int:

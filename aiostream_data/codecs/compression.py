@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Literal, Protocol, TypeAlias
 
-from aiostream_data.codecs.zstd_blocks import BlockWalker, ZstdFormatError
+from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES, BlockWalker, ZstdFormatError
 from aiostream_data.errors import CorruptRecordError, MissingExtraError, PlanError
 
 Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd"]
@@ -20,12 +20,21 @@ MAX_STEP_NBYTES = 256 << 10
 DEFLATE_NBYTES = 64 << 10
 """Memory of one inflating stream: 32 KiB of window, and tables."""
 
-ZSTD_NBYTES = 192 << 10
-"""Memory of one zstd stream beside its window: tables, and a block that has not come whole."""
+ZSTD_NBYTES = 96 << 10
+"""Tables of one zstd stream; beside them it has a window, and room for blocks."""
+
+MAPPED_NBYTES = 32 << 20
+"""malloc maps a block of more than this by itself, so that only what was written to takes memory."""
+
+FILLING_NBYTES = 1 << 20
+"""What is held of such a block is told in steps of this size, each before it is filled."""
 
 # The input is taken in small pieces because zlib copies what it has not used yet after every step.
 _PIECE_NBYTES = 16 << 10
 _ZSTD_MAX_WINDOW_NBYTES = 128 << 20
+MAX_ZSTD_NBYTES = _ZSTD_MAX_WINDOW_NBYTES + (1 << 20)
+"""Most that one zstd stream holds: the largest window that is accepted, tables, and blocks."""
+
 _WINDOW_BITS = {"gzip": 31, "zlib": 15}
 _ALIASES: dict[str, Compression] = {"": "", "none": "", "gzip": "gzip", "zlib": "zlib", "zstd": "zstd"}
 
@@ -40,6 +49,11 @@ def canonical(name: str) -> Compression:
         return _ALIASES[name.lower()]
     except KeyError:
         raise PlanError(f"compression must be 'auto', '', 'gzip', 'zlib' or 'zstd', got {name!r}") from None
+
+
+def may_be_zstd(asked: str) -> bool:
+    """Return whether streams asked for as this compression, or as ``"auto"``, may be zstd."""
+    return asked.lower() in ("auto", "zstd")
 
 
 def detect(first_bytes: bytes) -> Compression:
@@ -72,11 +86,12 @@ class Decompressor(Protocol):
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held: buffers, and the window of output to which the input may refer."""
+        """Bytes of memory held, or about to be: buffers, and the window of output to which the input may refer."""
 
     def feed(self, data: memoryview) -> Iterator[bytes]:
         """Give what ``data`` (uint8) decompresses to, at most ``MAX_STEP_NBYTES`` at a time.
 
+        An empty piece is given before more memory is allocated: ``held_nbytes`` includes it already.
         Must be iterated to its end before the next call.
 
         Raises:
@@ -89,6 +104,9 @@ class Decompressor(Protocol):
         Raises:
             CorruptRecordError: It was cut short.
         """
+
+    def discard(self) -> None:
+        """Free all memory. Nothing else may be called any more."""
 
 
 def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES) -> Decompressor:
@@ -115,6 +133,9 @@ class _Plain:
 
     def finish(self) -> None:
         """There is nothing that could be missing."""
+
+    def discard(self) -> None:
+        """There is nothing to free."""
 
 
 class _Deflate:
@@ -150,6 +171,9 @@ class _Deflate:
     def finish(self) -> None:
         if self._state is not None:
             raise self._corrupt(f"the {self._name} stream is cut short")
+
+    def discard(self) -> None:
+        self._state = None
 
     def _step(self, state: zlib._Decompress, data: bytes) -> tuple[bytes, bytes, str]:
         """Return output, input left over, and what is wrong with the stream behind the output, if anything."""
@@ -199,34 +223,53 @@ class _Zstd:
 
     def __init__(self, url: str) -> None:
         self._library = _zstandard()
-        self._factory = self._library.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_NBYTES)
-        self._frame = self._factory.decompressobj()
+        self._factory: Any = None  # made with the first frame, so that its memory can be reserved before
+        self._frame: Any = None
         self._walker = BlockWalker()
         self._url = url
         self._produced = 0
         self._frame_nbytes = 0
-        self._window_nbytes = 0
-
-    @property
-    def held_nbytes(self) -> int:
-        return ZSTD_NBYTES + self._window_nbytes
+        self.held_nbytes = 0
 
     def feed(self, data: memoryview) -> Iterator[bytes]:
         try:
             for piece in self._walker.feed(data):
+                if piece.begins_frame:
+                    if self._holds_more():
+                        yield b""
+                    self._begin_frame()
                 out = self._frame.decompress(piece.data)
                 self._frame_nbytes += len(out)
                 self._check_size(complete=False)
                 self._produced += len(out)
-                # The library allocates all of a window, but only what was written to takes memory.
-                self._window_nbytes = max(self._window_nbytes, min(self._walker.window_nbytes, self._frame_nbytes))
+                self._holds_more()
                 if out:
                     yield out
                 if piece.ends_frame:
                     self._check_size(complete=True)
-                    self._frame, self._frame_nbytes = self._factory.decompressobj(), 0
         except (ZstdFormatError, self._library.ZstdError) as error:
             raise CorruptRecordError(self._url, self._produced, f"the zstd stream is damaged ({error})") from None
+
+    def _begin_frame(self) -> None:
+        if self._factory is None:
+            self._factory = self._library.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_NBYTES)
+        self._frame, self._frame_nbytes = self._factory.decompressobj(), 0
+
+    def _holds_more(self) -> bool:
+        """Note what the library holds for the frame at hand; return whether that is more than before."""
+        before, walker = self.held_nbytes, self._walker
+        block = min(walker.window_nbytes, MAX_BLOCK_NBYTES)
+        output = walker.window_nbytes + 2 * block
+        if walker.content_nbytes is not None:
+            output = min(output, walker.content_nbytes)
+        if output > MAPPED_NBYTES:
+            filled = (self._frame_nbytes + block) // FILLING_NBYTES + 1
+            output = min(output, filled * FILLING_NBYTES)
+        self.held_nbytes = max(before, ZSTD_NBYTES + block + output)  # the library keeps buffers for further frames
+        return self.held_nbytes > before
+
+    def discard(self) -> None:
+        self._frame = self._factory = None
 
     def _check_size(self, *, complete: bool) -> None:
         """Compare the frame's output so far with the size that its header declares."""

@@ -33,10 +33,12 @@ class Piece(NamedTuple):
     Attributes:
         data: For the decompressor.
         ends_frame: The frame ends with them.
+        begins_frame: They are the complete header of a frame, and nothing else.
     """
 
     data: bytes
     ends_frame: bool
+    begins_frame: bool = False
 
 
 class BlockWalker:
@@ -54,6 +56,7 @@ class BlockWalker:
         self.window_nbytes = 0
         self._single_segment = False
         self._gathered = bytearray()
+        self._header = b""  # of the frame, as far as it was received
         self._remaining = 4
         self._handle: Callable[[bytes], Piece | None] | None = self._magic
         self._in_frame = False
@@ -127,8 +130,9 @@ class BlockWalker:
             return None
         if magic != _FRAME_MAGIC:
             raise ZstdFormatError("no zstd frame starts here")
+        self._header = field
         self._expect(1, self._descriptor)
-        return Piece(field, False)
+        return None
 
     def _skippable_size(self, field: bytes) -> None:
         size = int.from_bytes(field, "little")
@@ -136,15 +140,15 @@ class BlockWalker:
         if not size:
             self._end_frame()
 
-    def _descriptor(self, field: bytes) -> Piece:
+    def _descriptor(self, field: bytes) -> None:
         flags = field[0]
         single_segment = flags >> 5 & 1
         self._single_segment = bool(single_segment)
         self._has_checksum = bool(flags >> 2 & 1)
         self._content_size_nbytes = _CONTENT_SIZE_NBYTES[flags >> 6] or single_segment
         rest = (1 - single_segment) + _DICTIONARY_ID_NBYTES[flags & 3] + self._content_size_nbytes
+        self._header += field
         self._expect(rest, self._frame_header)
-        return Piece(field, False)
 
     def _frame_header(self, field: bytes) -> Piece:
         size_nbytes = self._content_size_nbytes
@@ -155,7 +159,7 @@ class BlockWalker:
         base = 1 << (10 + (field[0] >> 3))
         self.window_nbytes = declared if self._single_segment else base + (base >> 3) * (field[0] & 7)
         self._expect(3, self._block_header)
-        return Piece(field, False)
+        return Piece(self._header + field, ends_frame=False, begins_frame=True)
 
     def _block_header(self, field: bytes) -> Piece:
         header = int.from_bytes(field, "little")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,3 +52,12 @@ class Format(Protocol):
 
     def framer(self, url: str) -> Framer:
         """Return a framer at the start of a (decompressed) stream; ``url`` is for messages."""
+
+
+@runtime_checkable
+class KnowsLargest(Protocol):
+    """A format that refuses records above some size."""
+
+    @property
+    def largest_nbytes(self) -> int:
+        """Bytes of the largest record."""

@@ -41,6 +41,11 @@ class FixedLengthFormat:
     def whole(self) -> bool:
         return False
 
+    @property
+    def largest_nbytes(self) -> int:
+        """Bytes of the largest record."""
+        return self.record_nbytes
+
     def framer(self, url: str) -> FixedLengthFramer:
         return FixedLengthFramer(self, url)
 

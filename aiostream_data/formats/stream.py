@@ -180,8 +180,16 @@ class RecordStream:
 
     @property
     def window_nbytes(self) -> int:
-        """Bytes of memory that the decompressor holds, with the window of output that it refers to."""
+        """Bytes of memory that the decompressor holds, or is about to, with the window of output that it refers to.
+
+        Where it becomes more, the iterators give an empty column first.
+        """
         return 0 if self._decompressor is None else self._decompressor.held_nbytes
+
+    def discard(self) -> None:
+        """Free the memory of the decompressor. Nothing can be fed any more, nor may an iterator be advanced."""
+        if self._decompressor is not None:
+            self._decompressor.discard()
 
     @property
     def held_nbytes(self) -> int:
@@ -262,7 +270,8 @@ class RecordStream:
             return
         try:
             for piece in self._gathered(self._decompressor.feed(block[headroom:].data)):
-                yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
+                if len(piece):
+                    yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
                 del piece
                 yield no_records()  # whoever runs this may stop here, and make room for another block
         except CorruptRecordError:
@@ -310,16 +319,19 @@ class RecordStream:
     def _gathered(self, pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
         """Join pieces into blocks of at most ``step.nbytes``, or of one piece, behind scratch for the framer.
 
-        When the pieces end with an error, those before it are given first.
+        When the pieces end with an error, those before it are given first. Empty ones are passed on.
         """
         waiting: list[bytes] = []
         nbytes = 0
         failure: CorruptRecordError | None = None
         try:
             for piece in pieces:
-                if nbytes and nbytes + len(piece) > self.step.nbytes:
+                if nbytes and (not piece or nbytes + len(piece) > self.step.nbytes):
                     yield self._block(waiting, nbytes)
                     nbytes = 0
+                if not piece:
+                    yield _fresh(0)
+                    continue
                 waiting.append(piece)
                 nbytes += len(piece)
                 del piece

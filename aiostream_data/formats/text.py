@@ -56,6 +56,11 @@ class TextFormat:
     def whole(self) -> bool:
         return False
 
+    @property
+    def largest_nbytes(self) -> int:
+        """Bytes of the largest record."""
+        return self.max_line_nbytes
+
     def framer(self, url: str) -> LineFramer:
         return LineFramer(self, url)
 

@@ -52,6 +52,11 @@ class TFRecordFormat:
     def whole(self) -> bool:
         return False
 
+    @property
+    def largest_nbytes(self) -> int:
+        """Bytes of the largest record."""
+        return self.max_record_nbytes
+
     def framer(self, url: str) -> TFRecordFramer:
         return TFRecordFramer(self, url)
 

@@ -37,6 +37,11 @@ class WholeFileFormat:
     def whole(self) -> bool:
         return True
 
+    @property
+    def largest_nbytes(self) -> int:
+        """Bytes of the largest record."""
+        return self.max_record_nbytes
+
     def framer(self, url: str) -> WholeFileFramer:
         return WholeFileFramer(self, url)
 

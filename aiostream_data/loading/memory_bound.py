@@ -21,7 +21,9 @@ from aiostream_data._engine.resources import idle_blocks_nbytes
 from aiostream_data._engine.trimming import KEPT_SHARE
 from aiostream_data._engine.watchdog import LOGGER
 from aiostream_data.executors.process import idle_nbytes
+from aiostream_data.loading.alone_bound import LARGE_SHARE, alone_parts, largest_record_nbytes
 from aiostream_data.loading.device_bound import DeviceBound, device_facts
+from aiostream_data.loading.part import Part
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
@@ -45,24 +47,8 @@ INTERPRETER_NBYTES: Final = 16 << 20
 BESIDE_BUFFERS: Final = 4
 """A buffer may fill the limit; what is on its way beside it then takes at most this fraction (1/4) of it."""
 
-LARGE_SHARE: Final = 32
-"""A row, range or batch of more than this fraction (1/32) of the limit may pass over it."""
-
 PLACES: Final = 6
 """Elements on their way to the consumer beside those that wait for him: where each step of it may hold one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """Host memory of one kind.
-
-    Attributes:
-        nbytes: At most.
-        what: In words.
-    """
-
-    nbytes: int
-    what: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,18 +61,25 @@ class MemoryBound(DeviceBound):
         limit: The memory limit, in bytes.
         rows: Bytes of everything that is charged to it: ``stats().memory.peak`` stays within this.
         parts: Host memory by kind, rows first.
+        alone: What may pass over the limit alone, if files have records or windows that are so large.
         not_counted: What the bound says nothing about, each a phrase.
     """
 
     limit: int
     rows: int
     parts: tuple[Part, ...]
+    alone: tuple[Part, ...] = ()
     not_counted: tuple[str, ...] = ()
 
     @property
     def host_nbytes(self) -> int:
-        """Bytes of host memory, of all processes together."""
+        """Bytes of host memory, of all processes together, unless something passes alone."""
         return sum(part.nbytes for part in self.parts)
+
+    @property
+    def most_nbytes(self) -> int:
+        """Bytes of host memory with the largest record and window that such files may have."""
+        return self.host_nbytes + sum(part.nbytes for part in self.alone)
 
     @property
     def sentence(self) -> str:
@@ -97,6 +90,7 @@ class MemoryBound(DeviceBound):
         sizes = [as_size(part.nbytes) for part in self.parts]
         width = max(map(len, sizes))
         lines = [f"  {size:>{width}}  {part.what}" for size, part in zip(sizes, self.parts, strict=True)]
+        lines += [f"  up to {as_size(part.nbytes)} more: {part.what}" for part in self.alone]
         lines += [f"  {each}" for each in (*self.slot_lines(), *(f"not counted: {each}" for each in self.not_counted))]
         return "\n".join([self.sentence, *lines])
 
@@ -109,6 +103,7 @@ def memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None =
         limit=memory_limit,
         rows=rows,
         parts=tuple(part for part in _parts(running, memory_limit, rows, shard_cache) if part.nbytes),
+        alone=tuple(alone_parts(running, memory_limit)),
         not_counted=tuple(_not_counted(running, memory_limit)),
         **device_facts(running, memory_limit),
     )
@@ -237,10 +232,12 @@ def _sources_nbytes(place: InSubprocess) -> int:
 
 def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
     """Yield what the bound says nothing about."""
-    if most_nbytes(plan) is None:
-        large = as_size(memory_limit // LARGE_SHARE)
-        yield f"a row, range or batch of more than {large}, which passes over the limit, and may be there four times"
     nodes = list(walk(plan))
+    large = as_size(memory_limit // LARGE_SHARE)
+    if most_nbytes(plan) is None and len(nodes) > 1:
+        yield f"a batch, result or group of rows of more than {large}, which passes over the limit, four times at most"
+    if any(isinstance(node, ReadFiles) and largest_record_nbytes(node) is None for node in nodes):
+        yield f"a record of more than {large}, since the format does not declare the largest"
     if any(isinstance(node, (op.Call, op.Interleave)) for node in nodes):
         yield "what functions keep for themselves, and what they import"
     if any(isinstance(node, op.Interleave) for node in nodes):

@@ -42,7 +42,7 @@ def case(folder: Path, format: str, compression: str, record_nbytes: int, open_a
     if format == "whole_file" and record_nbytes != TWICE:
         copies = max(2 * open_at_once, min(2000, 160 * MIB // max(1, size)))
     window = min(file_nbytes, WINDOWS.get(compression, 0))
-    passes_alone = window if open_at_once == 1 and window > limit // 2 else 0
+    passes_alone = window if window > limit // 2 else 0
     large = size if size > limit else 0
     return {
         "format": format,
@@ -52,7 +52,6 @@ def case(folder: Path, format: str, compression: str, record_nbytes: int, open_a
         "record_nbytes": size,
         "beside": passes_alone + large,
         "allowed": int(1.1 * limit) + passes_alone + large,
-        "may_refuse": compression in WINDOWS and open_at_once > 1 and open_at_once * window > limit // 2,
         "warm": warm,
         "file": file,
         "copies": copies,

@@ -79,7 +79,7 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
         "seconds": time.perf_counter() - began,
         "growth": status("VmHWM") - before,
         "peak": memory.peak,
-        "bound": bound.host_nbytes,
+        "bound": bound.most_nbytes,
         "rows": bound.rows,
         "holders": {holder: peak for holder, (_, peak) in memory.holders.items()},
     }

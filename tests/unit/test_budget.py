@@ -132,6 +132,15 @@ def test_an_eighth_may_be_on_its_way_beside_a_buffer_that_keeps_nearly_everythin
     run(case())
 
 
+def test_what_sources_leave_free_for_one_huge_record_comes_back_after_it() -> None:
+    budget = Budget(LIMIT)
+    budget.leave_free(10 * LIMIT)
+    assert budget.admitted_nbytes == LIMIT // 8
+    for _ in range(500):
+        budget.leave_free(1)
+    assert budget.admitted_nbytes == ROOM
+
+
 def test_room_made_by_another_thread_wakes_who_waits() -> None:
     async def case() -> None:
         budget = Budget(LIMIT)

@@ -34,7 +34,7 @@ def decompress(name: Compression, stream: bytes, step: int = 1 << 20) -> tuple[b
     try:
         for at in range(0, len(stream), step):
             for block in reader.feed(memoryview(stream)[at : at + step]):
-                assert 0 < len(block) <= MAX_STEP_NBYTES
+                assert len(block) <= MAX_STEP_NBYTES  # an empty one tells that more memory is about to be held
                 out += block
         reader.finish()
     except CorruptRecordError as error:

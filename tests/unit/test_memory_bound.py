@@ -120,7 +120,30 @@ def test_large_elements_that_the_plan_knows_are_added_to_the_limit_and_others_ar
     assert bound_of(large, 256 * MIB).rows > 256 * MIB
     assert bound_of(large, 1024 * MIB).rows == 1024 * MIB
     assert not any("passes over the limit" in each for each in bound_of(large).not_counted)
-    assert any("more than 8 MiB, which passes over the limit" in each for each in bound_of(FILES).not_counted)
+    assert any("more than 8 MiB, which passes over the limit" in each for each in bound_of(FILES.batch(2)).not_counted)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "limit", "records", "windows"),
+    [
+        (FILES, 256 * MIB, 2 * 1024 * MIB, 129 * MIB),
+        (FILES.map(len), 256 * MIB, 4 * 1024 * MIB, 129 * MIB),
+        (FILES, 1024 * MIB, 2 * 1024 * MIB, 0),
+        (FILES.batch(2).in_subprocess(3), 256 * MIB, 3 * 2 * 1024 * MIB, 3 * 129 * MIB),
+        (Dataset.from_text("/data/*.txt", compression="gzip"), 256 * MIB, 2 * 64 * MIB, 0),
+        (Dataset.from_files("/data/*", compression="zstd"), 256 * MIB, 3 * 1024 * MIB, 129 * MIB),
+        (Dataset.from_fixed_length("/data/*", 100, compression=""), 256 * MIB, 0, 0),
+        (Dataset.range(10).map(str), 256 * MIB, 0, 0),
+    ],
+)
+def test_the_largest_record_and_window_of_every_source_are_declared_beside_the_limit(
+    dataset: Dataset[Any], limit: int, records: int, windows: int
+) -> None:
+    bound = bound_of(dataset, limit)
+    assert sum(part.nbytes for part in bound.alone if "record" in part.what) == records
+    assert sum(part.nbytes for part in bound.alone if "window" in part.what) == windows
+    assert bound.most_nbytes == bound.host_nbytes + records + windows
+    assert all(f"up to {as_size(part.nbytes)} more: {part.what}" in str(bound) for part in bound.alone)
 
 
 def test_what_has_no_end_or_no_known_size_needs_the_limit() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aiostream_data import Dataset
+from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_rows import REQUESTS_AT_ONCE, ShardRows, probable_range, recalled_nbytes
@@ -48,7 +49,7 @@ def rows_of(wanted: list[int], known: list[int], most_nbytes: int = NEXT_NBYTES)
         store = LatencyStore(MemoryStore(), latency_s=0.001)
         shard = await store.info("slow://rows.txt")
         stores: Any = store
-        rows = ShardRows(node, shard, 0, 0, stores, offsets, _hop, most_nbytes)
+        rows = ShardRows(node, shard, 0, 0, stores, offsets, _hop, most_nbytes, Budget(1 << 30))
         chunk = await rows.read(np.array(wanted, np.int64))
         return [int(element) for element in chunk.elements()], store
 
