@@ -62,6 +62,8 @@ def lasting_url(url: str) -> str:
 
 def _lasting_link(link: str) -> str:
     scheme, user, host, tail = parts_of(link)
+    if not scheme:
+        return safe_url(link)
     path, query, fragment = query_of(scheme, tail)
     if is_http(scheme):
         path, fragment = without_tokens(path), ""

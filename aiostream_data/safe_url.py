@@ -23,8 +23,13 @@ _PLAIN: Final = re.compile(r"(?:(?!https?:)[a-z][a-z0-9+.-]*://)?[^?@#;:\\]*|htt
 _MISTYPED: Final = re.compile(r"^(https?|s3a?|gs|gcs|ftp|abfss?|wasbs?):/?(?=[^/])", re.IGNORECASE)
 """A remote URL that lacks one or both of its slashes."""
 
+_RELATIVE: Final = re.compile(r"//(?:\*\*\*|[^/?#\\@]*:[^/?#\\]*)@")
+"""Begins a URL that lacks its scheme, and has a password or had one. Without, such a text is a local path."""
+
 _AUTHORITY_END: Final = re.compile(r"[/?#\\]|$")
-_HTTP: Final = frozenset({"http", "https"})
+_HTTP: Final = frozenset({"http", "https", ""})
+"""Schemes of HTTP; a URL without a scheme is taken for one of its URLs."""
+
 _PLAIN_PATHS: Final = frozenset({"file", "local", "memory"})
 _CONTAINER_FIRST: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 """Schemes that write ``container@account`` before the path."""
@@ -56,9 +61,14 @@ _IN_PATH: Final = re.compile(
 )
 _ENCODED_URL: Final = re.compile(r"(?<=/)[^/]*%3a(?:/|%2f){2}.*", re.IGNORECASE | re.DOTALL)
 _PATH_PARAMETERS: Final = re.compile(r";[^/]*")
+_UNCLEAR: Final = re.compile(r"(\\|%(?:25)*3f).+", re.IGNORECASE | re.DOTALL)
+"""What is behind a backslash may be a password, and what is behind an encoded ``?`` a query: programs disagree."""
 
 # Of texts that are not URLs as a whole. Every repetition is bounded, so that long texts take linear time.
-_URL_IN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:(?:\\?/){2}[^\s\"'<>`]*")
+_URL_IN_TEXT: Final = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}:(?:\\?/){2}"
+    r"|(?<![\w/:\\@*])(?:\\?/){2}(?=(?:\*\*\*|[^\s/?#\\@\"'<>`]{0,256}:[^\s/?#\\\"'<>`]{0,1024})@))[^\s\"'<>`]*"
+)
 _PUNCTUATION: Final = "),.;:]}"
 _WITHOUT_SCHEME: Final = re.compile(
     r"(?<![\w/@.-])[^\s:/@\"'<>(){}\[\]=,]{1,256}:(?![/:])[^\s@\"'<>]{1,1024}@(?=[\w.\[-])"
@@ -107,7 +117,7 @@ def safe_text(text: str) -> str:
 
 def safe_quotes(text: str) -> str:
     """Return a message of our own that quotes an argument, without the secrets of URLs in it."""
-    return _URL_IN_TEXT.sub(_safe_url_in_text, text) if "://" in text else text
+    return _URL_IN_TEXT.sub(_safe_url_in_text, text) if "//" in text else text
 
 
 def shorten(text: str) -> str:
@@ -121,15 +131,16 @@ def links_of(url: str) -> list[str]:
     """Split a URL into its links, one for each ``scheme://`` in it, and what stands before and between them.
 
     Entries of odd number are links: ``a::http://x::s3://y`` is ``["a::", "http://x", "::", "s3://y", ""]``. A remote
-    URL that lacks slashes, as ``https:/host/x?token=...``, is taken for what was meant.
+    URL that lacks slashes, as ``https:/host/x?token=...``, is taken for what was meant. So is one that lacks its
+    scheme, as ``//user:password@host/x``.
     """
     url = _MISTYPED.sub(r"\1://", url)
     if _SCHEME.match(url) and url.count("://") == 1:  # as most are
         return ["", url, ""]
     parts: list[str] = []
     at = 0
-    for found in _SCHEME.finditer(url):
-        start = found.start(1)
+    starts = [0] if _RELATIVE.match(url) else []
+    for start in [*starts, *(found.start(1) for found in _SCHEME.finditer(url))]:
         between = "::" if parts and url[at:start].endswith("::") else ""
         parts += [url[at : start - len(between)], between] if parts else [url[:start]]
         at = start
@@ -147,7 +158,7 @@ class Parts(NamedTuple):
 
 def parts_of(link: str) -> Parts:
     """Split one link."""
-    scheme, _, rest = link.partition("://")
+    scheme, _, rest = ("", "//", link[2:]) if link.startswith("//") else link.partition("://")
     return Parts(scheme, *_split_authority(scheme.lower(), rest))
 
 
@@ -188,11 +199,13 @@ def _safe_link(link: str) -> str:
     scheme, user, host, tail = parts_of(link)
     path, query, fragment = query_of(scheme, tail)
     if is_http(scheme):
+        path = _UNCLEAR.sub(rf"\1{REDACTED}", path)
         path = _PATH_PARAMETERS.sub(f";{REDACTED}", path)
         path = _ENCODED_URL.sub(REDACTED, _IN_PATH.sub(lambda found: f"/{found[1]}={REDACTED}", path))
+    begin = f"{scheme}://" if scheme else "//"
     shown = host if user is None else f"{_safe_user(scheme, user)}@{host}"
     pairs = "&".join(map(_safe_pair, query.split("&")))
-    return f"{scheme}://{shown}{path}{'?' if query else ''}{pairs}{f'#{REDACTED}' if fragment else ''}"
+    return f"{begin}{shown}{path}{'?' if query else ''}{pairs}{f'#{REDACTED}' if fragment else ''}"
 
 
 def _safe_user(scheme: str, user: str) -> str:

@@ -25,6 +25,7 @@ passwords = st.text(LETTERS + "0123456789/?#@:+=-_.~!$*", min_size=8, max_size=3
 schemes = st.sampled_from(["https", "http", "s3", "gs", "ftp", "hdfs", "HTTPS", "s3a", "webdav+https"])
 hosts = st.sampled_from(["host", "h.example.org:8080", "[::1]:80", "bucket"])
 paths = st.sampled_from(["", "/", "/a/b.tfrecord", "/a@2x/b:c.bin", "/dt=2024/part-?.bin", "/a/*.gz"])
+IN_PATH = ("backslash", "encoded query")
 KNOWN_NAMES = """
     sig code sas hmac pwd pass jwt session ticket hdnts token X-Amz-Signature Policy id page part x a.b
 """
@@ -37,10 +38,12 @@ names = st.one_of(st.sampled_from(known_names), percent_encoded, st.text(LETTERS
 def planted(draw: st.DrawFn) -> tuple[str, str]:
     """Draw a URL and the secret in it."""
     scheme, host, path = draw(schemes), draw(hosts), draw(paths)
-    where = draw(st.sampled_from(["password", "raw password", "user", "query", "bare", "fragment", "token", "nested"]))
+    where = draw(
+        st.sampled_from(["password", "raw password", "user", "query", "bare", "fragment", "token", "nested", *IN_PATH])
+    )
     before = "".join(f"{draw(names)}={draw(bodies)}&" for _ in range(draw(st.integers(0, 2))))
     secret = draw({"raw password": passwords, "query": odd, "fragment": odd}.get(where, bodies))
-    if where in ("bare", "token"):
+    if where in ("bare", "token", *IN_PATH):
         scheme = scheme if scheme.lower().startswith("http") else "https"
     url = {
         "password": f"{scheme}://user:{quote(secret, safe='')}@{host}{path}",
@@ -50,6 +53,8 @@ def planted(draw: st.DrawFn) -> tuple[str, str]:
         "bare": f"{scheme}://{host}{path}?{secret}",
         "fragment": f"{scheme}://{host}{path}?{before}a=b#t={secret}",
         "token": f"{scheme}://{host}/hdnts=exp=1~acl=*~hmac={secret}/x",
+        "backslash": f"{scheme}://{host}{path.partition('?')[0]}\\@{secret}@x/",
+        "encoded query": f"{scheme}://{host}{path}%3{draw(st.sampled_from('fF'))}{draw(names)}={secret}",
         "nested": f"https://proxy/?url={quote(f'{scheme}://user:{secret}@{host}/x', safe='')}",
     }[where]
     chain = draw(
@@ -67,6 +72,8 @@ def survives(secret: str, text: str) -> bool:
 @example(("s3://AK:SECRETab/cd+ef@bucket/key", "SECRETab/cd+ef"))
 @example(("https://h/x?%73ig=SECRETabcd", "SECRETabcd"))
 @example(("simplecache::http://u:SECRETabcd@h/x", "SECRETabcd"))
+@example(("//u:SECRETabcd@h/x?a=b", "SECRETabcd"))
+@example(("//u:word@h/simplecache::s3://k:SECRETabcd@h/x", "SECRETabcd"))
 def test_no_secret_survives_in_a_shown_url(case: tuple[str, str]) -> None:
     url, secret = case
     for shown in (safe_url(url), object_name(url)):
@@ -104,7 +111,7 @@ def test_no_option_survives_in_a_text(options: dict[str, str], text: str, nested
 
 @given(st.text(max_size=60))
 def test_any_text_is_taken(text: str) -> None:
-    for url in (text, f"https://{text}", f"s3://{text}", f"a::{text}://{text}"):
+    for url in (text, f"//{text}", f"//u:p@{text}", f"https://{text}", f"s3://{text}", f"a::{text}://{text}"):
         assert safe_url(safe_url(url)) == safe_url(url)
         assert object_name(object_name(url)) == object_name(url)
         assert safe_text(safe_text(url)) == safe_text(url)
@@ -112,7 +119,29 @@ def test_any_text_is_taken(text: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["a", "a.", "+", ":", "a:", "=", "://", "a://", "***", "token", "token=", "<a", ")", "@", "/;", "?#", "%3a"],
+    [
+        "a",
+        "a.",
+        "+",
+        ":",
+        "a:",
+        "=",
+        "://",
+        "a://",
+        "***",
+        "token",
+        "token=",
+        "<a",
+        ")",
+        "@",
+        "/;",
+        "?#",
+        "%3a",
+        "//",
+        "//a:",
+        "%25",
+        "\\",
+    ],
 )
 def test_long_texts_take_linear_time(piece: str) -> None:
     text = piece * (100_000 // len(piece))
