@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,6 +66,7 @@ def make_device(path: Path) -> None:
 
 MAKERS = [make_pipe, make_socket, make_folder, make_link, make_dangling_link, make_device]
 Make = Callable[[Path], None]
+Put = Callable[[Make, Path], None]
 
 
 class Cache:
@@ -95,18 +96,29 @@ def kind_of(path: Path) -> int:
     return stat.S_IFMT(path.lstat().st_mode)
 
 
+@pytest.fixture
+def put() -> Iterator[Put]:
+    """Make entries in folders of a cache; each must be of the same kind when the test is over."""
+    kinds: dict[Path, int] = {}
+
+    def make_in(make: Make, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        make(path)
+        kinds[path] = kind_of(path)
+
+    yield make_in
+    assert {path: kind_of(path) for path in kinds} == kinds
+
+
 @pytest.mark.parametrize("make", MAKERS)
 def test_an_entry_named_used_is_left_alone_and_pieces_are_still_kept(
-    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make: Make, put: Put, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     used = tmp_path / "cache" / names.shard_name(KEY) / names.USED
     with Cache(tmp_path / "cache") as cache, caplog.at_level(logging.WARNING):
-        used.parent.mkdir()
-        make(used)
-        kind = kind_of(used)
+        put(make, used)
         cache.write()
         assert cache.hits()
-    assert kind_of(used) == kind
     (warning,) = caplog.records
     assert f"{names.USED} in it was not made by the cache" in warning.getMessage()
     assert str(tmp_path / "cache") in warning.getMessage()
@@ -114,81 +126,68 @@ def test_an_entry_named_used_is_left_alone_and_pieces_are_still_kept(
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_an_entry_in_the_place_of_a_piece_is_left_alone_and_the_disk_is_not_to_blame(
-    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make: Make, put: Put, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     piece = tmp_path / "cache" / names.shard_name(KEY) / names.piece_name(Span(0, PIECE))
     with Cache(tmp_path / "cache") as cache, caplog.at_level(logging.WARNING):
-        piece.parent.mkdir()
-        make(piece)
-        kind = kind_of(piece)
+        put(make, piece)
         cache.write()
         assert not cache.hits()
         cache.write(OTHER)
         assert cache.hits(OTHER)
         assert cache.counters.stats().passed == 1
         assert sorted(os.listdir(piece.parent)) == [piece.name]  # and no part is left behind
-    assert kind_of(piece) == kind
     assert not [name for name in os.listdir(tmp_path / "cache") if name.startswith("part-")]
     assert piece.name in caplog.records[0].getMessage()
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_piece_that_turns_into_something_else_is_read_from_the_store(make: Make, tmp_path: Path) -> None:
+def test_a_piece_that_turns_into_something_else_is_read_from_the_store(make: Make, put: Put, tmp_path: Path) -> None:
     piece = tmp_path / "cache" / names.shard_name(KEY) / names.piece_name(Span(0, PIECE))
     with Cache(tmp_path / "cache") as cache:
         cache.write()
         assert cache.hits()  # and so the piece is known for a second
         piece.unlink()
-        make(piece)
-        kind = kind_of(piece)
+        put(make, piece)
         assert not cache.hits()
-    assert kind_of(piece) == kind
 
 
 @pytest.mark.parametrize("make", [make_pipe, make_socket, make_link, make_dangling_link, make_device])
-def test_an_entry_in_the_place_of_an_objects_folder_is_left_alone(make: Make, tmp_path: Path) -> None:
+def test_an_entry_in_the_place_of_an_objects_folder_is_left_alone(make: Make, put: Put, tmp_path: Path) -> None:
     place = tmp_path / "cache" / names.shard_name(KEY)
     with Cache(tmp_path / "cache") as cache:
-        make(place)
-        kind = kind_of(place)
+        put(make, place)
         cache.write()
         assert not cache.hits()
         cache.write(OTHER)
         assert cache.hits(OTHER)
-    assert kind_of(place) == kind
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_an_entry_in_the_place_of_the_marker_is_an_error_that_names_it(make: Make, tmp_path: Path) -> None:
+def test_an_entry_in_the_place_of_the_marker_is_an_error_that_names_it(make: Make, put: Put, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    folder.mkdir()
-    make(folder / names.MARKER)
-    kind = kind_of(folder / names.MARKER)
+    put(make, folder / names.MARKER)
     with pytest.raises(ShardCacheError, match="not a regular file") as caught:
         Cache(folder)
     assert str(folder) in str(caught.value)
-    assert kind_of(folder / names.MARKER) == kind
 
 
 @pytest.mark.parametrize("make", [make_pipe, make_socket, make_device])
-def test_an_entry_in_the_place_of_the_cache_folder_is_an_error(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "below").mkdir()
-    make(tmp_path / "below" / "cache")
+def test_an_entry_in_the_place_of_the_cache_folder_is_an_error(make: Make, put: Put, tmp_path: Path) -> None:
+    put(make, tmp_path / "below" / "cache")
     with pytest.raises(ShardCacheError):
         Cache(tmp_path / "below" / "cache")
 
 
-def test_an_objects_folder_is_not_removed_while_something_else_is_in_it(tmp_path: Path) -> None:
+def test_an_objects_folder_is_not_removed_while_something_else_is_in_it(put: Put, tmp_path: Path) -> None:
     room = disk_nbytes(Span(0, PIECE))
     used = tmp_path / "cache" / names.shard_name(KEY) / names.USED
     with Cache(tmp_path / "cache", limit=2 * room) as cache:
-        used.parent.mkdir()
-        os.mkfifo(used)
+        put(make_pipe, used)
         cache.write()
         for number in range(2, 6):
             cache.write(f"{number}" * 40)
         assert cache.counters.stats().evictions
-    assert kind_of(used) == stat.S_IFIFO
 
 
 @pytest.mark.parametrize(
