@@ -224,10 +224,11 @@ class RowIds:
         """Return (split, ordinal) of every row where all rows come straight from sources: int64 (rows, 2), or None."""
         return self._pairs if self._pairs.shape[1] == 2 else None
 
-    def padded(self) -> Numbers:
-        """Return the ids as one array: int64 (rows, width of the widest id), filled up with -1 on the right."""
-        width = int(self._widths().max(initial=2))
-        return self._pairs[:, :width]
+    def padded(self, min_width: int = 2) -> Numbers:
+        """Return the ids as one array: int64 (rows, width of the widest id or more), filled up with -1 on the right."""
+        columns = self._pairs.shape[1]
+        width = min_width if columns <= min_width else max(min_width, int(self._widths().max(initial=2)))
+        return self._pairs[:, :width] if width <= columns else _widened(self._pairs, width)
 
     def namespaces(self) -> list[int]:
         """Return the numbers of all namespaces that the ids refer to, ascending."""
@@ -328,55 +329,6 @@ class RowIds:
     def _is_filled(self) -> bool:
         """Return whether the array holds no padding."""
         return self._pairs.shape[1] == 2 or bool((self._pairs[:, -2] != _UNUSED).all())
-
-
-class RowIdBuffer:
-    """Ids of rows in numbered slots, copied in and copied out.
-
-    Args:
-        max_slots: Most slots that will be used.
-    """
-
-    def __init__(self, max_slots: int) -> None:
-        self._max_slots = max_slots
-        self._held = np.empty((0, 2), np.int64)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory held, unused slots included."""
-        return self._held.nbytes
-
-    @property
-    def row_nbytes(self) -> int:
-        """Bytes that the id of one row takes in here."""
-        return 8 * self._held.shape[1]
-
-    def fill(self, first: int, ids: RowIds) -> None:
-        """Put ids into the next free slots, from ``first`` on."""
-        stop = first + len(ids)
-        added = self._as_wide(ids)
-        if stop > len(self._held):
-            room = min(max(stop, 2 * len(self._held)), self._max_slots)
-            grown = np.full((room, self._held.shape[1]), _UNUSED, np.int64)
-            grown[:first] = self._held[:first]
-            self._held = grown
-        self._held[first:stop] = added
-
-    def exchange(self, slots: Numbers, ids: RowIds) -> RowIds:
-        """For each i in order: return what slot ``slots[i]`` holds, and put id i in its place."""
-        added = self._as_wide(ids)
-        return RowIds(_native.exchange_rows(self._held, slots, added))
-
-    def take(self, slots: Numbers) -> RowIds:
-        """Return copies of the ids in these slots."""
-        return RowIds(_native.take_rows(self._held, slots))
-
-    def _as_wide(self, ids: RowIds) -> Numbers:
-        """Return ids as wide as the buffer, after widening the buffer where needed."""
-        columns = ids.padded() if ids._pairs.shape[1] > self._held.shape[1] else ids._pairs
-        if columns.shape[1] > self._held.shape[1]:
-            self._held = _widened(self._held, columns.shape[1])
-        return columns if columns.shape[1] == self._held.shape[1] else _widened(columns, self._held.shape[1])
 
 
 def _pair_column(rows: int, kind: int, ordinals: Numbers | int) -> Numbers:

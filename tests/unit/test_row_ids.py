@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.row_ids import CUT, JOINED, NUMBERED, PADDING, RowIdBuffer, RowIds
+from aiostream_data.row_id_buffer import RowIdBuffer
+from aiostream_data.row_ids import CUT, JOINED, NUMBERED, PADDING, RowIds
 
 PAIRS = st.tuples(st.integers(0, 2**50), st.integers(0, 2**40))
 ROWS = st.lists(st.lists(PAIRS, min_size=1, max_size=4), min_size=1, max_size=6)
@@ -36,7 +37,10 @@ def test_equal_ids_are_equal_in_arrays_of_any_width(rows: list[list[tuple[int, i
     assert narrow == wide
     assert narrow.keys() == wide.keys()
     assert narrow.tolist() == wide.tolist() == flat(rows)
-    assert (narrow.padded() == wide.padded()).all()
+    for width in (2, 4, 12):
+        assert (narrow.padded(width) == wide.padded(width)).all()
+        assert narrow.padded(width).shape == wide.padded(width).shape
+        assert RowIds.from_padded(wide.padded(width)) == narrow
     assert [wide.pairs_of(row) for row in range(len(rows))] == rows
     assert pickle.loads(pickle.dumps(wide)) == narrow
     assert narrow.order().tolist() == wide.order().tolist()
