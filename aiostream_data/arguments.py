@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from reprlib import Repr
 from typing import Any, Final
 
+import numpy as np
+
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.safe_url import safe_text
 
@@ -91,6 +93,30 @@ def word(name: str, value: Any, known: Collection[Any], or_else: str = "") -> An
     if not any(value is one or (isinstance(value, str) and value == one) for one in known):
         raise PlanError(f"{name} must be one of {', '.join(map(str, known))}{or_else}, got {shown(value)}")
     return value
+
+
+def function_or_none(name: str, value: Any) -> Any:
+    """Return a function, or None.
+
+    Raises:
+        PlanError: It is neither.
+    """
+    if value is not None and not callable(value):
+        raise ArgumentTypeError(f"{name} must be a function or None, got {shown(value)}")
+    return value
+
+
+def numpy_dtype(name: str, value: Any, what: str = "a dtype") -> np.dtype[Any]:
+    """Return the NumPy dtype that a value stands for.
+
+    Raises:
+        PlanError: It stands for none.
+    """
+    try:
+        found: np.dtype[Any] = np.dtype(value)
+    except Exception as error:  # noqa: BLE001 - NumPy parses texts as programs, and fails with errors of any kind
+        raise ArgumentTypeError(f"{name} must be {what}, got {shown(value)}: {shown(error)}") from None
+    return found
 
 
 def seconds_or_none(name: str, value: Any) -> float | None:

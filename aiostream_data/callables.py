@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter
 from typing import Any
 
@@ -50,6 +50,24 @@ def check_takes_an_element(name: str, function: Callable[..., Any], given: Colle
                 f"{name}() calls its function with an element, and {function_name(function)} needs {parameter.name}= "
                 "besides: give it a default, or bind it with functools.partial"
             )
+
+
+def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequence[Any]) -> None:
+    """Refuse a function that cannot be called with these arguments alone.
+
+    Raises:
+        StageBuildError: It needs others, or takes fewer.
+    """
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments
+    except (TypeError, ValueError):  # builtins without a signature
+        return
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise StageBuildError(
+            f"{name}() cannot call {function_name(function)} with the {len(given)} arguments of args=: {error}"
+        ) from None
 
 
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:

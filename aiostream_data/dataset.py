@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
-from aiostream_data.arguments import MOST, flag, integer, seconds_or_none, several
+from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.batches import BatchOperators
 from aiostream_data.errors import PlanError, UnknownLengthError
 from aiostream_data.formats.example import ExampleParser
@@ -465,6 +465,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         from aiostream_data.loading.saved import Saved
         from aiostream_data.loading.steering import Steering
         from aiostream_data.metrics.prices import Prices
+        from aiostream_data.plan.difference import checked_allow
         from aiostream_data.ranks import Sharing
         from aiostream_data.storage.cache.options import ShardCache
 
@@ -479,13 +480,13 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             deterministic=flag("deterministic", deterministic),
             ranks=ranks_of(self.plan, rank, world_size, replicate),
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
-            broadcast=broadcast,
+            broadcast=function_or_none("broadcast", broadcast),
             on_error=None if policy_of(on_error) == Raise() else on_error,
             dead_letters=None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters)),
             shard_cache=ShardCache.of(shard_cache),
             prices=Prices.of(prices),
             force=flag("force", force),
-            allow=several("allow", allow, "names of differences"),
+            allow=checked_allow(several("allow", allow, "names of differences"), self.plan),
             stall_after_s=seconds_or_none("stall_after", stall_after),
             stage_timeout_s=seconds_or_none("stage_timeout", stage_timeout),
             debug=flag("debug", debug),

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data._engine.interrupts import interrupts_after
-from aiostream_data.arguments import integer
+from aiostream_data.arguments import integer, shown
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.patience import Patience
-from aiostream_data.errors import LoaderClosedError, NotPicklableError, PlanError
+from aiostream_data.errors import ArgumentTypeError, LoaderClosedError, NotPicklableError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import LAST_ELEMENT, Received
@@ -384,6 +384,8 @@ class Loader(Generic[T]):
         run on which record and for how long, who waits for memory, and the stacks of all tasks, threads and worker
         processes. Call it from any thread, also while another one waits for an element, or in a signal handler.
         """
+        if file is not None and not callable(getattr(file, "write", None)):
+            raise ArgumentTypeError(f"file must be an open text file or None, got {shown(file)}")
         self._check_process()
         text = self._engine.dump()
         if file is not None:

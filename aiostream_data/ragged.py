@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.arguments import shown
 from aiostream_data.errors import ArgumentTypeError, PlanError, RowIndexError
 
 
@@ -20,7 +21,10 @@ class RaggedArray:
 
     Attributes:
         values: The rows one after another, on the first axis; further axes are the same for all rows.
-        row_splits: int64, ascending, one more than there are rows.
+        row_splits: int64, ascending, within the values, one more than there are rows. Looked at where they are NumPy's.
+
+    Raises:
+        PlanError: These are no rows.
     """
 
     values: NDArray[Any]
@@ -30,9 +34,10 @@ class RaggedArray:
         if not hasattr(self.values, "ndim") or not hasattr(self.row_splits, "ndim"):
             found = f"{type(self.values).__name__} and {type(self.row_splits).__name__}"
             raise ArgumentTypeError(f"values and row_splits must be arrays, got {found}")
-        # Shapes only: the arrays may live on a device, where looking at values would wait for it.
         if self.row_splits.ndim != 1 or len(self.row_splits) < 1 or self.values.ndim < 1:
             raise PlanError(f"no rows in values {self.values.shape} with row splits {self.row_splits.shape}")
+        if isinstance(self.row_splits, np.ndarray):  # on a device, looking at values would wait for it
+            _check_splits(self.row_splits, len(self.values))
 
     def __len__(self) -> int:
         return len(self.row_splits) - 1
@@ -55,7 +60,7 @@ class RaggedArray:
             if step != 1:
                 raise PlanError(f"rows can only be sliced with step 1, got {step}")
             splits = self.row_splits[start : max(start, stop) + 1]
-            return RaggedArray(self.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
+            return trusted_ragged(self.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
         position = row + len(self) if row < 0 else row
         if not 0 <= position < len(self):
             raise RowIndexError(f"row {row} of {len(self)}")
@@ -114,3 +119,18 @@ class RaggedArray:
     def _values_of_rows(self) -> NDArray[Any]:
         view: NDArray[Any] = self.values[int(self.row_splits[0]) : int(self.row_splits[-1])]
         return view
+
+
+def trusted_ragged(values: Any, row_splits: Any) -> RaggedArray:
+    """Return rows whose splits are known to hold, without looking at them."""
+    rows = object.__new__(RaggedArray)
+    object.__setattr__(rows, "values", values)
+    object.__setattr__(rows, "row_splits", row_splits)
+    return rows
+
+
+def _check_splits(splits: NDArray[Any], stop: int) -> None:
+    if splits.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"row splits must be integers, got {splits.dtype}")
+    if splits[0] < 0 or splits[-1] > stop or (splits[1:] < splits[:-1]).any():
+        raise PlanError(f"row splits must ascend from 0 or more to at most {stop}, got {shown(splits.tolist())}")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from aiostream_data.arguments import MOST, integer, several, shown
+from aiostream_data.arguments import MOST, integer, numpy_dtype, several
+from aiostream_data.callables import check_takes_arguments
 from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
 from aiostream_data.file_sources import FileSources
 from aiostream_data.plan import sources as src
@@ -68,7 +69,7 @@ class DatasetSources(FileSources):
             signature: Structure of :class:`ArraySpec`; every item is held against it when given.
 
         Raises:
-            PlanError: ``generator`` is not callable, such as a generator object.
+            PlanError: ``generator`` is not callable, such as a generator object, or does not take ``args``.
         """
         if not callable(generator):
             raise StageBuildError(
@@ -78,9 +79,9 @@ class DatasetSources(FileSources):
         _, specs = flatten(signature, ArraySpec)
         if signature is not None and not all(isinstance(spec, ArraySpec) for spec in specs):
             raise PlanError(f"signature must be a structure of ArraySpec, got {signature!r}")
-        return cls._begin(
-            src.Generator(factory=generator, args=several("args", args, "a tuple of arguments"), signature=signature)
-        )
+        given = several("args", args, "a tuple of arguments")
+        check_takes_arguments("from_generator", generator, given)
+        return cls._begin(src.Generator(factory=generator, args=given, signature=signature))
 
     @classmethod
     def from_iterable(cls, iterable: Iterable[E] | AsyncIterable[E]) -> Dataset[E]:
@@ -108,10 +109,7 @@ class DatasetSources(FileSources):
 
 
 def _numbers_dtype(dtype: Any) -> np.dtype[Any]:
-    try:
-        found: np.dtype[Any] = np.dtype(dtype)
-    except Exception as error:  # noqa: BLE001 - NumPy parses texts as programs, and fails with errors of any kind
-        raise ArgumentTypeError(f"range() dtype must be a dtype, got {shown(dtype)}: {shown(error)}") from None
+    found = numpy_dtype("range() dtype", dtype)
     if found.kind not in "iufc":
         raise ArgumentTypeError(f"range() dtype must be one of numbers, got {found}")
     return found

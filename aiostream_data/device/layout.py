@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from aiostream_data.device.backend import ALIGNMENT, NativeArray
 from aiostream_data.errors import DeviceLeafError
 from aiostream_data.parts import Parts
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.ragged import RaggedArray, trusted_ragged
 from aiostream_data.structure import Structure, flatten
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class BatchLayout:
             if kind == "dense":
                 leaves.append(next(arrays))
             elif kind == "ragged":
-                leaves.append(RaggedArray(values=next(arrays), row_splits=next(arrays)))
+                leaves.append(trusted_ragged(next(arrays), next(arrays)))
             else:
                 leaves.append(next(kept))
         return self.structure.unflatten(leaves)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aiostream_data.arguments import shown
+from aiostream_data.arguments import numpy_dtype, several, shown
 from aiostream_data.errors import ArgumentTypeError, PlanError
 
 FeatureType: TypeAlias = np.dtype[Any] | type[bytes] | type[str]
@@ -183,7 +183,7 @@ def checked_features(features: Any) -> dict[str, Feature]:
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    dims = (shape,) if isinstance(shape, (int, np.integer)) else several("shape", shape, "an int or a tuple of ints")
     for dim in dims:
         if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
             raise PlanError(f"every dimension of shape must be an int of at least 1, got {shape!r}")
@@ -195,15 +195,12 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 def checked_dtype(dtype: Any) -> FeatureType:
     if dtype is bytes or dtype is str:
         return cast(FeatureType, dtype)
-    try:
-        found = np.dtype(dtype)
-    except TypeError:
-        raise PlanError(f"dtype must be bytes, str or a NumPy dtype, got {dtype!r}") from None
+    found = numpy_dtype("dtype", dtype, "bytes, str or a NumPy dtype")
     if dtype is None or found.kind not in "biuf" or found.itemsize > 8:
         raise PlanError(
             f"dtype must be bytes, str, bool, or an integer or floating type of 1 to 8 bytes, got {dtype!r}"
         )
-    return cast("np.dtype[Any]", found.newbyteorder("="))
+    return found.newbyteorder("=")
 
 
 def _as_array(default: Any, dtype: FeatureType) -> NDArray[Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError, StateMismatchError
+from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.chain_difference import chain_differences
 from aiostream_data.plan.changes import ALWAYS_ALLOWED, REFUSED, Difference
 from aiostream_data.plan.fingerprint import Description, Fingerprint, digest
@@ -76,18 +78,29 @@ def refused(found: Collection[Difference], allow: Collection[str]) -> list[Diffe
     return [one for one in found if one.kind not in ALWAYS_ALLOWED and not {one.kind, one.name} & allowed]
 
 
-def checked_allow(allow: Collection[str]) -> frozenset[str]:
+def checked_allow(allow: Collection[str], plan: Node | None = None) -> frozenset[str]:
     """Return the kinds and names of an ``allow`` argument.
+
+    Args:
+        plan: The plan whose operators names begin with; None where they were checked before.
 
     Raises:
         PlanError: One is neither.
     """
-    allowed = frozenset((allow,) if isinstance(allow, str) else allow)
-    for one in sorted(map(str, allowed)):
-        if one not in REFUSED | ALWAYS_ALLOWED and "." not in one:
-            known = ", ".join(sorted(REFUSED))
-            raise PlanError(f"allow must hold kinds ({known}) or arguments ('shuffle.buffer_size'), got {one!r}")
-    return allowed
+    operators = None if plan is None else {node.label for node in walk(plan)}
+    for one in (allow,) if isinstance(allow, str) else allow:
+        if not isinstance(one, str) or not (one in REFUSED | ALWAYS_ALLOWED or _is_argument(one, operators)):
+            kinds = ", ".join(sorted(REFUSED))
+            of_plan = f" of {', '.join(sorted(operators))}" if operators else ""
+            raise PlanError(
+                f"allow must hold kinds ({kinds}) or arguments ('shuffle.buffer_size'){of_plan}, got {shown(one)}"
+            )
+    return frozenset((allow,) if isinstance(allow, str) else allow)
+
+
+def _is_argument(name: str, operators: Collection[str] | None) -> bool:
+    operator, dot, argument = name.partition(".")
+    return bool(dot and argument) and (operators is None or operator in operators)
 
 
 def _cure(refused: Sequence[Difference]) -> str:

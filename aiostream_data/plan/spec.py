@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from aiostream_data.arguments import flag, integer, numpy_dtype, several
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node, Operator, SameElements
@@ -23,11 +24,23 @@ class ArraySpec:
         shape: One entry per axis, None where elements differ; None as a whole when unknown.
         dtype: NumPy dtype; ``object`` for bytes and str; None when unknown.
         ragged: True where rows of a batch keep their own lengths (a RaggedArray).
+
+    Raises:
+        PlanError: One of them is none.
     """
 
     shape: tuple[int | None, ...] | None
     dtype: np.dtype[Any] | None
     ragged: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shape is not None:
+            axes = several("shape", self.shape, "a tuple of ints and None, or None")
+            shape = tuple(None if axis is None else integer("an axis of shape", axis, 0) for axis in axes)
+            object.__setattr__(self, "shape", shape)
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", numpy_dtype("dtype", self.dtype, "a dtype or None"))
+        object.__setattr__(self, "ragged", flag("ragged", self.ragged))
 
 
 UNKNOWN_SPEC = ArraySpec(None, None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from aiostream_data.arguments import integer, shown
+from aiostream_data.arguments import function_or_none, integer, shown
 from aiostream_data.errors import PlanError, RankError
 
 Tail: TypeAlias = Literal["drop", "pad", "repeat"]
@@ -93,6 +93,7 @@ class Sharing:
 
     def __post_init__(self) -> None:
         _one_of("policy", self.policy, POLICIES)
+        function_or_none("consensus", self.consensus)
         if self.policy == "split":  # a file is one split, as files are read today
             object.__setattr__(self, "policy", "file")
         if self.tail is not None:

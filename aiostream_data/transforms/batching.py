@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import PlanError
 from aiostream_data.lineage import Lineage, MadeOf
 from aiostream_data.parts import Parts
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.ragged import RaggedArray, trusted_ragged
 from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat, concat_column, gather, same_layout
 from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.collate import (
@@ -272,7 +272,7 @@ def batch_leaf(column: Column, copy: bool = True) -> NDArray[Any] | RaggedArray:
     if column.kind != "array":
         return object_array(column.elements())
     packed = column.compact()
-    return RaggedArray(packed.values, np.append(packed.starts, len(packed.values)))
+    return trusted_ragged(packed.values, np.append(packed.starts, len(packed.values)))
 
 
 def _owned(chunk: Chunk) -> Chunk:

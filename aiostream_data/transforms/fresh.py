@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.ragged import RaggedArray, trusted_ragged
 from aiostream_data.structure import flatten
 
 
@@ -21,7 +21,7 @@ def _fresh_leaf(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         return leaf.copy()
     if isinstance(leaf, RaggedArray):
-        return RaggedArray(leaf.values.copy(), leaf.row_splits.copy())
+        return trusted_ragged(leaf.values.copy(), leaf.row_splits.copy())
     if type(leaf) is list:
         return [_fresh_leaf(value) for value in leaf]
     if type(leaf) in (dict, tuple):  # in a list

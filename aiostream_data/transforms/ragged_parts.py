@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.parts import Parts
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.ragged import RaggedArray, trusted_ragged
 from aiostream_data.records import VarColumn
 
 PIECE_NBYTES: Final = 4 << 10
@@ -33,7 +33,7 @@ def ragged_in_parts(columns: Sequence[VarColumn]) -> RaggedArray | None:
     splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     pieces = tuple(piece for pair in zip(columns, runs, strict=True) for piece in _pieces(*pair))
     values: Any = Parts(pieces or (columns[0].values[:0],))
-    return RaggedArray(values, splits)
+    return trusted_ragged(values, splits)
 
 
 def _runs(column: VarColumn) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -18,7 +18,7 @@ from device_mutants import Device
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import StreamRef
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.ragged import RaggedArray, trusted_ragged
 from aiostream_data.testing.adversarial import AdversarialBackend
 
 BATCHES = 30
@@ -154,7 +154,7 @@ class Drill:
             like = plain_batch(self, 0)
             values, splits = (self._like(array) for array in (like["ragged"].values, like["ragged"].row_splits))
             n = self._like(np.asarray(like["n"]))
-            self._targets[stream] = {"x": self._like(like["x"]), "ragged": RaggedArray(values, splits), "n": n}
+            self._targets[stream] = {"x": self._like(like["x"]), "ragged": trusted_ragged(values, splits), "n": n}
         return self._targets[stream]
 
     def _like(self, array: NDArray[Any]) -> NDArray[Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -76,6 +77,34 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
     "deterministic": lambda value: ROWS.open(deterministic=value),
 }
 
+REFUSED: dict[str, Callable[[], Any]] = {
+    "broadcast": lambda: ROWS.open(broadcast=4),
+    "consensus": lambda: ROWS.open(rank=0, world_size=1, policy="file", tail="drop", consensus=4),
+    "allow a name of nothing": lambda: ROWS.open(allow=["nope"]),
+    "allow an operator": lambda: ROWS.shuffle(2).open(allow=["shufle.buffer_size"]),
+    "allow no argument": lambda: ROWS.open(allow=["range."]),
+    "allow no text": lambda: ROWS.open(allow=[[]]),
+    "no prices": lambda: ROWS.open(prices={}),
+    "prices of a store": lambda: ROWS.open(prices={"s3": {}}),
+    "prices by number": lambda: ROWS.open(prices={5: {"GET": 1.0}}),
+    "a fixed length": lambda: asd.FixedLen(cast(Any, None), "int64"),
+    "a fixed length of text": lambda: asd.FixedLen(cast(Any, "x"), "int64"),
+    "a sequence": lambda: asd.FixedLenSequence(cast(Any, None), "int64"),
+    "a feature's dtype": lambda: asd.FixedLen((), "("),
+    "a spec's shape": lambda: asd.ArraySpec(cast(Any, "x"), None),
+    "a spec's axis": lambda: asd.ArraySpec((2, -1), None),
+    "a spec's dtype": lambda: asd.ArraySpec((), cast(Any, "y")),
+    "a spec's raggedness": lambda: asd.ArraySpec((), None, cast(Any, "no")),
+    "splits beyond the values": lambda: asd.RaggedArray(np.arange(3), np.array([0, 5])),
+    "splits before the values": lambda: asd.RaggedArray(np.arange(3), np.array([-1, 2])),
+    "splits that descend": lambda: asd.RaggedArray(np.arange(3), np.array([0, 2, 1, 3])),
+    "splits that are no integers": lambda: asd.RaggedArray(np.arange(3), cast(Any, np.array([0.0, 3.0]))),
+    "a generator's missing argument": lambda: Dataset.from_generator(lambda count: iter([count])),
+    "a generator's keyword": lambda: Dataset.from_generator(needs_a_keyword),
+    "a generator's other argument": lambda: Dataset.from_generator(lambda: iter([1]), args=(1,)),
+    "a dump into a number": lambda: dumped_into(5),
+}
+
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "executor": lambda value: ROWS.map(abs, executor=value),
     "on_error": lambda value: ROWS.map(abs, on_error=value),
@@ -104,6 +133,45 @@ def refused(call: Callable[[Any], Any], value: Any) -> None:
     with pytest.raises(PlanError) as caught:
         call(value)
     assert 10 < len(str(caught.value)) < 1000
+
+
+def needs_a_keyword(*, count: int) -> list[int]:
+    return [count]
+
+
+def dumped_into(file: Any) -> str:
+    with Dataset.range(3).open() as loader:
+        return loader.dump(file)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_argument_that_can_never_serve_is_refused_where_it_is_written(name: str) -> None:
+    refused(lambda _: REFUSED[name](), None)
+
+
+def test_what_can_be_allowed_is_listed_where_it_is_misspelt() -> None:
+    with pytest.raises(PlanError, match=r"seed, shards\) or arguments .* of range, shuffle, got 'shufle.seed'"):
+        ROWS.shuffle(2).open(allow=["shufle.seed"])
+    for name in ("shards", "weights", "shuffle.buffer_size", "range.stop"):
+        ROWS.shuffle(2).open(allow=[name]).close()
+
+
+def test_a_generator_gets_what_its_decorator_or_its_builtin_asks_for() -> None:
+    def counting(generate: Callable[[int], Any]) -> Callable[[], Any]:
+        @functools.wraps(generate)
+        def given_two() -> Any:
+            return generate(2)
+
+        return given_two
+
+    assert list(Dataset.from_generator(counting(range))) == [0, 1]
+    assert list(Dataset.from_generator(counting(lambda count: range(count)))) == [0, 1]
+    assert list(Dataset.from_generator(range, args=(2,))) == [0, 1]
+
+
+def test_a_spec_takes_whatever_stands_for_a_dtype() -> None:
+    odd: Any = asd.ArraySpec
+    assert odd([None, np.int64(2)], "int64") == asd.ArraySpec((None, 2), np.dtype(np.int64))
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -173,3 +241,10 @@ def test_functions_and_classes_refuse_what_they_cannot_use(tmp_path: Path) -> No
 def test_a_writer_names_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(asd.WriteError, match="No such file or directory; nothing was stored"):
         asd.TFRecordWriter(tmp_path / "none" / "a.tfrecord")
+
+
+@pytest.mark.parametrize("url", ["http://host/a.tfrecord", "nosuchstore://bucket/a.tfrecord"])
+def test_a_writer_to_a_store_that_takes_no_files_is_refused_before_a_record_is_written(url: str) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(asd.WriteError, match="nothing was stored"):
+        asd.TFRecordWriter(url)
