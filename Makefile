@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STORE  ?= s3
 NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
-.PHONY: install demo test lint bench clean
+.PHONY: install demo test lint bench bench-environments clean
 
 # Runs again only when the dependencies or the native core's sources have changed.
 install: $(VENV)/.installed
@@ -38,10 +38,16 @@ lint: install
 bench: install .venv-bench/.installed
 	@echo "== benchmarks against other loaders: every one in its own process, taking turns"
 	@.venv-bench/bin/python -m benchmarks.run
+
+# One environment for each set of packages that exclude those of another; see benchmarks/README.md.
+bench-environments: .venv-bench/.installed .venv-bench-clients/.installed .venv-bench-images/.installed
 .venv-bench/.installed: benchmarks/requirements.txt
-	@echo "== installing the other loaders into .venv-bench"
-	@test -x .venv-bench/bin/python || $(BIN)/python -m venv .venv-bench
-	@.venv-bench/bin/python -m pip install -q --disable-pip-version-check -r $<
+.venv-bench-clients/.installed: benchmarks/requirements-clients.txt
+.venv-bench-images/.installed: benchmarks/requirements-images.txt
+.venv-bench/.installed .venv-bench-clients/.installed .venv-bench-images/.installed: $(VENV)/.installed
+	@echo "== installing $(filter benchmarks/%,$^) into $(@D)"
+	@test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
+	@$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $(filter benchmarks/%,$^)
 	@touch $@
 
 clean:
