@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from aiostream_data.arguments import local_path, several
+from aiostream_data.arguments import local_path, several, shown
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.whole_object import write_object
 from aiostream_data.plan.base import Node, walk
@@ -17,7 +17,7 @@ from aiostream_data.records import ShardRef
 from aiostream_data.storage.index_file import IndexedShard, format_index
 from aiostream_data.storage.retry import take_retry_options
 from aiostream_data.storage.stores import StoreSet, options_of
-from aiostream_data.storage.urls import split_url
+from aiostream_data.storage.urls import has_magic, split_url
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
@@ -57,13 +57,29 @@ def write_index(
     """
     patterns, options = _listed_by(files, storage_options)
     target = local_path("path_or_url", path_or_url, "a path or URL")
+    if has_magic(target):
+        raise PlanError(f"path_or_url names the index to write, got the pattern {shown(target)}: files come first")
     # On a thread of its own, since there may be an event loop in this one.
     with ThreadPoolExecutor(1) as thread:
         shards = thread.submit(asyncio.run, _find(patterns, options)).result()
+    _check_kept(shards, target)
     counts = records or {}
     indexed = [IndexedShard(_named(shard, versions), counts.get(shard.url)) for shard in shards]
     write_object(target, format_index(target, indexed), _for_fsspec(target, storage_options or options))
     return len(indexed)
+
+
+def _check_kept(shards: list[ShardRef], target: str) -> None:
+    """Refuse to write the index over one of the files that it names, or to name itself in it.
+
+    Raises:
+        PlanError: It would be.
+    """
+    if split_url(target) in {split_url(shard.url) for shard in shards}:
+        raise PlanError(
+            f"path_or_url={shown(target)} is one of the files to be listed, and would be overwritten: give the index "
+            "a name that the patterns do not match"
+        )
 
 
 def _listed_by(files: Any, storage_options: Mapping[str, Any] | None) -> tuple[list[str], Mapping[str, Any]]:

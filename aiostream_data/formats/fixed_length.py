@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aiostream_data.arguments import integer
+from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
@@ -45,6 +46,10 @@ class FixedLengthFormat:
     def largest_nbytes(self) -> int:
         """Bytes of the largest record."""
         return self.record_nbytes
+
+    def refuses(self, kind: FileKind) -> bool:
+        """Refuse files whose records are not of one length; behind a header of any kind there may be such records."""
+        return kind.is_certain and not self.header_nbytes
 
     def framer(self, url: str) -> FixedLengthFramer:
         return FixedLengthFramer(self, url)

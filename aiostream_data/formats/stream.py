@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.codecs.compression import Compression, Decompressor, canonical, decompressor, detect
+from aiostream_data.codecs.file_kinds import START_NBYTES, FileKind, kind_of
 from aiostream_data.codecs.short_streams import Evidence, by_name, chosen, may_begin_any
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format
 from aiostream_data.formats.cutting import MOST_ROWS, Tail, no_records
+from aiostream_data.formats.text import TextFormat
 from aiostream_data.records import VarColumn
 
 PROBE_NBYTES = 64
@@ -59,6 +61,13 @@ class Recognises(Protocol):
 
     def recognises(self, first_bytes: bytes) -> bool:
         """Return True only when there is no doubt."""
+
+
+@runtime_checkable
+class Refuses(Protocol):
+    """A format that could read some files of other formats, and would give records that make no sense."""
+
+    def refuses(self, kind: FileKind) -> bool: ...
 
 
 @runtime_checkable
@@ -135,6 +144,7 @@ class RecordStream:
         self._framer = format.framer(url)
         self._probe: Tail | None = Tail()  # until enough is there to look at
         self._first_bytes = b""
+        self._start: bytes | None = b"" if offset else None  # of the decompressed stream
         self._actual: Compression = ""
         self._evidence: Evidence | None = None
         self._decompressor: Decompressor | None = None
@@ -266,17 +276,32 @@ class RecordStream:
 
     def _records(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
         if self._decompressor is None:
+            self._look_at(block, headroom)
             yield from self._framer.feed(block, headroom, self.step.rows)
             return
         try:
             for piece in self._gathered(self._decompressor.feed(block[headroom:].data)):
                 if len(piece):
-                    yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
+                    self._look_at(piece, self.step.headroom_nbytes)
+                yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
                 del piece
                 yield no_records()  # whoever runs this may stop here, and make room for another block
         except CorruptRecordError:
             self._raise_earlier_damage()
             raise
+
+    def _look_at(self, block: NDArray[np.uint8], headroom: int) -> None:
+        """Look at the first bytes of the stream, once.
+
+        Raises:
+            CorruptRecordError: They begin a file of another kind, which the format refuses.
+        """
+        if self._start is not None:
+            return
+        self._start = block[headroom : headroom + START_NBYTES].tobytes()
+        kind = kind_of(self._start) if isinstance(self._format, Refuses) else None
+        if kind is not None and isinstance(self._format, Refuses) and self._format.refuses(kind):
+            raise CorruptRecordError(self._url, 0, f"cannot be read as {self._format.name}")
 
     def _last_records(self) -> Iterator[VarColumn]:
         if self._decompressor is not None:
@@ -303,15 +328,27 @@ class RecordStream:
             raise CorruptRecordError(self._url, error.offset, f"{error.reason}; {hint}") from None
 
     def _hint(self) -> str:
-        """Return a clause for the message of damage if the cause may be the wrong compression."""
+        """Return a clause for the message of damage if the cause may be the wrong compression, or the wrong reader."""
         if self._evidence is not None:
             held = f"the object holds {len(self._first_bytes)} bytes, and {self._evidence.reason}"
             return f"{held}; write it again, remove it, or pass compression='' if the source is not compressed"
         looks = resolve("auto", self._format, self._first_bytes)
         if looks == self._actual:
-            return ""
+            return self._other_kind()
         what = looks or (f"a plain {self._format.name}" if self._recognised() else "no compressed stream")
-        return f"the object starts like {what}, but compression={self._asked!r} was asked for"
+        asked = f"but compression={self._asked!r} was asked for"
+        return f"the object starts like {what}, {asked}; pass compression={looks!r}"
+
+    def _other_kind(self) -> str:
+        """Return a clause that says what the stream is, if it begins as no stream of its format does."""
+        start = self._start or b""
+        if self._format.whole or _recognised(self._format, start):
+            return ""
+        kind = kind_of(start)
+        if kind is not None:
+            return f"this is {kind.name}: {kind.cure}"
+        is_text = self._format.name == "tfrecord" and len(start) > 0 and TextFormat().recognises(start)
+        return "this starts like text: use from_text()" if is_text else ""
 
     def _recognised(self) -> bool:
         return _recognised(self._format, self._first_bytes)

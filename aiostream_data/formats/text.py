@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.arguments import shown
+from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
@@ -63,6 +64,10 @@ class TextFormat:
 
     def framer(self, url: str) -> LineFramer:
         return LineFramer(self, url)
+
+    def refuses(self, kind: FileKind) -> bool:
+        """Refuse every known kind of file: all of them hold bytes that are no text."""
+        return True
 
     def recognises(self, first_bytes: bytes) -> bool:
         """Return whether the bytes are plain text beyond doubt: UTF-8 without control characters."""

@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 
 from aiostream_data import _native
+from aiostream_data.codecs.file_kinds import starts_tfrecord
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
@@ -62,9 +63,7 @@ class TFRecordFormat:
 
     def recognises(self, first_bytes: bytes) -> bool:
         """Return whether an uncompressed stream starts with these bytes: the first length has a valid checksum."""
-        if len(first_bytes) < HEADER.size:
-            return False
-        return _native.masked_crc32c(first_bytes[:8]) == int.from_bytes(first_bytes[8:12], "little")
+        return starts_tfrecord(first_bytes)
 
 
 class TFRecordFramer(CuttingFramer):

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 from aiostream_data.errors import IndexFileError, NoMatchError
 from aiostream_data.object_names import lasting_url
 from aiostream_data.records import ShardRef
@@ -145,7 +146,9 @@ def _lines(index_url: str, content: bytes | memoryview) -> Iterator[tuple[int, A
         try:
             yield number, json.loads(line)
         except (ValueError, RecursionError):  # UnicodeDecodeError is one
-            raise IndexFileError(safe_url(index_url), number, "is not JSON") from None
+            kind = kind_of(bytes(content[:START_NBYTES])) if number == 1 else None
+            found = "" if kind is None else f": this is {kind.name}, and no index of files"
+            raise IndexFileError(safe_url(index_url), number, f"is not JSON{found}") from None
 
 
 def _header(index_url: str, header: Any) -> int:

@@ -1,0 +1,91 @@
+"""Recognise files of well-known formats by their first bytes, and name what reads them instead."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from aiostream_data import _native
+
+START_NBYTES: Final = 512
+"""Bytes that are looked at: the header of a tar archive."""
+
+_TAR_CHECKSUM: Final = slice(148, 156)
+_TFRECORD_NBYTES: Final = 12
+
+
+class FileKind(NamedTuple):
+    """A format that the readers of records cannot read.
+
+    Attributes:
+        name: With its article, for messages.
+        cure: What to use instead.
+        is_certain: The marks are long enough to refuse a file that could be read as raw bytes too.
+    """
+
+    name: str
+    cure: str
+    is_certain: bool = True
+
+
+_IMAGES: Final = "use from_files(), and decode the bytes in a function given to map()"
+_GENERATOR: Final = "read it with {} in a function given to from_generator()"
+
+TAR: Final = FileKind(
+    "a tar archive", f"unpack it and use from_files(), or {_GENERATOR.format('tarfile')}; WebDataset is not supported"
+)
+ZIP: Final = FileKind(
+    "a zip archive",
+    f"unpack it and use from_files(), or {_GENERATOR.format('zipfile')}; the arrays of an .npz file go to "
+    "from_tensor_slices()",
+)
+PARQUET: Final = FileKind("a Parquet file", _GENERATOR.format("pyarrow.parquet"))
+ARROW: Final = FileKind("an Arrow file", _GENERATOR.format("pyarrow.ipc"))
+HDF5: Final = FileKind("an HDF5 file", _GENERATOR.format("h5py"))
+NPY: Final = FileKind("a NumPy file", "load it with np.load(), and use from_tensor_slices()")
+PNG: Final = FileKind("a PNG image", _IMAGES, is_certain=False)
+JPEG: Final = FileKind("a JPEG image", _IMAGES, is_certain=False)
+TFRECORD: Final = FileKind("a TFRecord file", "use from_tfrecord()", is_certain=False)
+GZIP: Final = FileKind("a gzip stream", "pass compression='gzip'", is_certain=False)
+ZSTD: Final = FileKind("a zstd stream", "pass compression='zstd'", is_certain=False)
+
+_MAGICS: Final = (
+    (b"PAR1\x15", PARQUET),  # the byte behind it begins its first page; text may begin with PAR1
+    (b"ARROW1\0\0", ARROW),
+    (b"\x89HDF\r\n\x1a\n", HDF5),
+    (b"\x89PNG\r\n\x1a\n", PNG),
+    (b"\x93NUMPY", NPY),
+    (b"\x1f\x8b\x08", GZIP),
+    (b"\x28\xb5\x2f\xfd", ZSTD),
+)
+
+
+def kind_of(start: bytes) -> FileKind | None:
+    """Return what a file is, by its first ``START_NBYTES`` bytes, or all where it is shorter; None if unknown."""
+    for magic, kind in _MAGICS:
+        if start.startswith(magic):
+            return kind
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")) and start[5:6] == b"\0":
+        return ZIP
+    if start.startswith(b"\xff\xd8\xff") and start[3:4] >= b"\xc0":
+        return JPEG
+    if starts_tfrecord(start):
+        return TFRECORD
+    return TAR if _starts_tar(start) else None
+
+
+def starts_tfrecord(start: bytes) -> bool:
+    """Return whether the first length of a TFRecord stands here: its checksum holds."""
+    if len(start) < _TFRECORD_NBYTES:
+        return False
+    return _native.masked_crc32c(start[:8]) == int.from_bytes(start[8:12], "little")
+
+
+def _starts_tar(start: bytes) -> bool:
+    """Return whether the header of a tar archive stands here: its checksum holds."""
+    if len(start) < START_NBYTES or not start[_TAR_CHECKSUM].strip(b" \0"):
+        return False
+    try:
+        told = int(start[_TAR_CHECKSUM].strip(b" \0"), 8)
+    except ValueError:
+        return False
+    return told == sum(start[: _TAR_CHECKSUM.start]) + 8 * ord(" ") + sum(start[_TAR_CHECKSUM.stop : START_NBYTES])

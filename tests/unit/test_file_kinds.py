@@ -1,0 +1,157 @@
+"""A file of another format is recognised by its first bytes, and the error says what reads it instead."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aiostream_data as asd
+from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
+from aiostream_data.errors import CorruptRecordError, IndexFileError
+from aiostream_data.formats.tfrecord_writer import frame
+
+
+def tar(kind: int = tarfile.PAX_FORMAT) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=kind) as archive:
+        member = tarfile.TarInfo("a.txt")
+        member.size = 12
+        archive.addfile(member, io.BytesIO(b"line\nline\nx\n"))
+    return out.getvalue()
+
+
+def zipped() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a.txt", "line\n" * 30)
+    return out.getvalue()
+
+
+def npy() -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.arange(64))
+    return out.getvalue()
+
+
+FILES = {
+    "tar archive": tar(),
+    "Parquet file": b"PAR1\x15\x04\x15\x20text\n" * 64,
+    "Arrow file": b"ARROW1\0\0" + b"\xff\xff\xff\xff\n" * 64,
+    "HDF5 file": b"\x89HDF\r\n\x1a\n" + bytes(1016),
+    "zip archive": zipped(),
+    "NumPy file": npy(),
+    "PNG image": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(500),
+    "JPEG image": b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(501),
+}
+CURES = {
+    "tar archive": "tarfile",
+    "Parquet file": "pyarrow",
+    "Arrow file": "pyarrow",
+    "HDF5 file": "h5py",
+    "zip archive": "zipfile",
+    "NumPy file": "from_tensor_slices",
+    "PNG image": "from_files",
+    "JPEG image": "from_files",
+}
+Read = Callable[[Path], "asd.Dataset[bytes] | asd.Dataset[str]"]
+READERS: dict[str, Read] = {
+    "from_tfrecord": lambda path: asd.Dataset.from_tfrecord(path),
+    "from_text": lambda path: asd.Dataset.from_text(path),
+    "from_text of bytes": lambda path: asd.Dataset.from_text(path, encoding=None),
+    "from_fixed_length": lambda path: asd.Dataset.from_fixed_length(path, 7 if "image" in path.name else 8),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("kind", FILES)
+def test_the_error_names_the_kind_of_file_and_what_reads_it(tmp_path: Path, kind: str, reader: str) -> None:
+    path = tmp_path / kind
+    path.write_bytes(FILES[kind])
+    with pytest.raises(CorruptRecordError, match=f"this is an? {kind}: .*{CURES[kind]}"):
+        list(READERS[reader](path))
+
+
+@pytest.mark.parametrize("reader", ["from_tfrecord", "from_text"])
+def test_a_compressed_archive_is_recognised_too(tmp_path: Path, reader: str) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(tar()))
+    with pytest.raises(CorruptRecordError, match="this is a tar archive: unpack it"):
+        list(READERS[reader](tmp_path / "a.tar.gz"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_every_dialect_of_tar_is_recognised(kind: int) -> None:
+    found = kind_of(tar(kind)[:START_NBYTES])
+    assert found is not None
+    assert found.name == "a tar archive"
+
+
+def test_a_compressed_file_of_fixed_length_records_says_which_compression_to_pass(tmp_path: Path) -> None:
+    packed = gzip.compress(bytes(3000))
+    (tmp_path / "x.gz").write_bytes(packed)
+    with pytest.raises(CorruptRecordError, match=r"starts like gzip.*pass compression='gzip'"):
+        list(asd.Dataset.from_fixed_length(tmp_path / "x.gz", len(packed) - 1))
+
+
+def test_a_file_that_is_compressed_twice_is_recognised(tmp_path: Path) -> None:
+    (tmp_path / "x.gz").write_bytes(gzip.compress(gzip.compress(bytes(3000))))
+    with pytest.raises(CorruptRecordError, match="this is a gzip stream"):
+        list(asd.Dataset.from_text(tmp_path / "x.gz"))
+
+
+def test_records_and_lines_are_told_from_each_other(tmp_path: Path) -> None:
+    (tmp_path / "records").write_bytes(frame(b"a" * 80))
+    (tmp_path / "lines").write_bytes(b"a,b,c\n1,2,3\n" * 9)
+    with pytest.raises(CorruptRecordError, match=r"this is a TFRecord file: use from_tfrecord\(\)"):
+        list(asd.Dataset.from_text(tmp_path / "records"))
+    with pytest.raises(CorruptRecordError, match=r"this starts like text: use from_text\(\)"):
+        list(asd.Dataset.from_tfrecord(tmp_path / "lines"))
+
+
+def test_whole_files_and_fixed_length_records_behind_a_header_may_be_of_any_kind(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(tar())
+    assert [one["data"] for one in asd.Dataset.from_files(tmp_path / "x")] == [tar()]
+    rest = len(tar()) - 512
+    assert list(asd.Dataset.from_fixed_length(tmp_path / "x", rest, header_nbytes=512)) == [tar()[512:]]
+
+
+def test_damage_behind_good_records_is_not_taken_for_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(frame(b"good" * 20) + frame(b"bad" * 20)[:-1])
+    with pytest.raises(CorruptRecordError) as caught:
+        list(asd.Dataset.from_tfrecord(tmp_path / "x"))
+    assert "this " not in caught.value.reason
+
+
+def test_text_that_begins_like_a_magic_number_is_text(tmp_path: Path) -> None:
+    for line in ("PAR1 is the first word", "PK and more", "ARROW1 again"):
+        (tmp_path / "x").write_text(line)
+        assert list(asd.Dataset.from_text(tmp_path / "x")) == [line]
+
+
+def test_random_bytes_are_no_kind_of_file() -> None:
+    draw = random.Random(0)
+    assert not any(kind_of(draw.randbytes(START_NBYTES)) for _ in range(2000))
+    assert all(kind_of(bytes([0]) * nbytes) is None for nbytes in (0, 1, 12, START_NBYTES))
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_an_index_that_is_a_file_of_data_is_called_what_it_is(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "index").write_bytes(FILES[kind])
+    with pytest.raises(IndexFileError, match=f"this is an? {kind}"):
+        list(asd.Dataset.from_tfrecord(index=tmp_path / "index"))
+
+
+def test_no_index_is_written_over_a_file_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(frame(b"a"))
+    with pytest.raises(asd.PlanError, match=r"is one of the files.*overwritten: give the index a name"):
+        asd.write_index(tmp_path / "*", tmp_path / "a.tfrecord")
+    assert (tmp_path / "a.tfrecord").read_bytes() == frame(b"a")
+    with pytest.raises(asd.PlanError, match=r"got the pattern.*files come first"):
+        asd.write_index("index", str(tmp_path / "*"))
