@@ -48,6 +48,7 @@ def _small_limits_are_no_news() -> Iterator[None]:
     """Ignore the warning that one row is larger than a memory limit of 64 KB."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "[0-9]+ bytes have to be held at once", RuntimeWarning)
+        warnings.filterwarnings("ignore", "the decompressors of the open files", RuntimeWarning)
         yield
 
 

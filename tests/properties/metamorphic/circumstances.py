@@ -15,7 +15,7 @@ GLOBAL_BATCH = 12
 """Rows of a batch of all ranks together: 1, 2, 3 and 4 ranks can share them."""
 
 MEMORY = (None, None, None, "64KB", "256KB", "1MB", "16MB")
-"""Limits. Plans that decompress files get none, or the largest: each open file needs a window of its own."""
+"""Limits. Most files are compressed, and the least of these has no room for the window of one."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,20 +93,17 @@ def _ranks(random: Random, plan: Drawn, elements: int) -> Ranks:
     batched = plan.kind in ("number", "row", "text") and chance(random, 0.4)
     rows = GLOBAL_BATCH if batched else before
     steps = random.randint(0, elements // rows)
-    legs = tuple(_light_leg(random, plan) for _ in range(before + after))
+    legs = tuple(_light_leg(random) for _ in range(before + after))
     return Ranks(before, after, steps, batched, chance(random, 0.5), legs)
 
 
-def _light_leg(random: Random, plan: Drawn) -> Leg:
+def _light_leg(random: Random) -> Leg:
     cut = random.randrange(1 << 20) if chance(random, 0.7) else None
-    memory_limit = one_of(random, *MEMORY)
-    if memory_limit is not None and (".gz" in plan.code or ".z" in plan.code):
-        memory_limit = MEMORY[-1]
-    return Leg(cut=cut, memory_limit=memory_limit)
+    return Leg(cut=cut, memory_limit=one_of(random, *MEMORY))
 
 
 def _leg(random: Random, plan: Drawn, slow: float, hosted: bool) -> Leg:
-    leg = replace(_light_leg(random, plan), debug=chance(random, 0.12))
+    leg = replace(_light_leg(random), debug=chance(random, 0.12))
     how = _how(random)
     if not chance(random, slow):
         return replace(leg, places=_places(random, how, 0))
