@@ -574,7 +574,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         return Dataset(kind(input=self.plan, **arguments))
 
     def __repr__(self) -> str:
-        return f"<Dataset {self.plan.label}, element_spec={self.element_spec}>"
+        from aiostream_data.plan.shown import elements_of, on_one_line
+
+        return f"<Dataset {on_one_line(self.plan)}, each element: {elements_of(self.plan)}>"
 
 
 class _AsyncIteration(Generic[T]):

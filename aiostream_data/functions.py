@@ -20,6 +20,7 @@ from aiostream_data.plan.base import (
     auto_or_at_least_one,
     seed_of,
 )
+from aiostream_data.plan.operators import AUTO_CYCLE_LENGTH
 from aiostream_data.plan.validate import check_executor, check_reaches_interpreters, check_reaches_processes
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import OnError, policy_of
@@ -196,7 +197,7 @@ class FunctionOperators(Generic[T]):
             on_error: What becomes of an element for which the function itself raises, not what it returned
                 while elements are taken from that; see :meth:`map`.
         """
-        cycle = 8 if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
+        cycle = AUTO_CYCLE_LENGTH if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
         block = at_least("block_length", block_length, 1)
         return self._interleave(function, cycle, block, flag("ordered", ordered), "interleave", on_error)
 

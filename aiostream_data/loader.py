@@ -314,6 +314,7 @@ class Loader(Generic[T]):
         saved = self._received.saved(self._left)
         steering = self._opening.steering | more
         old = self._engine
+        self._consumer.elements += self._received.given(self._left)
         self._asked_before += [process["storage"] for process in old.stats_elsewhere()]
         self._start(self._opening.again(replace(saved, steering=steering.as_dict()), steering=steering))
         old.stop_soon()
@@ -336,6 +337,20 @@ class Loader(Generic[T]):
         """
         self._check_open()
         return self._engine.state.set_weights(weights, from_row)
+
+    def __repr__(self) -> str:
+        from aiostream_data.plan.shown import on_one_line
+
+        given = self._consumer.elements + self._received.given(self._left)
+        elements = "1 element" if given == 1 else f"{given:,} elements"
+        return f"<Loader of {on_one_line(self._opening.plan)}: {elements} received, {self._standing()}>"
+
+    def _standing(self) -> str:
+        if self._closed:
+            return "closed"
+        if self._ending is None:
+            return "open"
+        return "ended" if self._ending.error is None else f"failed with {type(self._ending.error).__name__}"
 
     def stats(self) -> LoaderStats:
         """Return counters of every stage, of the consumer and of memory, as of now."""
@@ -412,7 +427,7 @@ class Loader(Generic[T]):
         if not self._engine.is_here:
             self._give_up_left()
             return False
-        self._received.freeze(self._left)
+        self._consumer.elements += self._received.freeze(self._left)
         self._give_up_left()
         self._received.settle(self._left)
         return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from aiostream_data.arguments import flag, word
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least, seed_of
+from aiostream_data.plan.operators import SCHEDULE_EVERY
 from aiostream_data.plan.spec import spec_of
 from aiostream_data.plan.validate import check_extends
 from aiostream_data.sources import DatasetSources
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
 """Data sets by number or by name."""
-
-SCHEDULE_EVERY = 1000
-"""Rows after which a function is asked for weights again."""
 
 
 class DatasetMixtures(DatasetSources):

@@ -11,7 +11,7 @@ from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.object_names import object_name
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Origin:
     """Where one row came from, as plain data: enough to make it again with ``dataset.fetch(origin)``.
 
@@ -38,6 +38,9 @@ class Origin:
 
     def __str__(self) -> str:
         return f"{self.url} record {self.index} (epoch {self.epoch})"
+
+    def __repr__(self) -> str:
+        return f"<Origin {self}>"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as a dict of plain data, which goes through JSON unchanged."""

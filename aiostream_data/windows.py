@@ -11,13 +11,11 @@ from aiostream_data.arguments import flag, several, word
 from aiostream_data.element_checks import check_length_of, check_packing, check_padding, known_shapes
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least
+from aiostream_data.plan.operators import OPEN_BINS
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
     from aiostream_data.plan import windows as win
-
-OPEN_BINS = 16
-"""Rows that ``pack`` fills at once, unless told otherwise."""
 
 
 # What only these operators need is imported where it is used: importing it takes its time.

@@ -148,14 +148,15 @@ class Received:
         """Let the engine hear that the consumer stays where it is."""
         self._engine.settle(self._place(left))
 
-    def freeze(self, left: Iterator[Any]) -> None:
-        """Keep only what was given of the current parcel, since the rest never will be."""
+    def freeze(self, left: Iterator[Any]) -> int:
+        """Keep only what was given of the current parcel, and return how much: the rest never will be given."""
         if self._parcel is None:
-            return
-        place = self._place(left)
-        self._count(self.given(left))
+            return 0
+        given, place = self.given(left), self._place(left)
+        self._count(given)
         self._taken = place
         self._drop_parcel()
+        return given
 
     def _place(self, left: Iterator[Any]) -> int:
         """Return how many elements of this engine are behind the consumer."""

@@ -100,9 +100,18 @@ class Node:
         """What notes of errors say of the stage: its name, and the line where the user wrote it."""
         return f"stage: {self.label}" + (f", written at {self.written_at}" if self.written_at is not None else "")
 
+    @property
+    def method(self) -> str:
+        """Name of the method that the user called."""
+        return self.label
+
     def detail(self) -> str:
-        """Arguments worth showing in explain()."""
+        """Return arguments as in the call of that method; those left at their defaults are left out."""
         return ""
+
+    def call(self) -> str:
+        """Return the call as the user wrote it, such as ``batch(32, drop_remainder=True)``."""
+        return f"{self.method}({self.detail()})"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,7 +10,7 @@ from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.windows import padded_spec, stacked_spec
-from aiostream_data.plan.written import function_name
+from aiostream_data.plan.written import call_arguments
 
 TooLarge: TypeAlias = Literal["raise", "skip", "alone"]
 """What becomes of an element that alone costs more than a batch may."""
@@ -45,13 +45,21 @@ class CostBatch(Operator):
     def label(self) -> str:
         return "batch_by_cost"
 
+    @property
+    def method(self) -> str:
+        return "batch"
+
     def detail(self) -> str:
-        by = self.cost if isinstance(self.cost, str) else "length" if self.cost is None else function_name(self.cost)
-        size = "" if self.batch_size is None else f", at most {self.batch_size} rows"
-        kind = "padded" if self.padded else "sum"
-        large = "" if self.on_too_large == "raise" else f", on_too_large={self.on_too_large}"
-        dropping = ", drop_remainder" if self.drop_remainder else ""
-        return f"{by} <= {self.max_cost:,} ({kind}){size}{large}{dropping}"
+        return call_arguments(
+            *(() if self.batch_size is None else (self.batch_size,)),
+            max_cost=(self.max_cost, None),
+            cost=(self.cost, None),
+            padded=(self.padded, True),
+            padded_shapes=(self.padded_shapes, None),
+            padding_values=(self.padding_values, None),
+            on_too_large=(self.on_too_large, "raise"),
+            drop_remainder=(self.drop_remainder, False),
+        )
 
 
 @spec_of.register

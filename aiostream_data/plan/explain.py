@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiostream_data.metrics.sizes import as_size
-from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
+from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.element_nbytes import most_nbytes
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Prefetch, Shuffle, ToDevice
 from aiostream_data.plan.rewrite import rewrite
+from aiostream_data.plan.shown import count_of, elements_of, steps_of
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.subprocess import own_nbytes, places_of, process_nbytes
 from aiostream_data.plan.windows import Bucket, Pack
 from aiostream_data.plan.worker_share import place_of_sharing
 from aiostream_data.safe_url import safe_url
+
+WIDEST_CALL: Final = 60
+"""Characters up to which calls decide the column of the comments."""
 
 
 def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
@@ -24,9 +30,9 @@ def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
     """
     running = rewrite(plan)
     lines = ["plan (sources first):"]
-    lines += _tree(running, 1)
-    lines.append(f"elements: {_count(cardinality(plan))}")
-    lines += _reads(running)
+    lines += _tree(plan)
+    lines += [f"elements: {count_of(cardinality(plan))}", f"each element: {elements_of(plan)}"]
+    lines += _reads(running) + _chosen(running)
     lines += [worst_case] if worst_case else []
     lines += _of_the_limit(running, memory_limit)
     lines += _written(running)
@@ -34,16 +40,25 @@ def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
     return "\n".join(lines)
 
 
-def _tree(node: Node, depth: int) -> list[str]:
-    lines = [line for child in node.inputs for line in _tree(child, depth + (len(node.inputs) > 1))]
-    detail = node.detail()
-    written = f"  # {node.written_at}" if node.written_at is not None else ""
-    lines.append("  " * depth + node.label + (f"({detail})" if detail else "") + written)
+def _tree(plan: Node) -> list[str]:
+    rows = [("  " * (step.depth + 1) + step.node.call(), step.where) for step in steps_of(plan)]
+    width = max((len(call) for call, _ in rows if len(call) <= WIDEST_CALL), default=0)
+    return [f"{call:<{width}}  # {where}" if where else call for call, where in rows]
+
+
+def _chosen(running: Node) -> list[str]:
+    """Return what shuffle() without a buffer size, and bucketing by cost, have chosen."""
+    lines = []
+    for node in walk(running):
+        if getattr(node, "permuted", None) is not None:
+            lines.append(f"shuffle: {node.method} gives all its rows in a random order, so that no buffer is needed")
+        elif isinstance(node, ReadFiles) and node.spread:
+            lines.append(f"shuffle: {node.method} reads {node.cycle_length} files at once, in a random order")
+        elif isinstance(node, ReadFiles) and node.format.whole and node.shuffle_shards:
+            lines.append(f"shuffle: {node.method} gives all files in a random order, so that no buffer is needed")
+        elif isinstance(node, Bucket) and node.max_cost is not None:
+            lines.append(f"{node.method}: batches of {', '.join(map(str, node.batch_sizes))} rows, by bucket")
     return lines
-
-
-def _count(number: int) -> str:
-    return {INFINITE: "infinite", UNKNOWN: "unknown until read"}.get(number, f"{number:,}")
 
 
 def _reads(plan: Node) -> list[str]:
@@ -84,10 +99,10 @@ def _processes(plan: Node, memory_limit: int) -> list[str]:
     lines = []
     for node in places_of(plan):
         each = as_size(process_nbytes(plan, memory_limit))
-        lines.append(f"  {node.detail()} of in_subprocess may hold {each}" + (" each" * (node.workers > 1)))
+        lines.append(f"  {node.processes} of in_subprocess may hold {each}" + (" each" * (node.workers > 1)))
         if node.workers > 1:
             place = place_of_sharing(node.input)
-            works = "all of it" if place is node.input else f"all up to {place.label}"
+            works = "all of it" if place is node.input else f"all up to {place.method}"
             lines.append(f"    every one runs {works}, and does its own part of the rest: elements in turn")
     return lines
 

@@ -13,9 +13,10 @@ from aiostream_data._native import deal_rows
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.operators import SCHEDULE_EVERY
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.plan.validate import check_rereadable
-from aiostream_data.plan.written import function_name
+from aiostream_data.plan.written import Verbatim, call_arguments
 from aiostream_data.structure import LEAF
 from aiostream_data.weights import Schedule, Stop, Weights, shares_of
 
@@ -49,8 +50,13 @@ class Mix(Node):
         return "sample_from"
 
     def detail(self) -> str:
-        how = f", random, seed={self.seed}" if self.random else ""
-        return f"{_weights(self.schedule)}, stop={self.stop}{how}"
+        return call_arguments(
+            weights=(_weights(self.schedule), None),
+            seed=(self.seed, None),
+            stop=(self.stop, "first"),
+            random=(self.random, False),
+            schedule_every=(self.schedule.every if self.schedule.function else SCHEDULE_EVERY, SCHEDULE_EVERY),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,18 +77,25 @@ class Choose(Node):
         return "choose_from"
 
     def detail(self) -> str:
-        return f"{', '.join(self.names)}, stop={self.stop}"
+        return call_arguments(stop=(self.stop, "first"))
 
 
-def _weights(schedule: Schedule) -> str:
+def _weights(schedule: Schedule) -> object:
+    """Return weights by name: one set, a list of (first row, weights), or the function; None for equal weights."""
+    if [set(weights) for _, weights in schedule.steps] == [{1.0}]:
+        return None
     if schedule.function is not None:
-        return f"weights by {function_name(schedule.function)} every {schedule.every} rows"
+        return schedule.function
+    named = list(schedule.names) != [str(number) for number in range(len(schedule.names))]
     steps = [
-        " ".join(f"{name}={weight:g}" for name, weight in zip(schedule.names, weights, strict=True))
-        for _, weights in schedule.steps
+        (row, _by_name(schedule.names, weights) if named else f"[{', '.join(f'{weight:g}' for weight in weights)}]")
+        for row, weights in schedule.steps
     ]
-    first, *later = steps
-    return first + "".join(f", from row {row} {step}" for (row, _), step in zip(schedule.steps[1:], later, strict=True))
+    return Verbatim(steps[0][1] if len(steps) == 1 else "[" + ", ".join(f"({row}, {by})" for row, by in steps) + "]")
+
+
+def _by_name(names: Sequence[str], weights: Sequence[float]) -> str:
+    return "{" + ", ".join(f"{name!r}: {weight:g}" for name, weight in zip(names, weights, strict=True)) + "}"
 
 
 def check_shared(nodes: Sequence[Node], operation: str) -> None:

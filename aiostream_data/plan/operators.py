@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator, SameElements, Transform
-from aiostream_data.plan.written import function_name
+from aiostream_data.plan.written import Verbatim, call_arguments
 from aiostream_data.policies import OnError
 from aiostream_data.structure import Structure
 
@@ -43,13 +43,18 @@ class Call(Operator):
         """The function."""
         raise NotImplementedError
 
-    def how(self) -> str:
-        """Return how it runs, for explain()."""
-        order = "" if self.ordered else ", unordered"
-        limit = "" if self.timeout_s is None else f", timeout={self.timeout_s:g} s"
-        policy = "" if self.on_error is None else f", on_error={self.on_error!r}"
-        executor = "coroutine" if self.is_coroutine else self.executor
-        return f"executor={executor}, concurrency={self.concurrency}{order}{limit}{policy}"
+    def detail(self) -> str:
+        return call_arguments(
+            self.function_called,
+            executor=(AUTO if self.executor == "auto" else self.executor, "thread"),
+            concurrency=(self.concurrency, AUTO),
+            ordered=(self.ordered, True),
+            batched=(getattr(self, "batched", False), False),
+            seed=(self.seed, None),
+            init=(self.init, None),
+            timeout=(self.timeout_s, None),
+            on_error=(self.on_error, None),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,9 +68,6 @@ class Map(Call):
     def function_called(self) -> Callable[..., Any]:
         return self.function
 
-    def detail(self) -> str:
-        return f"{function_name(self.function)}, {self.how()}"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Filter(Call, SameElements):
@@ -77,8 +79,9 @@ class Filter(Call, SameElements):
     def function_called(self) -> Callable[..., Any]:
         return self.predicate
 
-    def detail(self) -> str:
-        return f"{function_name(self.predicate)}, {self.how()}"
+
+AUTO_CYCLE_LENGTH: Final = 8
+"""Data sets that ``interleave()`` takes elements from at once, when it is not told how many."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,7 +100,13 @@ class Interleave(Operator):
         return self.name
 
     def detail(self) -> str:
-        return f"{function_name(self.function)}, cycle_length={self.cycle_length}, block_length={self.block_length}"
+        return call_arguments(
+            self.function,
+            cycle_length=(self.cycle_length, 1 if self.name == "flat_map" else AUTO_CYCLE_LENGTH),
+            block_length=(self.block_length, 1),
+            ordered=(self.ordered, True),
+            on_error=(self.on_error, None),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,7 +123,8 @@ class ParseExample(Operator):
         return self.name
 
     def detail(self) -> str:
-        return ", ".join(self.features)
+        features = ", ".join(f"{name!r}: ..." for name in self.features)
+        return call_arguments(Verbatim("{" + features + "}"), on_error=(self.on_error, None))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,6 +148,13 @@ AUTO_BUFFER_ROWS: Final = 8192
 
 AUTO_BUFFER_NBYTES: Final = 128 << 20
 """It holds no more than this many bytes of them: fewer rows where they are large."""
+
+
+SCHEDULE_EVERY: Final = 1000
+"""Rows after which ``sample_from()`` asks a function for weights again, when it is not told."""
+
+OPEN_BINS: Final = 16
+"""Rows that ``pack()`` fills at once, when it is not told how many."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -178,8 +195,12 @@ class Shuffle(SameElements):
         return gettempdir()
 
     def detail(self) -> str:
-        spill = f", spill={self.spill!r}" if self.spill else ""
-        return f"{self.buffer_size!r}, seed={self.seed}{spill}"
+        return call_arguments(
+            *(() if self.growing else (self.buffer_size,)),
+            seed=(self.seed, None),
+            reshuffle_each_iteration=(self.reshuffle_each_iteration, True),
+            spill=(Verbatim(repr(self.spill)), Verbatim("False")),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -195,7 +216,7 @@ class Batch(Operator):
     parts_from: int | None = None
 
     def detail(self) -> str:
-        return f"{self.batch_size}" + (", drop_remainder" if self.drop_remainder else "")
+        return call_arguments(self.batch_size, drop_remainder=(self.drop_remainder, False))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -219,7 +240,7 @@ class Repeat(SameElements):
         return ENDLESS if self.count is None else self.count
 
     def detail(self) -> str:
-        return "for ever" if self.count is None else f"{self.count}"
+        return "" if self.count is None else f"{self.count}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -259,6 +280,9 @@ class Enumerate(Operator):
 
     start: int = 0
 
+    def detail(self) -> str:
+        return f"{self.start}" if self.start else ""
+
 
 class CacheToken:
     """Names one ``cache()`` call: iterators of the same process that hold it share what was cached."""
@@ -281,7 +305,7 @@ class Prefetch(SameElements):
     buffer_size: Concurrency
 
     def detail(self) -> str:
-        return f"{self.buffer_size}"
+        return "" if self.buffer_size is AUTO else f"{self.buffer_size}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -300,9 +324,14 @@ class ToDevice(SameElements):
         return "to_device"
 
     def detail(self) -> str:
-        framework = "" if self.framework is None else f", framework={self.framework}"
-        transform = "" if self.transform is None else f", {self.transform}"
-        return f"{self.device}, depth={self.depth}, handoff={self.handoff}{framework}{transform}"
+        return call_arguments(
+            *(() if self.device == "auto" else (self.device,)),
+            depth=(self.depth, 3),
+            handoff=(self.handoff, "copy"),
+            framework=(self.framework, None),
+            transform=(None if self.transform is None else Verbatim(self.transform), None),
+            allow_pageable=(self.allow_pageable, False),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.plan.base import Concurrency, Decoder, Node
+from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node
+from aiostream_data.plan.written import Verbatim, call_arguments
 from aiostream_data.safe_url import safe_url
 from aiostream_data.structure import Structure
 
@@ -25,9 +26,6 @@ class Permuted:
 
     seed: int | None
     reshuffle: bool = True
-
-    def __str__(self) -> str:
-        return f", permuted, seed={self.seed}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,8 +48,8 @@ class TensorSlices(Node):
         return self.name
 
     def detail(self) -> str:
-        times = "" if self.times == 1 else f" × {self.times or 'inf'}"
-        return f"{self.rows} rows{times}{self.permuted or ''}"
+        names = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in self.leaves]
+        return str(self.structure.unflatten([Verbatim(name) for name in names]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -64,6 +62,9 @@ class Tensors(Node):
     @property
     def label(self) -> str:
         return "from_tensors"
+
+    def detail(self) -> str:
+        return type(self.element).__name__
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,7 +82,12 @@ class Range(Node):
         return range(self.start, self.stop, self.step)
 
     def detail(self) -> str:
-        return f"{self.start}, {self.stop}, {self.step}{self.permuted or ''}"
+        return call_arguments(*self._bounds(), dtype=(Verbatim(self.dtype), Verbatim("int64")))
+
+    def _bounds(self) -> tuple[int, ...]:
+        if self.step != 1:
+            return self.start, self.stop, self.step
+        return (self.start, self.stop) if self.start else (self.stop,)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,8 +102,14 @@ class Generator(Node):
     def label(self) -> str:
         return "from_generator"
 
-    def detail(self) -> str:
+    @property
+    def factory_name(self) -> str:
+        """The name that rows of it have in origins and states."""
         return getattr(self.factory, "__qualname__", None) or type(self.factory).__qualname__
+
+    def detail(self) -> str:
+        args = [Verbatim("args=...")] if self.args else []
+        return call_arguments(self.factory, *args)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,6 +122,9 @@ class PythonIterable(Node):
     @property
     def label(self) -> str:
         return "from_iterable"
+
+    def detail(self) -> str:
+        return type(self.iterable).__name__
 
 
 class FormatLike(Protocol):
@@ -143,7 +158,9 @@ class ListFiles(Node):
         return "list_files"
 
     def detail(self) -> str:
-        return _names(self.patterns, self.index_url) + str(self.permuted or "") + _shared(self.share)
+        return call_arguments(
+            *_names(self.patterns), seed=(self.seed, None), **_from(self.index_url, self.storage_options)
+        ) + _shared(self.share)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -191,17 +208,44 @@ class ReadFiles(Node):
     def label(self) -> str:
         return f"read_{self.format.name}"
 
+    @property
+    def method(self) -> str:
+        return "from_files" if self.format.name == "whole_file" else f"from_{self.format.name}"
+
     def detail(self) -> str:
-        what = _names(self.patterns, self.index_url) or "files of the input"
-        parse = "".join(f" + {getattr(decoder, 'label', 'decode')}" for decoder in self.decoders)
-        order = f"cycle_length={self.cycle_length}, block_length={self.block_length}"
-        shuffled = ", shuffle_shards" if self.shuffle_shards else ""
-        return f"{what}, {order}{shuffled}{parse}{_shared(self.share)}"
+        length = getattr(self.format, "record_nbytes", None)
+        default = _DEFAULTS.get(self.format.name, ("auto", AUTO))
+        return call_arguments(
+            *(_names(self.patterns) if self.files is None else [Verbatim("files")]),
+            *(() if length is None else (length,)),
+            compression=(self.compression, default[0]),
+            cycle_length=(self.cycle_length, 1),
+            block_length=(self.block_length, 1),
+            shuffle_shards=(self.shuffle_shards, False),
+            seed=(self.seed, None),
+            ordered=(self.ordered, True),
+            read_ahead=(self.read_ahead, default[1]),
+            **_from(self.index_url, self.storage_options),
+        ) + _shared(self.share)
 
 
-def _names(patterns: tuple[str, ...], index_url: str | None) -> str:
-    shown = [safe_url(pattern) for pattern in patterns]
-    return ", ".join(shown if index_url is None else [*shown, f"index={safe_url(index_url)}"])
+_DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = {"fixed_length": ("", AUTO), "whole_file": ("", 16)}
+"""Of each format whose defaults are others: compression and files opened ahead."""
+
+
+def _names(patterns: tuple[str, ...]) -> list[object]:
+    """Return patterns as an argument by position: one text, or a list of several; nothing where there are none."""
+    shown = [Verbatim(repr(safe_url(pattern))) for pattern in patterns]
+    return [*shown] if len(shown) < 2 else [Verbatim(f"[{', '.join(shown)}]")]
+
+
+def _from(index_url: str | None, storage_options: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
+    """Return what tells where files are found. Values of ``storage_options`` may be secret."""
+    index = None if index_url is None else Verbatim(repr(safe_url(index_url)))
+    return {
+        "index": (index, None),
+        "storage_options": (Verbatim("...") if storage_options else None, None),
+    }
 
 
 def _shared(share: tuple[int, int] | None) -> str:

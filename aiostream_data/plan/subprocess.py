@@ -35,6 +35,11 @@ class InSubprocess(Operator):
         return "in_subprocess"
 
     def detail(self) -> str:
+        return "" if self.workers == 1 else f"{self.workers}"
+
+    @property
+    def processes(self) -> str:
+        """In words."""
         return "1 process" if self.workers == 1 else f"{self.workers} processes"
 
 
@@ -83,13 +88,13 @@ def _check_reaches_processes(node: Node) -> None:
             f"from_iterable() was given a {kind}, which cannot be sent to the process of in_subprocess(); "
             "give a list, or a function to from_generator()"
         )
-    for function in _functions_of(node):
+    for function in functions_of(node):
         obstacle = obstacle_to_processes(function)
         if obstacle is not None:
             raise StageBuildError(f"{function_name(function)} {obstacle}, or let it follow in_subprocess()")
 
 
-def _functions_of(node: Node) -> Iterator[Callable[..., Any]]:
+def functions_of(node: Node) -> Iterator[Callable[..., Any]]:
     """Yield what the user gave to be called."""
     for part in fields(node):
         value = getattr(node, part.name)

@@ -11,8 +11,9 @@ import numpy as np
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.operators import OPEN_BINS
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
-from aiostream_data.plan.written import function_name
+from aiostream_data.plan.written import call_arguments
 from aiostream_data.ranks import Tail
 from aiostream_data.structure import LEAF, Structure
 
@@ -49,7 +50,12 @@ class PaddedBatch(Operator):
         return "padded_batch"
 
     def detail(self) -> str:
-        return f"{self.batch_size}" + _dropping(self.drop_remainder)
+        return call_arguments(
+            self.batch_size,
+            padded_shapes=(self.padded_shapes, None),
+            padding_values=(self.padding_values, None),
+            drop_remainder=(self.drop_remainder, False),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,7 +66,8 @@ class Rebatch(Operator):
     drop_remainder: bool = False
 
     def detail(self) -> str:
-        return ", ".join(map(str, self.sizes)) + _dropping(self.drop_remainder)
+        sizes = self.sizes[0] if len(self.sizes) == 1 else list(self.sizes)
+        return call_arguments(sizes, drop_remainder=(self.drop_remainder, False))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,7 +80,12 @@ class Window(Operator):
     drop_remainder: bool = False
 
     def detail(self) -> str:
-        return f"{self.size}, shift={self.shift}, stride={self.stride}" + _dropping(self.drop_remainder)
+        return call_arguments(
+            self.size,
+            shift=(self.shift, self.size),
+            stride=(self.stride, 1),
+            drop_remainder=(self.drop_remainder, False),
+        )
 
     @property
     def span(self) -> int:
@@ -113,11 +125,22 @@ class Bucket(Operator):
         return "bucket_by_sequence_length"
 
     def detail(self) -> str:
-        by = self.element_length if isinstance(self.element_length, str) else function_name(self.element_length)
-        by_cost = "" if self.max_cost is None else f", max_cost={self.max_cost}"
-        sizes = f"boundaries={list(self.boundaries)}, batch_sizes={list(self.batch_sizes)}{by_cost}"
+        sizes = [list(self.batch_sizes)] if self.max_cost is None else []
         share = "" if self.share is None else f", share {self.share[0]} of {self.share[1]}, tail={self.tail}"
-        return f"{by}, {sizes}" + _dropping(self.drop_remainder) + share
+        return (
+            call_arguments(
+                self.element_length,
+                list(self.boundaries),
+                *sizes,
+                max_cost=(self.max_cost, None),
+                padded_shapes=(self.padded_shapes, None),
+                padding_values=(self.padding_values, None),
+                no_padding=(not self.padding, False),
+                pad_to_bucket_boundary=(self.pad_to_boundary, False),
+                drop_remainder=(self.drop_remainder, False),
+            )
+            + share
+        )
 
     @property
     def rows_held(self) -> int:
@@ -142,12 +165,13 @@ class Pack(Operator):
     padding_values: Any = None
 
     def detail(self) -> str:
-        fields = "" if self.fields is None else f", fields={', '.join(self.fields)}"
-        return f"{self.max_length}{fields}, open_bins={self.open_bins}, too_long={self.too_long}"
-
-
-def _dropping(drop_remainder: bool) -> str:
-    return ", drop_remainder" if drop_remainder else ""
+        return call_arguments(
+            self.max_length,
+            fields=(None if self.fields is None else list(self.fields), None),
+            open_bins=(self.open_bins, OPEN_BINS),
+            too_long=(self.too_long, "error"),
+            padding_values=(self.padding_values, None),
+        )
 
 
 # -- what an element looks like

@@ -1,12 +1,15 @@
-"""Where the user wrote an operator, the first line of a program outside the package, and a function it was given."""
+"""What the user wrote: the line of an operator, its arguments as in the call, and the functions it was given."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
+
+from aiostream_data.arguments import shown
 
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -53,3 +56,42 @@ def function_name(function: Callable[..., Any]) -> str:
     if name is None:  # an object that can be called
         name, code = type(function).__qualname__, getattr(type(function).__call__, "__code__", None)
     return f"{name} ({SourceLine(code.co_filename, code.co_firstlineno)})" if code is not None else str(name)
+
+
+class Verbatim(str):
+    """Text that is shown as it is, by :func:`call_arguments` and in a structure: its own ``repr``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def call_arguments(*given: object, **by_name: tuple[object, object]) -> str:
+    """Return arguments as in the call of a method, without secrets.
+
+    Args:
+        given: Arguments by position.
+        by_name: (value, default) of arguments by name. Those that equal their default are left out.
+    """
+    differing = {
+        name: value
+        for name, (value, default) in by_name.items()
+        if type(value) is not type(default) or value != default
+    }
+    named = [f"{name}={_argument(value)}" for name, value in differing.items()]
+    return ", ".join([*map(_argument, given), *named])
+
+
+def _argument(value: object) -> str:
+    if isinstance(value, (Verbatim, Enum)):
+        return repr(value)
+    return short_name(value) if callable(value) else shown(value)
+
+
+def short_name(function: Callable[..., Any]) -> str:
+    """Return the name of a function as the user wrote it: ``lambda``, or the name without the functions around it."""
+    if isinstance(function, partial):
+        return f"partial({short_name(function.func)})"
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return str(name).rpartition("<locals>.")[2].replace("<lambda>", "lambda")

@@ -90,7 +90,7 @@ def test_the_length_of_a_leaf_is_a_cost(cost: Any) -> None:
 
 
 def test_the_only_leaf_with_a_length_is_found_before_anything_is_read_where_that_is_known() -> None:
-    assert "batch_by_cost(v <= 12 (padded))" in parsed([1]).batch(max_cost=12).explain()
+    assert "batch(max_cost=12, cost='v')" in parsed([1]).batch(max_cost=12).explain()
     arrays = asd.Dataset.from_tensor_slices({"a": np.eye(3), "n": np.arange(3)})
     assert shapes(batch["a"] for batch in arrays.batch(max_cost=6)) == [(2, 3), (1, 3)]
 
@@ -243,7 +243,7 @@ def test_all_that_decides_about_batches_stands_in_the_fingerprint() -> None:
 
 def test_a_plan_says_how_it_makes_batches() -> None:
     text = asd.Dataset.range(3).batch(7, max_cost=1000, cost=int, padded=False, on_too_large="alone").explain()
-    assert "batch_by_cost(int <= 1,000 (sum), at most 7 rows, on_too_large=alone)" in text
+    assert "batch(7, max_cost=1000, cost=int, padded=False, on_too_large='alone')" in text
 
 
 # -- together with the rest
@@ -336,7 +336,8 @@ def test_counts_of_rows_say_nothing_of_batches_by_cost() -> None:
 
 def test_a_budget_gives_each_bucket_as_many_rows_as_its_longest_allows() -> None:
     dataset = of_lengths([3, 8, 1, 2, 8, 3, 3, 8]).bucket_by_sequence_length(len, [5, 10], max_cost=18)
-    assert "batch_sizes=[4, 2, 1], max_cost=18" in dataset.explain()
+    assert "bucket_by_sequence_length(len, [5, 10], max_cost=18)" in dataset.explain()
+    assert "batches of 4, 2, 1 rows, by bucket" in dataset.explain()
     assert shapes(dataset) == [(2, 8), (4, 3), (1, 3), (1, 8)]
 
 

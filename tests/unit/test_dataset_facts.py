@@ -139,7 +139,7 @@ def test_explain_shows_stages_reads_and_memory_without_reading() -> None:
     for part in ("s3://no-such-bucket/train-*.tfrecord", "shuffle(1000", "batch(8", "to_device", "cycle_length=4"):
         assert part in text
     assert "16 bytes" in text
-    assert text.index("read_tfrecord") < text.index("shuffle") < text.index("batch")
+    assert text.index("from_tfrecord") < text.index("shuffle") < text.index("batch")
 
 
 def test_a_data_set_pickles_and_gives_the_same_elements() -> None:

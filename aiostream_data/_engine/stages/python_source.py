@@ -199,7 +199,7 @@ class PythonSource(NumberedRows):
         return self.context.namespace(self.node, lambda _: name)
 
     def _name(self) -> str:
-        return f"{self.node.label}({self.node.detail()})"
+        return f"{self.node.label}({self.node.factory_name if isinstance(self.node, Generator) else ''})"
 
     def _signature(self) -> Any:
         return self.node.signature if isinstance(self.node, Generator) else None

@@ -1,0 +1,90 @@
+"""Show a plan as the user wrote it: step by step, or on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from aiostream_data.plan.base import INFINITE, UNKNOWN, Node
+from aiostream_data.plan.mixing import Choose, Mix
+from aiostream_data.plan.operators import Concatenate, Unbatch, Zip
+from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, spec_of
+from aiostream_data.plan.subprocess import functions_of
+from aiostream_data.plan.windows import Rebatch
+from aiostream_data.plan.written import SourceLine, Verbatim, short_name
+
+LONGEST_LINE: Final = 160
+"""Characters of a plan on one line, at most."""
+
+
+class Step(NamedTuple):
+    """One call that the user wrote.
+
+    Attributes:
+        depth: 0, or 1 more for every data set of several data sets that it is in.
+        node: What the call made.
+        where: The line of the call, and the lines of its functions where these are elsewhere.
+    """
+
+    depth: int
+    node: Node
+    where: str
+
+
+def steps_of(plan: Node, depth: int = 0) -> Iterator[Step]:
+    """Yield the calls of a plan, sources first. The inputs of a call with several inputs are one deeper."""
+    for child in _written_inputs(plan):
+        yield from steps_of(child, depth + (len(plan.inputs) > 1))
+    yield Step(depth, plan, _where(plan))
+
+
+def on_one_line(plan: Node) -> str:
+    """Return the calls of a plan as a chain, such as ``range(10).shuffle().batch(2)``; shortened where it is long."""
+    chain = _chain(plan)
+    return chain if len(chain) <= LONGEST_LINE else f"{chain[: LONGEST_LINE // 2]} ... {chain[-LONGEST_LINE // 2 :]}"
+
+
+def elements_of(plan: Node) -> str:
+    """Return what an element is, such as ``{'x': float32[10, 8], 'y': int64}``, as far as the plan tells."""
+    structure, leaves = spec_of(plan)
+    if leaves == (UNKNOWN_SPEC,):
+        return "known when the first one is made"
+    return str(structure.unflatten([Verbatim(_leaf(leaf)) for leaf in leaves]))
+
+
+def count_of(number: int) -> str:
+    """Return a cardinality in words."""
+    return {INFINITE: "infinite", UNKNOWN: "unknown until read"}.get(number, f"{number:,}")
+
+
+def _leaf(leaf: ArraySpec) -> str:
+    kind = "unknown" if leaf.dtype is None else "bytes or str" if leaf.dtype.hasobject else str(leaf.dtype)
+    if leaf.shape is None:
+        return kind + "[...]"
+    axes = ", ".join("?" if axis is None else str(axis) for axis in leaf.shape)
+    return kind + (f"[{axes}]" if leaf.shape else "") + (" (ragged)" if leaf.ragged else "")
+
+
+def _written_inputs(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Rebatch) and isinstance(node.input, Unbatch):  # rebatch() takes batches apart itself
+        return node.input.inputs
+    return node.inputs
+
+
+def _chain(node: Node) -> str:
+    inputs = [_chain(child) for child in _written_inputs(node)]
+    if isinstance(node, (Zip, Concatenate, Mix, Choose)):
+        return f"{node.method}({', '.join([*inputs, *([node.detail()] if node.detail() else [])])})"
+    return ".".join([*inputs, node.call()])
+
+
+def _where(node: Node) -> str:
+    elsewhere = [f"{name} at {line}" for name, line in _functions(node) if line != node.written_at]
+    return ", ".join([*([str(node.written_at)] if node.written_at is not None else []), *elsewhere])
+
+
+def _functions(node: Node) -> Iterator[tuple[str, SourceLine]]:
+    for function in functions_of(node):
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            yield short_name(function), SourceLine(code.co_filename, code.co_firstlineno)
