@@ -122,6 +122,10 @@ class InterleaveOrder:
         self._status[slot] = OPEN
         self._next_row[slot] = self._stop_row[slot] = self._given_before[slot] = 0
 
+    def more_streams(self) -> None:
+        """Hear that streams follow, whatever a state said."""
+        self._more_streams = True
+
     def no_more_streams(self) -> None:
         """Say that empty slots stay empty."""
         self._more_streams = False

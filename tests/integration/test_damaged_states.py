@@ -108,6 +108,16 @@ def test_numbers_of_one_state_have_to_agree() -> None:
     assert "from 1 to" in str(refusal(dataset, changed(state, "position", "taken", to=0)))
 
 
+def test_shards_that_nobody_would_take_are_refused(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("".join(f"{number}:{row}\n" for row in range(3)))
+    dataset = Dataset.from_text(str(tmp_path / "*.txt"), cycle_length=3)
+    state = state_after(dataset, 11)
+    assert (state["position"]["order"]["more_streams"], state["position"]["next"]) == (False, 4)
+    error = refusal(dataset, changed(state, "position", "next", to=2), memory_limit="64KB")
+    assert 'state["position"]["next"]' in str(error)
+
+
 def test_the_place_of_an_operator_that_gave_rows_cannot_be_missing() -> None:
     dataset = Dataset.range(90).enumerate()
     state = state_after(dataset)

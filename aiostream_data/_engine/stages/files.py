@@ -114,6 +114,8 @@ class ReadFilesSource(Stage):
             if self._state is not None:
                 streams.skip(self._state["next"])
                 await merge.resume(self._state)
+                if streams.has_more:  # as when shards were appended since
+                    order.more_streams()
             await merge.run(outlet)
 
     # -- its place: the order's, and for every open shard the next record and where it can be found
@@ -143,7 +145,9 @@ class ReadFilesSource(Stage):
             number, ordinal, offset = stream.items(3, 3)
             numbers.add(number.integer(0, SPLIT_MASK if shards is None else shards - 1))
             ordinal.integer(0, min(rows, offset.integer()))
-        opened = fields["next"].integer(len(numbers), SPLIT_MASK if shards is None else shards)
+        most = SPLIT_MASK if shards is None else _of_a_rank(shards, place.node.share)
+        all_given = place.scope.exact and shards is not None and not fields["order"].value["more_streams"]
+        opened = fields["next"].integer(most if all_given else len(numbers), most)
         if len(numbers) < len(fields["streams"].value):
             raise fields["streams"].refused(f"must be {opened} different shards at most")
         yield from ()
@@ -238,6 +242,11 @@ class _ShardStreams:
         """Pass over shards that were given out before a state was taken."""
         self._next = turns
 
+    @property
+    def has_more(self) -> bool:
+        """Whether shards are left that the order has not taken."""
+        return self._next < len(self.turns)
+
     async def again(self, state: State, given: int) -> Stream:
         number, ordinal, offset = state
         if not 0 <= number < len(self.shards):
@@ -315,6 +324,11 @@ class _ShardPlace:
 
     def forget(self, given: int) -> None:
         pass
+
+
+def _of_a_rank(shards: int, share: tuple[int, int] | None) -> int:
+    """Return how many of the shards a rank reads."""
+    return shards if share is None else len(range(share[0], shards, share[1]))
 
 
 def _numbers_within(splits: NDArray[np.int64], count: int) -> list[int]:
