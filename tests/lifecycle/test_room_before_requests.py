@@ -145,8 +145,8 @@ def test_a_second_request_for_what_is_late_has_room_of_its_own(gauges: list[Gaug
         with objects.open(memory_limit=LIMIT) as loader:
             assert sum(1 for _ in loader) == 120
         hedges = loader.stats().storage["hedges"]
-    assert hedges >= 1
-    assert gauges[0].asked == (120 + hedges) * 100_000
+    assert hedges >= 1  # others may have been given up before they asked, as the first request was answered
+    assert 121 * 100_000 <= gauges[0].asked <= (120 + hedges) * 100_000
     assert gauges[0].without_room == 0
 
 
