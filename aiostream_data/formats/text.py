@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.arguments import shown
-from aiostream_data.codecs.file_kinds import FileKind
+from aiostream_data.codecs.file_kinds import GZIP, TFRECORD, ZSTD, FileKind
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
@@ -21,6 +21,7 @@ _NEWLINE = 0x0A
 _BOM = np.frombuffer(codecs.BOM_UTF8, np.uint8)
 _ASCII = bytes(range(128))
 _WHITE_SPACE = b"\t\n\f\r"
+_READ_AS_BYTES = (TFRECORD, GZIP, ZSTD)
 _FIRST_WINDOW_NBYTES = 1 << 20
 _SEARCHED_NBYTES = 64 << 10
 
@@ -66,8 +67,8 @@ class TextFormat:
         return LineFramer(self, url)
 
     def refuses(self, kind: FileKind) -> bool:
-        """Refuse every known kind of file: all of them hold bytes that are no text."""
-        return True
+        """Refuse every known kind of file, none of which is text. As bytes, records and compressed data are read."""
+        return self.encoding is not None or kind not in _READ_AS_BYTES
 
     def recognises(self, first_bytes: bytes) -> bool:
         """Return whether the bytes are plain text beyond doubt: UTF-8 without control characters."""

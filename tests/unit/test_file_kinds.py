@@ -79,6 +79,13 @@ def test_the_error_names_the_kind_of_file_and_what_reads_it(tmp_path: Path, kind
         list(READERS[reader](path))
 
 
+def test_lines_of_bytes_may_be_those_of_records(tmp_path: Path) -> None:
+    with asd.TFRecordWriter(tmp_path / "records") as writer:
+        writer.write(b"a")
+    whole = (tmp_path / "records").read_bytes()
+    assert b"\n".join(asd.Dataset.from_text(tmp_path / "records", encoding=None)) == whole.rstrip(b"\n")
+
+
 @pytest.mark.parametrize("reader", ["from_tfrecord", "from_text"])
 def test_a_compressed_archive_is_recognised_too(tmp_path: Path, reader: str) -> None:
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(tar()))
