@@ -27,7 +27,8 @@ from aiostream_data.loading.part import Part
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
-from aiostream_data.plan.element_nbytes import all_rows_nbytes, most_nbytes
+from aiostream_data.plan.element_nbytes import all_rows_nbytes, most_nbytes, unknown_of
+from aiostream_data.plan.likely_nbytes import ASSUMED_NBYTES, is_assumed, likely_nbytes
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
@@ -51,7 +52,7 @@ PLACES: Final = 6
 """Elements on their way to the consumer beside those that wait for him: where each step of it may hold one."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class MemoryBound(DeviceBound):
     """The most memory that a loader takes, of all its processes together, as far as the plan tells.
 
@@ -61,6 +62,9 @@ class MemoryBound(DeviceBound):
         limit: The memory limit, in bytes.
         rows: Bytes of everything that is charged to it: ``stats().memory.peak`` stays within this.
         parts: Host memory by kind, rows first.
+        likely: Bytes of host memory that it is likely to take at most, estimated from the plan.
+        assumed_nbytes: Of a row whose size the plan does not tell, for ``likely``; 0 where it tells all sizes.
+        unknown: Why rows are only bounded by the limit, if the plan does not tell what they take.
         alone: What may pass over the limit alone, if files have records or windows that are so large.
         not_counted: What the bound says nothing about, each a phrase.
     """
@@ -68,6 +72,9 @@ class MemoryBound(DeviceBound):
     limit: int
     rows: int
     parts: tuple[Part, ...]
+    likely: int = 0
+    assumed_nbytes: int = 0
+    unknown: str | None = None
     alone: tuple[Part, ...] = ()
     not_counted: tuple[str, ...] = ()
 
@@ -86,23 +93,39 @@ class MemoryBound(DeviceBound):
         """One line: host and device."""
         return f"worst case: {as_size(self.host_nbytes)} host" + self.on_device()
 
+    @property
+    def likely_sentence(self) -> str:
+        """One line: what is likely, and what that assumes."""
+        size = as_size(self.assumed_nbytes)
+        assumed = f", if rows of unknown size take {size} each" if self.assumed_nbytes else ""
+        return f"likely peak: {as_size(self.likely)} host{assumed}"
+
     def __str__(self) -> str:
         sizes = [as_size(part.nbytes) for part in self.parts]
         width = max(map(len, sizes))
         lines = [f"  {size:>{width}}  {part.what}" for size, part in zip(sizes, self.parts, strict=True)]
+        lines += [f"  the limit bounds the rows: {self.unknown}"] if self.unknown else []
         lines += [f"  up to {as_size(part.nbytes)} more: {part.what}" for part in self.alone]
         lines += [f"  {each}" for each in (*self.slot_lines(), *(f"not counted: {each}" for each in self.not_counted))]
-        return "\n".join([self.sentence, *lines])
+        return "\n".join([self.sentence, self.likely_sentence, *lines])
+
+    def __repr__(self) -> str:
+        return f"<MemoryBound {self.sentence}; {self.likely_sentence}>"
 
 
 def memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> MemoryBound:
     """Return the most memory that a plan takes when it is opened with a memory limit in bytes. Reads nothing."""
     running = rewrite(plan)
     rows = _rows_nbytes(running, memory_limit)
+    parts = tuple(part for part in _parts(running, memory_limit, rows, shard_cache) if part.nbytes)
+    unlikely = max(0, rows - likely_nbytes(running, memory_limit)) * (1 + KEPT_SHARE)
     return MemoryBound(
         limit=memory_limit,
         rows=rows,
-        parts=tuple(part for part in _parts(running, memory_limit, rows, shard_cache) if part.nbytes),
+        parts=parts,
+        likely=sum(part.nbytes for part in parts) - int(unlikely) - _idle_nbytes(running, memory_limit),
+        assumed_nbytes=ASSUMED_NBYTES if is_assumed(running) else 0,
+        unknown=unknown_of(plan),
         alone=tuple(alone_parts(running, memory_limit)),
         not_counted=tuple(_not_counted(running, memory_limit)),
         **device_facts(running, memory_limit),

@@ -7,9 +7,13 @@ from functools import singledispatch
 from typing import Final
 
 from aiostream_data.plan import operators as op
-from aiostream_data.plan.base import Node, SameElements, walk
+from aiostream_data.plan.base import INFINITE, Node, SameElements, walk
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.costs import CostBatch
+from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.spec import ArraySpec, spec_of
+from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch, Window
 
 COPIES: Final = 4
 """How often a row may be there at once for each node: as it came, in a buffer, as it goes, and in the next epoch."""
@@ -27,10 +31,26 @@ def most_nbytes(node: Node) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
-@most_nbytes.register
-def _(node: op.Batch) -> int | None:
-    row = most_nbytes(node.input)
-    return None if row is None else row * node.batch_size
+@most_nbytes.register(op.Batch)
+@most_nbytes.register(PaddedBatch)
+@most_nbytes.register(Window)
+@most_nbytes.register(Rebatch)
+@most_nbytes.register(Bucket)
+def _(node: op.Batch | PaddedBatch | Window | Rebatch | Bucket) -> int | None:
+    row, rows = most_nbytes(node.input), rows_stacked(node)
+    padded = getattr(node, "padded_shapes", None) is not None  # rows may become larger than they are
+    return None if row is None or rows is None or padded else row * rows
+
+
+def rows_stacked(node: Node) -> int | None:
+    """Return the most rows of the input that one element is made of; None where the node stacks none, or any number."""
+    if isinstance(node, (op.Batch, PaddedBatch)):
+        return node.batch_size
+    if isinstance(node, Window):
+        return node.size
+    if isinstance(node, Rebatch):
+        return max(node.sizes)
+    return max(node.batch_sizes) if isinstance(node, Bucket) else None
 
 
 @most_nbytes.register
@@ -46,6 +66,48 @@ def leaf_nbytes(leaf: ArraySpec) -> int | None:
     return math.prod(known) * leaf.dtype.itemsize if len(known) == len(leaf.shape) else None
 
 
+FEWER: Final = (
+    *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.Skip, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
+    *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess),
+)
+"""Nodes that give no more elements than their input has."""
+
+
+def most_rows(node: Node) -> int | None:
+    """Return the most elements that a node gives; None where the plan does not tell, or there is no end."""
+    rows = cardinality(node)
+    if rows >= 0:
+        return rows
+    counts = [most_rows(child) for child in node.inputs]
+    known = [count for count in counts if count is not None]
+    if isinstance(node, op.Take) and node.count >= 0:
+        return min([node.count, *known])
+    if isinstance(node, op.Zip):
+        return min(known, default=None)
+    if isinstance(node, Choose):
+        return counts[-1]
+    if len(known) < len(counts):
+        return None
+    if isinstance(node, op.Unbatch):
+        stacked = rows_stacked(node.input)
+        return None if stacked is None else sum(known) * stacked
+    if isinstance(node, op.Repeat):
+        return None if node.count is None else sum(known) * node.count
+    return sum(known) if isinstance(node, (*FEWER, op.Take, op.Concatenate, Mix)) else None
+
+
+def unknown_of(plan: Node) -> str | None:
+    """Return why the plan does not tell what all rows take: of the first node that does not; None where it does."""
+    for node in walk(plan):
+        if cardinality(node) == INFINITE:
+            return f"{node.call()} has no end"
+        if most_rows(node) is None:
+            return f"the number of elements of {node.call()} is known only once they are made"
+        if most_nbytes(node) is None:
+            return f"the size of an element of {node.call()} is known only once it is made"
+    return None
+
+
 def all_rows_nbytes(plan: Node) -> int | None:
     """Return what all rows of all nodes take together, had nothing been let go; None where the plan does not tell.
 
@@ -53,8 +115,8 @@ def all_rows_nbytes(plan: Node) -> int | None:
     """
     total = 0
     for nodes, node in enumerate(walk(plan), 1):
-        rows, row = cardinality(node), most_nbytes(node)
-        if rows < 0 or row is None:
+        rows, row = most_rows(node), most_nbytes(node)
+        if rows is None or row is None:
             return None
         total += COPIES * rows * (row + nodes * ROW_NBYTES)
     return total

@@ -329,3 +329,70 @@ def test_what_subprocesses_share_with_the_device_and_what_may_be_pageable_is_sai
     unknown = bound_of(FILES.batch(2).to_device("cuda"))
     assert (unknown.pinned_nbytes, unknown.taken_nbytes) == (None, None)
     assert "each batch that you have: its size on cuda" in str(unknown)
+
+
+TEN = Dataset.range(10)
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        TEN.shuffle(asd.AUTO),
+        TEN.shuffle(5),
+        TEN.filter(lambda x: True).shuffle(5),
+        TEN.filter(lambda x: True).take(3).batch(2),
+        TEN.window(4, shift=1),
+        TEN.padded_batch(4),
+        TEN.batch(4).rebatch(3),
+        TEN.batch(2).padded_batch(2),
+        TEN.bucket_by_sequence_length(lambda x: 1, [5], [2, 2]),
+        TEN.filter(lambda x: True).repeat(2).concatenate(TEN),
+        Dataset.zip(TEN, TEN.filter(lambda x: True)),
+        Dataset.sample_from([TEN, TEN], random=True, seed=1),
+        Dataset.choose_from([TEN, TEN], Dataset.range(2)),
+    ],
+)
+def test_ten_numbers_cannot_take_more_than_ten_numbers(dataset: Dataset[Any]) -> None:
+    bound = bound_of(dataset, 8 << 30)
+    assert bound.rows < MIB
+    assert bound.unknown is None
+    assert bound.likely <= bound.host_nbytes < ENGINE_NBYTES + 2 * MIB
+    with dataset.open(seed=1) as loader:
+        list(loader)
+    assert loader.stats().memory.peak <= bound.rows
+
+
+@pytest.mark.parametrize(
+    ("dataset", "reason"),
+    [
+        (TEN.map(lambda x: x).batch(2), "the size of an element of map(lambda) is known only once it is made"),
+        (TEN.flat_map(lambda x: [x]), "the number of elements of flat_map(lambda) is known only once they are made"),
+        (TEN.repeat().batch(2), "repeat() has no end"),
+        (TEN.filter(lambda x: True).repeat(), "repeat() has no end"),
+    ],
+)
+def test_a_bound_that_is_the_limit_says_what_the_plan_does_not_tell(dataset: Dataset[Any], reason: str) -> None:
+    assert bound_of(dataset).rows >= LIMIT
+    assert f"the limit bounds the rows: {reason}" in dataset.explain(memory_limit=LIMIT)
+
+
+def test_the_likely_peak_is_far_below_the_limit_where_little_is_held() -> None:
+    bound = bound_of(TEN.map(lambda x: x).shuffle(5).batch(2), 8 << 30)
+    assert bound.likely < 64 * MIB < bound.host_nbytes
+    assert "\nlikely peak: " in str(bound)
+    assert "if rows of unknown size take" in bound.likely_sentence
+    assert "if rows" not in bound_of(TEN.shuffle(5)).likely_sentence
+
+
+def test_the_likely_peak_counts_buffers_and_reads() -> None:
+    rows = Dataset.from_tensor_slices(np.zeros((1000, MIB // 8))).repeat()
+    assert bound_of(rows.shuffle(100), 8 << 30).likely - bound_of(rows, 8 << 30).likely >= 100 * MIB
+    assert bound_of(FILES, 8 << 30).likely > 128 * MIB
+    assert bound_of(FILES, 64 * MIB).likely < 128 * MIB
+    for dataset in (rows.cache(), FILES.cache(), rows.shuffle(5, spill=True), FILES.in_subprocess(2)):
+        assert ENGINE_NBYTES < bound_of(dataset).likely <= bound_of(dataset).host_nbytes
+
+
+def test_the_repr_of_a_bound_is_one_line() -> None:
+    assert repr(bound_of(TEN)).startswith("<MemoryBound worst case: 24")
+    assert "\n" not in repr(bound_of(TEN))

@@ -1,0 +1,76 @@
+"""How much memory rows are likely to take at once: an estimate from the plan, beside the worst case."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiostream_data.plan import operators as op
+from aiostream_data.plan.base import Node, Operator, walk
+from aiostream_data.plan.element_nbytes import most_nbytes, most_rows, rows_stacked
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.plan.windows import Bucket, Pack
+
+ASSUMED_NBYTES: Final = 16 << 10
+"""Of a row whose size the plan does not tell."""
+
+STAGE_NBYTES: Final = 2 << 20
+"""What waits behind a stage, as measured; more where elements are large."""
+
+READING_NBYTES: Final = 128 << 20
+"""What is read ahead of files, as measured, unless the memory limit is small."""
+
+READING_SHARE: Final = 0.75
+"""The part of the memory limit that it takes at most."""
+
+
+def likely_nbytes(plan: Node, memory_limit: int) -> int:
+    """Return what all rows are likely to take at once, at most."""
+    held = sum(_waiting_nbytes(node) + _held_nbytes(node, memory_limit) for node in walk(plan))
+    reads = any(isinstance(node, ReadFiles) for node in walk(plan))
+    reading = min(READING_NBYTES, int(memory_limit * READING_SHARE)) if reads else 0
+    return min(memory_limit, held + reading)
+
+
+def is_assumed(plan: Node) -> bool:
+    """Tell whether the estimate rests on an assumed size of rows."""
+    return any(most_nbytes(node) is None for node in walk(plan))
+
+
+def _element_nbytes(node: Node) -> int:
+    """Return the bytes of an element: as known, or as of the input, since functions tend to keep sizes."""
+    known = most_nbytes(node)
+    if known is not None:
+        return known
+    if not isinstance(node, Operator):
+        return ASSUMED_NBYTES
+    return _element_nbytes(node.input) * (rows_stacked(node) or 1)
+
+
+def _waiting_nbytes(node: Node) -> int:
+    element, rows = _element_nbytes(node), most_rows(node)
+    ahead = node.buffer_size if isinstance(node, op.Prefetch) and isinstance(node.buffer_size, int) else 2
+    waiting = max(STAGE_NBYTES, ahead * element)
+    return waiting if rows is None else min(waiting, rows * (element + _IDS_NBYTES))
+
+
+_IDS_NBYTES: Final = 32
+
+
+def _held_nbytes(node: Node, memory_limit: int) -> int:
+    """Return what a node keeps."""
+    if isinstance(node, op.Cache):
+        rows = most_rows(node)
+        return memory_limit if rows is None else rows * (_element_nbytes(node) + _IDS_NBYTES)
+    if isinstance(node, op.Shuffle):
+        return _shuffled_nbytes(node, memory_limit)
+    if isinstance(node, Bucket):
+        return node.rows_held * _element_nbytes(node.input)
+    return node.open_bins * _element_nbytes(node.input) if isinstance(node, Pack) else 0
+
+
+def _shuffled_nbytes(node: op.Shuffle, memory_limit: int) -> int:
+    rows = most_rows(node)
+    held = node.buffer_rows if rows is None else min(rows, node.buffer_rows)
+    nbytes = held * (_element_nbytes(node) + _IDS_NBYTES)
+    nbytes = min(nbytes, op.AUTO_BUFFER_NBYTES) if node.growing else nbytes
+    return min(nbytes, memory_limit // 8) if node.spill else nbytes
