@@ -578,6 +578,12 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
 
         return f"<Dataset {on_one_line(self.plan)}, each element: {elements_of(self.plan)}>"
 
+    def _repr_html_(self) -> str:
+        """Return the plan as a table, for notebooks."""
+        from aiostream_data.plan.shown import as_html
+
+        return as_html(self.plan)
+
 
 class _AsyncIteration(Generic[T]):
     """Iterates a loader and closes it at the end; dropped half-way, the loader's own end stops it."""

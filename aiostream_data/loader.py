@@ -25,6 +25,7 @@ from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import LAST_ELEMENT, Received
 from aiostream_data.loading.steering import Steering
 from aiostream_data.metrics.counters import ConsumerCounters
+from aiostream_data.metrics.html_table import html_table
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot, with_holders_elsewhere
 from aiostream_data.plan.base import at_least
 from aiostream_data.provenance import Origin
@@ -344,6 +345,12 @@ class Loader(Generic[T]):
         given = self._consumer.elements + self._received.given(self._left)
         elements = "1 element" if given == 1 else f"{given:,} elements"
         return f"<Loader of {on_one_line(self._opening.plan)}: {elements} received, {self._standing()}>"
+
+    def _repr_html_(self) -> str:
+        """Return the chain, and the stages as a table, for notebooks."""
+        if not self._engine.is_here:  # a fork has no counters
+            return html_table([repr(self)], [])
+        return html_table([repr(self)], []) + self.stats()._repr_html_()
 
     def _standing(self) -> str:
         if self._closed:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiostream_data.metrics.allocator import allocator_state
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK, ConsumerCounters, StageCounters
 from aiostream_data.metrics.device_copies import DeviceCopies
+from aiostream_data.metrics.html_table import html_table
 from aiostream_data.metrics.limits import Limit, find_limit
 
 SHARD_CACHE: Final = "shard cache"
@@ -65,9 +66,9 @@ def with_holders_elsewhere(
     return holders
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LoaderStats:
-    """Everything a loader counted, at one instant.
+    """Everything a loader counted, at one instant. ``str()`` is a few lines, ``as_dict()`` all numbers.
 
     Attributes:
         stages: Sources first.
@@ -111,6 +112,17 @@ class LoaderStats:
             "devices": [device.as_dict() for device in self.devices],
         }
 
+    def __str__(self) -> str:
+        rows = ", ".join(f"{stage.name} {stage.rows:,}" for stage in self.stages)
+        return "\n".join([*_closing(self), f"rows that each stage gave: {rows}"])
+
+    def __repr__(self) -> str:
+        return f"<LoaderStats: {'; '.join(_closing(self)[:2])}>"
+
+    def _repr_html_(self) -> str:
+        header, *rows = _table(self)
+        return html_table(header, rows, _closing(self))
+
 
 def snapshot(
     stages: Iterable[StageCounters],
@@ -144,7 +156,7 @@ def snapshot(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """A readable account of a run. ``str()`` is a table and one sentence; ``to_json()`` the numbers."""
 
@@ -162,11 +174,29 @@ class Report:
         return json.dumps({**self.stats.as_dict(), "limit": asdict(self.limit)})
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers")]
-        rows += [_row(stage) for stage in self.stats.stages]
+        rows = _table(self.stats)
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [_line(row, widths) for row in rows]
-        return "\n".join([*lines, *_closing(self.stats), f"limit: {self.limit.sentence}"])
+        return "\n".join([*lines, *self._below()])
+
+    def __repr__(self) -> str:
+        return f"<Report: {_closing(self.stats)[0]}; limit: {self.limit.stage}>"
+
+    def _repr_html_(self) -> str:
+        header, *rows = _table(self.stats)
+        return html_table(header, rows, self._below())
+
+    def _below(self) -> list[str]:
+        """Return the lines below the table."""
+        allocator = allocator_state()
+        advice = None if allocator is None else allocator.advice
+        return [*_closing(self.stats), *([] if advice is None else [advice]), f"limit: {self.limit.sentence}"]
+
+
+def _table(stats: LoaderStats) -> list[tuple[str, ...]]:
+    """Return the names of the columns, and a row for each stage."""
+    names = ("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers")
+    return [names, *map(_row, stats.stages)]
 
 
 def _holders(memory: MemoryStats) -> str:
@@ -235,8 +265,4 @@ def _closing(stats: LoaderStats) -> list[str]:
     ]
     lines += [line for device in stats.devices for line in device.sentences]
     lines += [_on_disk(stage) for stage in stats.stages if PEAK_ON_DISK in stage.extra]
-    lines += _beside(memory) + _storage(stats)
-    allocator = allocator_state()
-    if allocator is not None and allocator.advice is not None:
-        lines.append(allocator.advice)
-    return lines
+    return lines + _beside(memory) + _storage(stats)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from aiostream_data.metrics.html_table import html_table
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node
+from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.operators import Concatenate, Unbatch, Zip
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, spec_of
@@ -50,6 +52,15 @@ def elements_of(plan: Node) -> str:
     if leaves == (UNKNOWN_SPEC,):
         return "known when the first one is made"
     return str(structure.unflatten([Verbatim(_leaf(leaf)) for leaf in leaves]))
+
+
+def as_html(plan: Node) -> str:
+    """Return the calls of a plan as a table, with what each gives."""
+    rows = [
+        ("  " * step.depth + step.node.call(), count_of(cardinality(step.node)), elements_of(step.node), step.where)
+        for step in steps_of(plan)
+    ]
+    return html_table(("call", "elements", "each element", "written at"), rows)
 
 
 def count_of(number: int) -> str:

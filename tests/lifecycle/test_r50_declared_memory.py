@@ -114,7 +114,7 @@ def test_r50_rows_stay_within_the_limit_and_processes_within_what_was_declared(p
 @needs_proc
 def test_r50_a_record_larger_than_the_limit_is_there_four_times_at_most() -> None:
     found = measured(TOO_LARGE, 64)
-    assert "may be there four times" in found.declared["text"]
+    assert "which passes alone" in found.declared["text"]
     assert found.held["peak"] <= found.declared["rows"] + 4 * LARGEST, found
     assert found.growth <= 1.1 * (found.declared["host"] + 4 * LARGEST), found
 

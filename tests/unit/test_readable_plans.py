@@ -113,3 +113,46 @@ def test_elements_of_a_loader_that_was_closed_half_way_stay_counted() -> None:
         taken.append(next(iter(loader)))
         assert loader.stats().consumer.elements == len(taken)
     assert loader.stats().consumer.elements == len(taken) == 4
+
+
+def test_counters_read_as_a_few_lines_and_as_one() -> None:
+    with TEN.shuffle(5).batch(2).open() as loader:
+        list(loader)
+    stats = loader.stats()
+    assert str(stats).splitlines()[0].startswith("delivered 5 elements in ")
+    assert str(stats).splitlines()[-1] == "rows that each stage gave: range 10, shuffle 10, batch 5"
+    for shown in (repr(stats), repr(loader.report())):
+        assert "delivered 5 elements" in shown
+        assert "\n" not in shown
+    for internal in ("StageCounters", "started_at", "stream_hash"):
+        assert internal not in str(stats) + repr(stats) + repr(loader.report())
+
+
+def test_a_data_set_is_a_table_in_a_notebook() -> None:
+    shown = SLICES.batch(2).map(double)._repr_html_()
+    assert shown.count("<tr>") == 4
+    for cell in ("batch(2)", "map(double)", "{&#x27;x&#x27;: float32[6, 2], &#x27;y&#x27;: int64[6]}", ">6<", ">3<"):
+        assert cell in shown
+
+
+def test_counters_of_a_loader_are_a_table_in_a_notebook() -> None:
+    with TEN.batch(2).open() as loader:
+        list(loader)
+        shown = [each._repr_html_() for each in (loader, loader.stats(), loader.report())]
+    for html in shown:
+        assert "<table>" in html
+        assert ">batch</td>" in html
+        assert "delivered 5 elements" in html
+    assert "range(10).batch(2)" in shown[0]
+    assert "limit: " in shown[2]
+
+
+def test_html_shows_text_as_text_and_no_secrets() -> None:
+    url = "https://me:hidden@example.com/<script>.txt?sig=hidden"
+    named = asd.Dataset.sample_from({"<b>bold</b>": TEN, "<i>": TEN}, {"<b>bold</b>": 1, "<i>": 2})
+    rows = asd.Dataset.from_tensor_slices({"<script>alert(1)</script>": np.arange(3)})
+    with rows.open() as loader:
+        for shown in (each._repr_html_() for each in (asd.Dataset.from_text(url), named, rows, loader)):
+            assert "hidden" not in shown
+            for markup in ("<script", "<b>", "<i>"):
+                assert markup not in shown

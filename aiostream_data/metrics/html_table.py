@@ -1,0 +1,22 @@
+"""Tables for notebooks. Every text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], below: Iterable[str] = ()) -> str:
+    """Return a table as HTML, with lines of text below it.
+
+    Args:
+        rows: Cells by row. Blanks at the start of a cell are kept, as they may indent it.
+    """
+    body = [_row("th", header), *(_row("td", row) for row in rows)]
+    lines = [f"<div>{escape(line)}</div>" for line in below]
+    return "".join(["<table>", *body, "</table>", *lines])
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    style = ' style="text-align: left; white-space: pre"'
+    return "<tr>" + "".join(f"<{tag}{style}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
