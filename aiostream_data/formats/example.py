@@ -24,6 +24,7 @@ from aiostream_data._native.example_py import (
 from aiostream_data.arguments import several
 from aiostream_data.errors import ArgumentTypeError, ExampleParseError
 from aiostream_data.formats.feature_columns import feature_column
+from aiostream_data.formats.feature_names import instead_of_feature, instead_of_message
 from aiostream_data.formats.features import (
     Feature,
     FeatureSpec,
@@ -114,7 +115,7 @@ class ExampleParser:
         stop = self._first_too_short(records.lengths)
         found = _native.parse_examples(buffer, records.starts[:stop], records.lengths[:stop], self._wanted)
         if isinstance(found, Fault):
-            raise self._explained(found)
+            raise self._explained(found, records)
         columns = zip(self.features.items(), found, strict=True)
         return tuple(
             feature_column(feature, parsed, buffer, partial(_fail, name)) for (name, feature), parsed in columns
@@ -141,13 +142,15 @@ class ExampleParser:
             return len(lengths)
         return int((lengths < least).argmax()) + 1
 
-    def _explained(self, fault: Fault) -> _Misfit:
+    def _explained(self, fault: Fault, records: VarColumn) -> _Misfit:
         if fault.code == MALFORMED:
-            return _Misfit(fault.record, "", "a tf.train.Example", f"damaged protobuf at byte {fault.found}")
+            hint = instead_of_message(records.element(fault.record))
+            return _Misfit(fault.record, "", "a tf.train.Example", f"damaged protobuf at byte {fault.found}{hint}")
         want = self._wanted[fault.feature]
         expected = _LISTS[want.kind] if want.size == ANY_NUMBER else f"{_LISTS[want.kind]} of {want.size}"
         if fault.code == MISSING:
-            found = "no such feature, and no default for it"
+            hint = instead_of_feature(records.element(fault.record), want.name.decode())
+            found = f"no such feature, and no default for it; {hint}"
         elif fault.code == WRONG_KIND:
             found = _LISTS[fault.found]
         else:

@@ -20,6 +20,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import ArgumentTypeError, ExampleParseError, PlanError
 from aiostream_data.formats.example import Describe, ExampleParser, join_records
 from aiostream_data.formats.example_writer import wrap_feature
+from aiostream_data.formats.feature_names import instead_of_feature_list, instead_of_message
 from aiostream_data.formats.features import Feature, FeatureSpec, FixedLen, FixedLenSequence, VarLen, checked_features
 from aiostream_data.records import Column, Columns, VarColumn
 from aiostream_data.structure import LEAF, Structure
@@ -100,7 +101,7 @@ class SequenceExampleParser:
         found = [_feature_lists(record, names, row, describe) for row, record in enumerate(records.elements())]
         leaves: list[Column] = list(parsed.leaves) if parsed else []
         for one in self._sequences:
-            leaves += one.columns(found, describe)
+            leaves += one.columns(found, records, describe)
         return Columns(self.structure, tuple(leaves), chunk.ids, parsed.lease if parsed else None)
 
 
@@ -151,12 +152,14 @@ class _Sequence:
         assert not isinstance(self.feature, VarLen)
         return FixedLen(self.feature.shape, self.feature.dtype)
 
-    def columns(self, records: list[dict[bytes, list[bytes]]], describe: Describe) -> list[Column]:
+    def columns(self, lists: list[dict[bytes, list[bytes]]], records: VarColumn, describe: Describe) -> list[Column]:
         """Return the columns of this feature, given the feature lists of every record."""
-        found = [record.get(self.name.encode()) for record in records]
+        found = [of_record.get(self.name.encode()) for of_record in lists]
         if self.required and None in found:
             expected = "a feature list, or allow_missing in its description"
-            self._fail(describe, found.index(None), expected, "no such list")
+            row = found.index(None)
+            hint = instead_of_feature_list(records.element(row))
+            self._fail(describe, row, expected, f"no such list; {hint}")
         steps = np.array([len(one or ()) for one in found], np.int64)
         wrapped = [wrap_feature(self.name, step) for one in found for step in one or ()]
         row_of = np.repeat(np.arange(len(found)), steps)
@@ -192,7 +195,7 @@ def _feature_lists(record: bytes, names: Set[bytes], row: int, describe: Describ
         return dict(_entries(memoryview(record), names))
     except DamagedMessageError as damage:
         url, number = describe(row)
-        found = f"damaged protobuf at byte {damage.at}"
+        found = f"damaged protobuf at byte {damage.at}{instead_of_message(record)}"
         raise ExampleParseError(url, number, "", "a tf.train.SequenceExample", found) from None
 
 
