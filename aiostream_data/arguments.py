@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from aiostream_data.errors import ArgumentTypeError, PlanError
-from aiostream_data.safe_url import safe_text
+from aiostream_data.safe_url import is_mistyped, safe_text, safe_url
 
 MOST: Final = 2**63 - 1
 """The largest integer that counts rows: they are numbered by int64."""
@@ -146,7 +146,7 @@ def several(name: str, value: Any, what: str) -> tuple[Any, ...]:
 
 
 def local_path(name: str, value: Any, what: str = "a path") -> str:
-    """Return the path of a local file or folder as a text.
+    """Return the path of a local file or folder as a text, with ``~`` expanded; a URL is returned as it is.
 
     Raises:
         PlanError: It is none, or a system could not take it.
@@ -160,4 +160,15 @@ def local_path(name: str, value: Any, what: str = "a path") -> str:
         encoded = b"\0"
     if b"\0" in encoded:
         raise PlanError(f"{name} must be {what} without NUL and lone surrogates, got {shown(path)}")
-    return path
+    check_slashes(path)
+    return os.path.expanduser(path)
+
+
+def check_slashes(url: str) -> None:
+    """Refuse a remote URL with fewer than two slashes behind its scheme, which would be taken for a local path.
+
+    Raises:
+        PlanError: It is one.
+    """
+    if is_mistyped(url):
+        raise PlanError(f"a URL has two slashes behind its scheme: write {safe_url(url)!r}")

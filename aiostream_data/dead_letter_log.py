@@ -40,8 +40,7 @@ class DeadLetterLog:
 
     def __init__(self, path: str) -> None:
         """Do nothing yet: the file is made with the first entry."""
-        _check_local(path)
-        self._path = os.path.abspath(path)  # whatever a function makes of the working directory
+        self._path = os.path.abspath(_local(path))  # whatever a function makes of the working directory
         self._file: int | None = None
         self._read_to = 0
         self._names: set[str] = set()
@@ -185,7 +184,7 @@ def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[
     Raises:
         DeadLetterError: There is no such file, or it is no dead-letter log; names the line.
     """
-    _check_local(path)
+    path = _local(path)
     try:
         with _opened(path) as file:
             file.seek(start)
@@ -205,9 +204,11 @@ def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[
         raise DeadLetterError(f"the dead-letter log {path} cannot be read: {error}") from error
 
 
-def _check_local(path: str | os.PathLike[str]) -> None:
-    if "://" in local_path("log", path):
+def _local(path: str | os.PathLike[str]) -> str:
+    text = local_path("log", path)
+    if "://" in text:
         raise DeadLetterError(f"a dead-letter log is a local file, and {safe_url(path)} is a URL; write a path")
+    return text
 
 
 def _opened(path: str | os.PathLike[str]) -> BinaryIO:

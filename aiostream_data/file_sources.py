@@ -17,7 +17,7 @@ from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
 from aiostream_data.safe_url import safe_url
-from aiostream_data.storage.urls import has_magic
+from aiostream_data.storage.urls import has_magic, split_url
 
 if TYPE_CHECKING:
     from aiostream_data.dataset import Dataset
@@ -27,6 +27,7 @@ Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | 
 
 Url: TypeAlias = "str | os.PathLike[str]"
 StorageOptions: TypeAlias = Mapping[str, Any] | None
+_SCHEMES = ("s3", "s3a", "gs", "gcs", "http", "https", "file")
 COMPRESSIONS = ("auto", "", "gzip", "zlib", "zstd")
 
 
@@ -253,6 +254,8 @@ def _options(given: StorageOptions) -> dict[str, Any]:
     for name, value in (given or {}).items():
         if not isinstance(name, str):
             raise PlanError(f"the names of storage_options are text, got {name!r}")
+        if name in _SCHEMES and isinstance(value, Mapping):
+            raise PlanError(f"options of one store stand under its scheme: storage_options={{'{name}://': {{...}}}}")
         if name.endswith("://") and not isinstance(value, Mapping):
             raise PlanError(
                 f"storage_options[{name!r}] is a dict of options for that store, got {type(value).__name__}"
@@ -271,4 +274,6 @@ def _patterns(files: Any, index: str | None) -> tuple[str, ...]:
     for one in listed:
         if not isinstance(one, (str, os.PathLike)):
             raise PlanError(f"files must be URLs, paths or a Dataset of them, got {type(one).__name__}")
+    for one in listed:
+        split_url(one)  # refuses what is no URL
     return tuple(os.fspath(one) for one in listed)

@@ -198,7 +198,7 @@ def log_path(name: str, path: Any) -> str:
         raise PlanError(f"{name} must be the path of a file, got {path!r}") from None
     if not text or "\0" in text or "://" in text:
         raise PlanError(f"{name} must be the path of a file, got {text!r}")
-    return text
+    return os.path.expanduser(text)
 
 
 def _check_budget(max_count: int | None, max_rate: float | None) -> None:

@@ -97,6 +97,11 @@ def safe_url(url: str | os.PathLike[str]) -> str:
     return "".join(_safe_link(part) if nth % 2 else part for nth, part in enumerate(links_of(text)))
 
 
+def is_mistyped(text: str) -> bool:
+    """Return True for a remote URL that lacks slashes behind its scheme."""
+    return _MISTYPED.match(text) is not None
+
+
 def is_plain(text: str) -> bool:
     """Return True if nothing of a URL or path can be a secret, as of most; fast."""
     return _PLAIN.fullmatch(text) is not None

@@ -43,7 +43,7 @@ def open_target(url: str, storage_options: Mapping[str, Any]) -> Target:
     """
     prefix = next((prefix for prefix in _LOCAL_PREFIXES if url.startswith(prefix)), "")
     if prefix or "://" not in url:
-        return LocalTarget(Path(url.removeprefix(prefix)))
+        return LocalTarget(Path(os.path.expanduser(url.removeprefix(prefix))))
     try:
         from fsspec.core import url_to_fs
         from fsspec.implementations.memory import MemoryFileSystem

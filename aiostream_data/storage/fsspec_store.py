@@ -14,6 +14,7 @@ from aiostream_data.redaction import shown_option
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_detached
 from aiostream_data.storage.object_size import as_object_nbytes
+from aiostream_data.storage.patterns import hint_of
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
 
@@ -61,7 +62,7 @@ class FsspecStore:
             if entry.get("type") != "directory"
         ]
         if not shards:
-            raise NoMatchError(safe_url(pattern), "no object matches")
+            raise NoMatchError(safe_url(pattern), f"no object matches{hint_of(pattern)}")
         return sorted(shards, key=lambda shard: shard.url)
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:

@@ -41,6 +41,7 @@ from aiostream_data.storage.gcs_errors import HOW_TO_SIGN_IN, translate_gcs_erro
 from aiostream_data.storage.gcs_listing import entry_of, page_of, parse_json
 from aiostream_data.storage.gcs_plain import GcsPlain
 from aiostream_data.storage.key_search import KeySearch, Page, PageRequest
+from aiostream_data.storage.patterns import hint_of
 from aiostream_data.storage.redirects import redirect_guard
 from aiostream_data.storage.renewal import Renewal
 from aiostream_data.storage.retry_after import with_retry_after
@@ -115,7 +116,8 @@ class GcsStore:
         with translating(pattern, translate_gcs_error):
             found = await self._search.find(pattern, key_pattern, partial(self._list_page, pattern, bucket))
         if not found:
-            raise NoMatchError(safe_url(pattern), f"no object in bucket {shown_bucket(pattern)!r} matches")
+            reason = f"no object in bucket {shown_bucket(pattern)!r} matches{hint_of(pattern)}"
+            raise NoMatchError(safe_url(pattern), reason)
         return [ShardRef(f"gs://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:

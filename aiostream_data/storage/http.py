@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from aiostream_data.errors import CredentialsError, MissingExtraError, PlanError, StorageError
+from aiostream_data.errors import CredentialsError, MissingExtraError, ObjectNotFoundError, PlanError, StorageError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.body import (
@@ -91,7 +91,13 @@ class HttpStore:
             return await self._info_by_range(url)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
-        return [await self.info(pattern)]
+        try:
+            return [await self.info(pattern)]
+        except ObjectNotFoundError as error:
+            if "*" not in pattern:
+                raise
+            reason = f"{error.reason}; HTTP has no listing, and so no wildcards: name every file, or give index="
+            raise ObjectNotFoundError(pattern, reason) from None
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         if not buffer:

@@ -21,7 +21,7 @@ from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 from aiostream_data.errors import IndexFileError, NoMatchError
 from aiostream_data.object_names import lasting_url
 from aiostream_data.records import ShardRef
-from aiostream_data.storage.patterns import compile_pattern
+from aiostream_data.storage.patterns import compile_pattern, hint_of
 from aiostream_data.storage.urls import has_magic, is_http, safe_url, split_bucket, split_url
 
 MAX_NBYTES = 256 << 20
@@ -107,7 +107,8 @@ def choose_shards(index_url: str, shards: Sequence[IndexedShard], patterns: Iter
         else:
             chosen = [by_place[place]] if place in by_place else []
         if not chosen:
-            raise NoMatchError(safe_url(pattern), f"no shard of the index {safe_url(index_url)} matches")
+            reason = f"no shard of the index {safe_url(index_url)} matches{hint_of(pattern)}"
+            raise NoMatchError(safe_url(pattern), reason)
         found += sorted(chosen, key=lambda shard: shard.url)
     return found
 

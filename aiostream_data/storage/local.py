@@ -10,7 +10,7 @@ from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.file_reads import FileRead, FileReader
-from aiostream_data.storage.local_listing import file_info, match_files
+from aiostream_data.storage.local_listing import file_info, match_files, why_no_match
 from aiostream_data.storage.read_hops import ReadHops
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
@@ -52,7 +52,8 @@ class LocalStore:
         with translating(pattern, translate_error):
             found: list[ShardRef] = await run_to_end(self._run_blocking, match_files, split_url(pattern).path)
         if not found:
-            raise NoMatchError(safe_url(pattern), f"no file matches (looked from {os.getcwd()})")
+            why = await run_to_end(self._run_blocking, why_no_match, split_url(pattern).path)
+            raise NoMatchError(safe_url(pattern), f"no file matches (looked from {os.getcwd()}){why}")
         return found
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from aiostream_data.errors import ObjectNotFoundError
 from aiostream_data.records import ShardRef
-from aiostream_data.storage.patterns import compile_pattern, plan_listing
+from aiostream_data.storage.patterns import compile_pattern, escaped, hint_of, plan_listing
 
 
 def file_info(path: str) -> ShardRef:
@@ -51,6 +51,14 @@ def match_files(pattern: str) -> list[ShardRef]:
     else:
         found = _descend(root, [compile_pattern(segment, skip_hidden=True) for segment in below])
     return sorted(found, key=lambda shard: shard.url)
+
+
+def why_no_match(pattern: str) -> str:
+    """Return a clause that says why no file matches a pattern, or "" where that is not known."""
+    if os.path.exists(pattern):
+        return f"; there is a file of this very name: write {escaped(pattern)} for it, since *, ? and [ are wildcards"
+    root = plan_listing(pattern).prefix.rpartition("/")[0]
+    return f"; there is no folder {root}" if root and not os.path.isdir(root) else hint_of(pattern)
 
 
 def _shard(path: str, status: os.stat_result) -> ShardRef:

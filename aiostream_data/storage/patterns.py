@@ -53,6 +53,16 @@ def compile_pattern(pattern: str, *, skip_hidden: bool = False) -> re.Pattern[st
     return re.compile("".join(parts), re.DOTALL)
 
 
+def escaped(name: str) -> str:
+    """Return the pattern that matches this name alone."""
+    return _FIRST_MAGIC.sub(r"[\g<0>]", name)
+
+
+def hint_of(pattern: str) -> str:
+    """Return a clause for the message that nothing matches a pattern: brackets are easily meant as themselves."""
+    return "; [ begins a set of characters: write [[] for a bracket of the name" if "[" in pattern else ""
+
+
 def _segment_regex(segment: str) -> str:
     parts: list[str] = []
     position = 0

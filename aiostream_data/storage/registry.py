@@ -8,6 +8,7 @@ from typing import TypeAlias
 from aiostream_data.errors import PlanError
 from aiostream_data.redaction import shown_option
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
+from aiostream_data.storage.option_names import check_options
 
 StoreFactory: TypeAlias = Callable[[StoreOptions, RunBlocking], Store]
 """Makes a store from ``storage_options``. Called on the event loop that will use it; must not block."""
@@ -31,18 +32,21 @@ def _memory(options: StoreOptions, run_blocking: RunBlocking) -> Store:
 def _http(options: StoreOptions, run_blocking: RunBlocking) -> Store:
     from aiostream_data.storage.http import HttpStore
 
+    check_options("http", options)
     return HttpStore(options)
 
 
 def _s3(options: StoreOptions, run_blocking: RunBlocking) -> Store:
     from aiostream_data.storage.s3 import S3Store
 
+    check_options("s3", options)
     return S3Store(options, run_blocking)
 
 
 def _gcs(options: StoreOptions, run_blocking: RunBlocking) -> Store:
     from aiostream_data.storage.gcs import GcsStore
 
+    check_options("gs", options)
     return GcsStore(options, run_blocking)
 
 

@@ -23,6 +23,7 @@ from aiostream_data.storage.body import check_range_answer, check_version, ends_
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_s3
 from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.key_search import KeySearch, Page, PageRequest
+from aiostream_data.storage.patterns import hint_of
 from aiostream_data.storage.redirects import guard_client
 from aiostream_data.storage.renewal import Renewal
 from aiostream_data.storage.s3_errors import (
@@ -139,7 +140,8 @@ class S3Store:
         with translating(pattern, translate_listing_error):
             found = await self._search.find(pattern, key_pattern, partial(self._list_page, pattern, bucket))
         if not found:
-            raise NoMatchError(safe_url(pattern), f"no object in bucket {shown_bucket(pattern)!r} matches")
+            reason = f"no object in bucket {shown_bucket(pattern)!r} matches{hint_of(pattern)}"
+            raise NoMatchError(safe_url(pattern), reason)
         return [ShardRef(f"s3://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:

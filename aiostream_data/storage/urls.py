@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from aiostream_data.arguments import check_slashes
 from aiostream_data.errors import PlanError
 from aiostream_data.safe_url import parts_of
 from aiostream_data.safe_url import safe_url as safe_url  # those of stores find it here
@@ -35,7 +36,7 @@ def split_url(url: Url) -> Location:
     """Split a URL or path; whatever has no ``scheme://`` is a local path, in which ``~`` is expanded.
 
     Raises:
-        PlanError: The URL is a chain, such as fsspec's ``simplecache::s3://bucket/key``.
+        PlanError: The URL is a chain, such as fsspec's ``simplecache::s3://bucket/key``, or lacks slashes.
     """
     location = _split(os.fspath(url))
     return Location("file", os.path.expanduser(location.path)) if location.scheme == "file" else location
@@ -50,6 +51,7 @@ def _split(text: str) -> Location:
             raise PlanError(
                 f"chained URLs are not supported, got {text.partition('::')[0]}::...; use the last one alone"
             )
+        check_slashes(text)
         return Location("file", text)
     scheme = found[1].lower()
     return Location(_ALIASES.get(scheme, scheme), text[found.end() :])
