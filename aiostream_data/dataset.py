@@ -574,9 +574,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         return Dataset(kind(input=self.plan, **arguments))
 
     def __repr__(self) -> str:
-        from aiostream_data.plan.shown import elements_of, on_one_line
+        from aiostream_data.plan.shown import elements_of, on_one_line, shortened
 
-        return f"<Dataset {on_one_line(self.plan)}, each element: {elements_of(self.plan)}>"
+        return f"<Dataset {on_one_line(self.plan)}, each element: {shortened(elements_of(self.plan))}>"
 
     def _repr_html_(self) -> str:
         """Return the plan as a table, for notebooks."""

@@ -8,7 +8,8 @@ of tuple, which nobody could put together again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Literal
 
 from aiostream_data.errors import AiostreamError
@@ -177,11 +178,19 @@ class Structure:
         return self._maker()([child._build(leaves) for child in self.children])
 
     def __str__(self) -> str:
+        return self.described(repeat("*"))
+
+    def described(self, leaves: Iterable[str]) -> str:
+        """Return the structure with a text for each leaf, such as ``{x: float32[2], y: int64}``."""
+        return self._described(iter(leaves))
+
+    def _described(self, leaves: Iterator[str]) -> str:
         if self.is_leaf:
-            return "*"
+            return next(leaves)
+        children = [child._described(leaves) for child in self.children]
         if self.kind == "tuple":
-            return "(" + ", ".join(map(str, self.children)) + ("," if len(self.children) == 1 else "") + ")"
-        inner = ", ".join(f"{name}: {child}" for name, child in zip(self.names, self.children, strict=True))
+            return "(" + ", ".join(children) + ("," if len(children) == 1 else "") + ")"
+        inner = ", ".join(f"{name}: {child}" for name, child in zip(self.names, children, strict=True))
         return "{" + inner + "}" if self.cls is None else f"{self.cls.__name__}({inner})"
 
 

@@ -33,6 +33,10 @@ class Recalled(Operator):
     seed: int
     then_input: bool
 
+    @property
+    def method(self) -> str:
+        return "replay"
+
     def detail(self) -> str:
         return f"{len(self.rows)} rows"
 

@@ -13,10 +13,10 @@ from aiostream_data.plan.operators import Concatenate, Unbatch, Zip
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, spec_of
 from aiostream_data.plan.subprocess import functions_of
 from aiostream_data.plan.windows import Rebatch
-from aiostream_data.plan.written import SourceLine, Verbatim, short_name
+from aiostream_data.plan.written import SourceLine, short_name
 
 LONGEST_LINE: Final = 160
-"""Characters of a plan on one line, at most."""
+"""Characters of a plan, or of what an element is, on one line, at most."""
 
 
 class Step(NamedTuple):
@@ -42,16 +42,20 @@ def steps_of(plan: Node, depth: int = 0) -> Iterator[Step]:
 
 def on_one_line(plan: Node) -> str:
     """Return the calls of a plan as a chain, such as ``range(10).shuffle().batch(2)``; shortened where it is long."""
-    chain = _chain(plan)
-    return chain if len(chain) <= LONGEST_LINE else f"{chain[: LONGEST_LINE // 2]} ... {chain[-LONGEST_LINE // 2 :]}"
+    return shortened(_chain(plan))
+
+
+def shortened(text: str) -> str:
+    """Return a text without its middle where it is longer than a line."""
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE // 2]} ... {text[-LONGEST_LINE // 2 :]}"
 
 
 def elements_of(plan: Node) -> str:
-    """Return what an element is, such as ``{'x': float32[10, 8], 'y': int64}``, as far as the plan tells."""
+    """Return what an element is, such as ``{x: float32[10, 8], y: int64}``, as far as the plan tells."""
     structure, leaves = spec_of(plan)
     if leaves == (UNKNOWN_SPEC,):
         return "known when the first one is made"
-    return str(structure.unflatten([Verbatim(_leaf(leaf)) for leaf in leaves]))
+    return structure.described(map(_leaf, leaves))
 
 
 def as_html(plan: Node) -> str:

@@ -48,8 +48,7 @@ class TensorSlices(Node):
         return self.name
 
     def detail(self) -> str:
-        names = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in self.leaves]
-        return str(self.structure.unflatten([Verbatim(name) for name in names]))
+        return self.structure.described(f"{leaf.dtype}{list(leaf.shape)}" for leaf in self.leaves)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

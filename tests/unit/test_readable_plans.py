@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def double(x: Any) -> Any:
         (TEN, "range(10)"),
         (asd.Dataset.range(2, 10), "range(2, 10)"),
         (asd.Dataset.range(0, 10, 3, dtype=np.int32), "range(0, 10, 3, dtype=int32)"),
-        (SLICES, "from_tensor_slices({'x': float32[6, 2], 'y': int64[6]})"),
+        (SLICES, "from_tensor_slices({x: float32[6, 2], y: int64[6]})"),
         (asd.Dataset.from_iterable([1, 2]), "from_iterable(list)"),
         (asd.Dataset.from_generator(lambda: iter(())), "from_generator(lambda)"),
         (asd.Dataset.from_tfrecord(FILES), "from_tfrecord('/data/*.tfrecord')"),
@@ -77,7 +78,7 @@ def test_the_repr_of_a_data_set_is_its_chain_and_what_an_element_is() -> None:
     assert repr(TEN.shuffle().batch(2)) == "<Dataset range(10).shuffle().batch(2), each element: int64[?]>"
     zipped = asd.Dataset.zip(TEN, SLICES).take(2)
     assert "zip(range(10), from_tensor_slices(" in repr(zipped)
-    assert "(int64, {'x': float32[2], 'y': int64})" in repr(zipped)
+    assert "(int64, {x: float32[2], y: int64})" in repr(zipped)
 
 
 def test_the_repr_of_a_long_chain_is_shortened() -> None:
@@ -85,6 +86,26 @@ def test_the_repr_of_a_long_chain_is_shortened() -> None:
     for number in range(100):
         dataset = dataset.take(number)
     assert len(repr(dataset)) < 250
+
+
+def test_the_repr_of_elements_with_many_leaves_is_shortened() -> None:
+    wide = asd.Dataset.from_tensor_slices({f"leaf{number}": np.arange(2) for number in range(100)})
+    assert len(repr(wide)) < 400
+    assert "leaf50: int64" in wide.explain()
+
+
+@dataclass(frozen=True)
+class Point:
+    x: Any
+
+    def __repr__(self) -> str:
+        return f"{self.x:.2f}"
+
+
+def test_elements_whose_own_repr_fails_are_shown() -> None:
+    points = asd.Dataset.from_tensor_slices(Point(np.arange(3)))
+    assert repr(points) == "<Dataset from_tensor_slices(Point(x: int64[3])), each element: Point(x: int64)>"
+    assert "each element: Point(x: int64)" in points.explain()
 
 
 def test_plans_hide_the_secrets_of_urls_and_options() -> None:
@@ -131,7 +152,7 @@ def test_counters_read_as_a_few_lines_and_as_one() -> None:
 def test_a_data_set_is_a_table_in_a_notebook() -> None:
     shown = SLICES.batch(2).map(double)._repr_html_()
     assert shown.count("<tr>") == 4
-    for cell in ("batch(2)", "map(double)", "{&#x27;x&#x27;: float32[6, 2], &#x27;y&#x27;: int64[6]}", ">6<", ">3<"):
+    for cell in ("batch(2)", "map(double)", "{x: float32[6, 2], y: int64[6]}", ">6<", ">3<"):
         assert cell in shown
 
 
