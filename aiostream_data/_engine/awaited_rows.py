@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from aiostream_data.lineage import MadeOf
+from aiostream_data.records import Chunk
 from aiostream_data.row_ids import RowIds
 
 
@@ -27,6 +28,7 @@ class Entry:
         element, ids, made_of: The row; ``ids`` are those of all rows of its chunk, and ``row`` is its place there.
         number: Of the row among those that the stage took in.
         room: What is noted against the budget for its result.
+        chunk: The chunk that it is a row of, where it is given on as it is.
         done: Whether it has ended.
         value: What it gave.
         error: What it failed with instead.
@@ -43,6 +45,7 @@ class Entry:
     made_of: MadeOf | None
     number: int
     room: Any = None
+    chunk: Chunk | None = None
     done: bool = False
     value: Any = None
     error: BaseException | None = None

@@ -73,6 +73,19 @@ def test_elements_come_out_as_they_went_in() -> None:
     assert all(row.dtype == np.int16 for row in rows)
 
 
+async def is_odd_row(row: dict[str, Any]) -> bool:
+    return bool(row["n"] % 2)
+
+
+def test_arrays_of_several_lengths_are_still_batched_as_one_ragged_array() -> None:
+    features: dict[str, Any] = {"n": asd.FixedLen((), np.int64), "values": asd.VarLen(np.int64)}
+    records = [asd.encode_example({"n": n, "values": list(range(n))}) for n in range(8)]
+    rows = Dataset.from_iterable(records).parse_example(features).filter(is_odd_row, concurrency=3)
+    (batch,) = rows.batch(8)
+    assert batch["n"].tolist() == [1, 3, 5, 7]
+    assert [values.tolist() for values in batch["values"]] == [list(range(n)) for n in (1, 3, 5, 7)]
+
+
 def test_a_run_goes_on_anywhere_behind_a_coroutine_function() -> None:
     resumes_everywhere(Dataset.range(30).filter(is_even).shuffle(4, seed=1).batch(2))
     resumes_everywhere(Dataset.range(30).filter(kept_at_random).shuffle(4, seed=1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -29,7 +29,7 @@ from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import Call, Filter
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling, handling_of
-from aiostream_data.records import Chunk, lineage_of, object_nbytes
+from aiostream_data.records import Chunk, Items, gather, lineage_of, object_nbytes, same_layout
 from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.collate import collate, collate_results
 from aiostream_data.transforms.randomness import RecordGenerator
@@ -157,7 +157,10 @@ class CoroutineStage(CallStage):
             await self._count(entries, failed, skipped)
         self.counters.dropped += lost - skipped
         outlet.dropped += lost
-        if given:
+        if isinstance(self.node, Filter):
+            for alike in _of_one_layout(given):
+                await outlet.send_work(_gathered, alike)
+        elif given:
             await outlet.send_work(_collated, given)
 
     async def _count(self, entries: list[Entry], failed: list[Failed], skipped: int) -> None:
@@ -169,14 +172,14 @@ class CoroutineStage(CallStage):
         await letters.take(context.place(node), context.nth(node), node, len(entries), failed)
 
     async def _each(self, chunks: AsyncIterator[Chunk], results: Results) -> AsyncGenerator[Entry, None]:
-        number = 0
+        number, keeps = 0, isinstance(self.node, Filter)
         async for chunk in chunks:
             if self.log is not None:
                 number = self.log.take_in(lineage_of(chunk))
             made_of = chunk.made_of or [None] * len(chunk)
             for row, (element, entry) in enumerate(zip(chunk.elements(), made_of, strict=True)):
                 room = await results.room_for(object_nbytes(element))
-                yield Entry(element, chunk.ids, row, entry, number, room)
+                yield Entry(element, chunk.ids, row, entry, number, room, chunk if keeps else None)
                 number += 1
             del chunk
 
@@ -300,6 +303,37 @@ async def _within(seconds: float, call: Any) -> Any:
         if not limit.expired():
             raise  # the function's own
         raise RecordTimeoutError(f"the call took longer than the stage's time-out of {seconds:g} s") from None
+
+
+def _of_one_layout(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """Yield entries that follow one another and whose rows can stand in one chunk as they are."""
+    alike: list[Entry] = []
+    for entry in entries:
+        if alike and not _fit(_chunk_of(alike[-1]), _chunk_of(entry)):
+            yield alike
+            alike = []
+        alike.append(entry)
+    if alike:
+        yield alike
+
+
+def _fit(chunk: Chunk, other: Chunk) -> bool:
+    if chunk is other or (isinstance(chunk, Items) and isinstance(other, Items)):
+        return True
+    return same_layout([chunk, other])
+
+
+def _gathered(entries: list[Entry]) -> Chunk:
+    """Return the rows that were kept, as they were."""
+    chunks = {id(entry.chunk): _chunk_of(entry) for entry in entries}
+    numbers = {key: number for number, key in enumerate(chunks)}
+    which = np.array([numbers[id(entry.chunk)] for entry in entries], np.int32)
+    return gather(list(chunks.values()), which, np.array([entry.row for entry in entries], np.int64))
+
+
+def _chunk_of(entry: Entry) -> Chunk:
+    assert entry.chunk is not None, "rows that are given on keep their chunk"
+    return entry.chunk
 
 
 def _collated(entries: list[Entry]) -> Chunk:
