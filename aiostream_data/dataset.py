@@ -14,7 +14,7 @@ from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.batches import BatchOperators
-from aiostream_data.errors import PlanError, UnknownLengthError
+from aiostream_data.errors import ArgumentTypeError, PlanError, UnknownLengthError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
 from aiostream_data.formats.sequence_example import SequenceExampleParser
@@ -70,6 +70,10 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     """
 
     def __init__(self, plan: Node) -> None:
+        if not isinstance(plan, Node):
+            raise ArgumentTypeError(
+                f"a Dataset is made by its constructors, such as from_tensor_slices(), got {type(plan).__name__}"
+            )
         super().__init__(plan)
         self._iterations = itertools.count()
         self._iteration_seed = secrets.randbits(62)
@@ -323,7 +327,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     def __len__(self) -> int:
         count = cardinality(self.plan)
         if count < 0:
-            raise UnknownLengthError(f"the data set is {'infinite' if count == INFINITE else 'of unknown length'}")
+            found = "infinite" if count == INFINITE else "of unknown length until it is read"
+            raise UnknownLengthError(f"the data set is {found}; cardinality() says so without an error")
         return count
 
     def __bool__(self) -> bool:
@@ -604,7 +609,8 @@ class _AsyncIteration(Generic[T]):
 
 def _plan_of(dataset: Any, name: str) -> Node:
     if isinstance(dataset, list):
-        raise PlanError(f"{name}() takes data sets or a tuple or dict of them; a list counts as data, not structure")
+        cure = "pass the data sets one by one, or make one of the list with from_tensor_slices()"
+        raise PlanError(f"{name}() takes data sets, and a list counts as data, not structure: {cure}")
     if not isinstance(dataset, Dataset):
         raise PlanError(f"{name}() takes data sets, got {type(dataset).__name__}")
     check_extends(dataset.plan, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedReader, TextIOWrapper
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from aiostream_data.arguments import flag, shown
@@ -28,6 +29,13 @@ Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | 
 Url: TypeAlias = "str | os.PathLike[str]"
 StorageOptions: TypeAlias = Mapping[str, Any] | None
 _SCHEMES = ("s3", "s3a", "gs", "gcs", "http", "https", "file")
+_FILES = "files must be URLs, paths or a Dataset of them"
+_FILES_CURES: dict[type, str] = {
+    bytes: ": decode it to str, or use from_tensor_slices() for data in memory",
+    dict: ": pass a list of its values",
+    TextIOWrapper: ": pass its path",
+    BufferedReader: ": pass its path",
+}
 COMPRESSIONS = ("auto", "", "gzip", "zlib", "zstd")
 
 
@@ -266,14 +274,18 @@ def _options(given: StorageOptions) -> dict[str, Any]:
 def _patterns(files: Any, index: str | None) -> tuple[str, ...]:
     if files is None and index is not None:
         return ()
-    if not isinstance(files, (str, os.PathLike, Iterable)):
-        raise PlanError(f"files must be URLs, paths or a Dataset of them, got {type(files).__name__}")
+    if files is None:
+        raise PlanError("no files are given: pass files=, or index= for those that an index names")
+    is_one = isinstance(files, (bytes, Mapping)) or hasattr(files, "read")
+    if is_one or not isinstance(files, (str, os.PathLike, Iterable)):
+        raise PlanError(f"{_FILES}, got {type(files).__name__}{_FILES_CURES.get(type(files), '')}")
     listed = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     if not listed:
         raise PlanError("at least one file or pattern is needed, got an empty list")
     for one in listed:
         if not isinstance(one, (str, os.PathLike)):
-            raise PlanError(f"files must be URLs, paths or a Dataset of them, got {type(one).__name__}")
-    for one in listed:
+            raise PlanError(f"{_FILES}, got {type(one).__name__}{_FILES_CURES.get(type(one), '')}")
+        if not os.fspath(one):
+            raise PlanError(f"{_FILES}, got an empty text")
         split_url(one)  # refuses what is no URL
     return tuple(os.fspath(one) for one in listed)

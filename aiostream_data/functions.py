@@ -233,7 +233,8 @@ def _refuse_coroutine(name: str, function: Callable[..., Any]) -> None:
 
 def _check_callable(name: str, function: Any) -> None:
     if not callable(function):
-        raise PlanError(f"{name}() needs a function, got {type(function).__name__}")
+        cure = "the function itself, without calling it" if function is not None else "one, such as a lambda"
+        raise PlanError(f"{name}() needs a function, got {type(function).__name__}: pass {cure}")
 
 
 def _check_init(init: Any, *, is_awaited: bool) -> None:

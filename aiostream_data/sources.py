@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -46,7 +46,8 @@ class DatasetSources(FileSources):
             raise PlanError("from_tensor_slices() needs at least one array")
         for path, array in zip(structure.paths(), arrays, strict=True):
             if array.ndim == 0:
-                raise PlanError(f"from_tensor_slices() needs arrays with a first axis, but {path} is a scalar")
+                cure = _cure(leaves)
+                raise PlanError(f"from_tensor_slices() needs arrays with a first axis, but {path} is a scalar{cure}")
             if len(array) != len(arrays[0]):
                 first = structure.paths()[0]
                 raise PlanError(f"first axes differ: {first} has {len(arrays[0])} rows, {path} has {len(array)}")
@@ -91,7 +92,10 @@ class DatasetSources(FileSources):
         that would read it again is refused when it is written.
         """
         if not isinstance(iterable, (Iterable, AsyncIterable)):
-            raise PlanError(f"from_iterable() needs an iterable or async iterable, got {type(iterable).__name__}")
+            raise PlanError(
+                f"from_iterable() needs an iterable or async iterable, got {type(iterable).__name__}"
+                + (": pass it to from_generator()" if callable(iterable) else "")
+            )
         return cls._begin(src.PythonIterable(iterable=iterable, one_shot=src.is_one_shot(iterable)))
 
     @classmethod
@@ -106,6 +110,11 @@ class DatasetSources(FileSources):
         node = src.Range(start=first, stop=last, step=step, dtype=_numbers_dtype(dtype))
         _check_holds(node)
         return cls._begin(node)
+
+
+def _cure(leaves: list[Any]) -> str:
+    is_lazy = any(isinstance(leaf, Iterator) for leaf in leaves)
+    return ": use from_iterable() or from_generator()" if is_lazy else ": use from_tensors() for a single element"
 
 
 def _numbers_dtype(dtype: Any) -> np.dtype[Any]:

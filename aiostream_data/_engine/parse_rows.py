@@ -39,9 +39,15 @@ def _is_bytes(chunk: Columns) -> bool:
     return chunk.structure == LEAF and isinstance(leaf, VarColumn) and leaf.kind == "bytes"
 
 
+def _cure(element: object) -> str:
+    is_batch = getattr(element, "shape", ()) != ()
+    return ": put parse_example() before batch()" if is_batch else ": read TFRecord files with from_tfrecord()"
+
+
 def _not_bytes(chunk: Chunk, describe: Callable[[RowIds, int], str]) -> PlanError:
     elements = chunk.elements()
     row = next((row for row, element in enumerate(elements) if not isinstance(element, bytes)), 0)
-    error = PlanError(f"parse_example() needs elements that are serialized bytes, got {summary(elements[row])}")
+    found = f"{summary(elements[row])}{_cure(elements[row])}"
+    error = PlanError(f"parse_example() needs elements that are serialized bytes, got {found}")
     error.add_note(f"record: {describe(chunk.ids, row)}")
     return error

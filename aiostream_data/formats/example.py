@@ -22,7 +22,7 @@ from aiostream_data._native.example_py import (
     Wanted,
 )
 from aiostream_data.arguments import several
-from aiostream_data.errors import ArgumentTypeError, ExampleParseError
+from aiostream_data.errors import ArgumentTypeError, ExampleParseError, PlanError
 from aiostream_data.formats.feature_columns import feature_column
 from aiostream_data.formats.feature_names import instead_of_feature, instead_of_message
 from aiostream_data.formats.features import (
@@ -43,6 +43,7 @@ Describe: TypeAlias = Callable[[int], tuple[str, int]]
 
 _KINDS = {"bytes": BYTES, "float": FLOAT, "int64": INT64}
 _LISTS = {BYTES: "a bytes list", FLOAT: "a float list", INT64: "an int64 list"}
+_DTYPES = {BYTES: "bytes or str", FLOAT: "a floating dtype", INT64: "an integer dtype"}
 _LEAST_NBYTES = {BYTES: 2, FLOAT: 4, INT64: 1}
 """Bytes that one value takes at least in a record."""
 
@@ -99,8 +100,7 @@ class ExampleParser:
         Raises:
             ExampleParseError: For the first record that is damaged or does not fit.
         """
-        (records,) = chunk.leaves
-        assert isinstance(records, VarColumn)
+        records = records_of(chunk, "parse_example")
         try:
             leaves = self._leaves(records)
         except _Misfit as misfit:
@@ -152,9 +152,9 @@ class ExampleParser:
             hint = instead_of_feature(records.element(fault.record), want.name.decode())
             found = f"no such feature, and no default for it; {hint}"
         elif fault.code == WRONG_KIND:
-            found = _LISTS[fault.found]
+            found = f"{_LISTS[fault.found]}: describe it with {_DTYPES[fault.found]}"
         else:
-            found = f"{fault.found} values"
+            found = f"{fault.found} values: describe it with that shape, or with VarLen for any number"
         return _Misfit(fault.record, want.name.decode(), expected, found)
 
 
@@ -177,6 +177,20 @@ def parse_example(serialized: bytes | Sequence[bytes], features: Mapping[str, Fe
     chunk = join_records(records)
     elements = parser.parse(chunk, lambda row: ("", row)).elements()
     return elements[0] if isinstance(serialized, bytes) else elements
+
+
+def records_of(chunk: Columns, name: str) -> VarColumn:
+    """Return the column of serialized records.
+
+    Raises:
+        PlanError: They are texts.
+    """
+    (records,) = chunk.leaves
+    assert isinstance(records, VarColumn)
+    if records.kind != "bytes":
+        cure = "read TFRecord files with from_tfrecord()"
+        raise PlanError(f"{name}() needs serialized bytes, got {records.kind}: {cure}")
+    return records
 
 
 def join_records(records: Sequence[bytes]) -> Columns:

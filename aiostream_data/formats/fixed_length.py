@@ -87,7 +87,8 @@ class FixedLengthFramer(CuttingFramer):
         return long
 
     def _cut_short(self, nbytes: int) -> str:
-        return f"{nbytes} bytes are left over behind the last record of {self._format.record_nbytes} bytes"
+        found = f"{nbytes} bytes are left over behind the last record of {self._format.record_nbytes} bytes"
+        return f"{found}; check record_nbytes, header_nbytes and footer_nbytes"
 
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
         skipped = min(self._header_left, stop - start)

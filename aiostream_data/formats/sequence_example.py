@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aiostream_data._native.example_py import DamagedMessageError, fields, map_entry
 from aiostream_data.arguments import shown
 from aiostream_data.errors import ArgumentTypeError, ExampleParseError, PlanError
-from aiostream_data.formats.example import Describe, ExampleParser, join_records
+from aiostream_data.formats.example import Describe, ExampleParser, join_records, records_of
 from aiostream_data.formats.example_writer import wrap_feature
 from aiostream_data.formats.feature_names import instead_of_feature_list, instead_of_message
 from aiostream_data.formats.features import Feature, FeatureSpec, FixedLen, FixedLenSequence, VarLen, checked_features
@@ -94,8 +94,7 @@ class SequenceExampleParser:
         Raises:
             ExampleParseError: A record is damaged or does not fit.
         """
-        (records,) = chunk.leaves
-        assert isinstance(records, VarColumn)
+        records = records_of(chunk, "parse_sequence_example")
         parsed = self._context.parse(chunk, describe) if self._context else None
         names = {one.name.encode() for one in self._sequences}
         found = [_feature_lists(record, names, row, describe) for row, record in enumerate(records.elements())]

@@ -156,7 +156,7 @@ class LineFramer(CuttingFramer):
             if self._codec is not None:
                 str(data, self._codec)
         except UnicodeDecodeError as error:
-            return f"not valid {self._codec} at byte {self._offset + error.start}: {error.reason}"
+            return self._not_valid(self._offset + error.start, error)
         return None
 
     def _last_long(self, long: LongRecord) -> VarColumn:
@@ -194,7 +194,7 @@ class LineFramer(CuttingFramer):
             except UnicodeDecodeError as error:
                 at = int(starts[0]) + error.start
                 good = int(np.searchsorted(starts[:good], at, side="right")) - 1
-                problem = f"not valid {self._codec} at byte {self._offset + at - start}: {error.reason}"
+                problem = self._not_valid(self._offset + at - start, error)
                 text = str(_span(values, starts[:good], lengths[:good]), self._codec)
         if problem is not None:
             consumed = int(starts[good]) if good else start
@@ -204,6 +204,10 @@ class LineFramer(CuttingFramer):
             values = np.frombuffer((text + "\r\n").encode(), np.uint8)
             starts, lengths, _ = _native.find_lines(values, 0, len(values))
         return Cut(VarColumn(values, starts, lengths, self._kind()), consumed, problem)
+
+    def _not_valid(self, at: int, error: UnicodeDecodeError) -> str:
+        cure = "pass the encoding of the file, as in encoding='latin-1', or encoding=None for bytes"
+        return f"not valid {self._codec} at byte {at}: {error.reason}; {cure}"
 
     def _too_long(self) -> str:
         return f"the line is longer than max_line_nbytes={self._max_nbytes}"

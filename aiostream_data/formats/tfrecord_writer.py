@@ -17,6 +17,7 @@ from aiostream_data.formats.tfrecord import FOOTER, HEADER
 
 _LENGTH_NBYTES = 8
 _WRITE_NBYTES = 1 << 20
+_CURES = {str: ": pass text.encode()", dict: ": pass encode_example(...) of it"}
 
 
 def frame(record: bytes | bytearray | memoryview) -> bytes:
@@ -25,7 +26,8 @@ def frame(record: bytes | bytearray | memoryview) -> bytes:
         try:
             record = memoryview(record).tobytes()  # of other buffers, len() counts items instead of bytes
         except TypeError:
-            raise ArgumentTypeError(f"a record must be bytes, got a {type(record).__name__}") from None
+            cure = _CURES.get(type(record), "")
+            raise ArgumentTypeError(f"a record must be bytes, got a {type(record).__name__}{cure}") from None
     length = len(record).to_bytes(_LENGTH_NBYTES, "little")
     header = HEADER.pack(len(record), _native.masked_crc32c(length))
     return b"".join((header, record, FOOTER.pack(_native.masked_crc32c(record))))

@@ -179,7 +179,7 @@ def at_least(name: str, value: Any, minimum: int) -> int:
 
 def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
     """Return ``value`` when it is AUTO or an integer of at least 1; raise PlanError when it is not."""
-    return AUTO if value is AUTO else at_least(name, value, 1)
+    return AUTO if value is AUTO else integer(name, value, 1, what="an integer or AUTO")
 
 
 def seed_of(value: Any) -> int | None:

@@ -113,7 +113,8 @@ def open_file_system(scheme: str, options: StoreOptions) -> Any:
     except ImportError as error:
         raise MissingExtraError(f"{scheme}:// needs a package that is not installed: {error}") from error
     except ValueError as error:
-        raise PlanError(f"no store is known for URLs that start with {scheme}://") from error
+        known = "known are file, memory, http, https, s3, gs, and those of fsspec"
+        raise PlanError(f"no store is known for URLs that start with {scheme}://; {known}") from error
     settings = {"skip_instance_cache": True, "use_listings_cache": False, **_understood(scheme, kind, options)}
     if kind.async_impl:
         settings["asynchronous"] = True

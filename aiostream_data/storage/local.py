@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 
-from aiostream_data.errors import NoMatchError
+from aiostream_data.errors import NoMatchError, ObjectNotFoundError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.file_reads import FileRead, FileReader
-from aiostream_data.storage.local_listing import file_info, match_files, why_no_match
+from aiostream_data.storage.local_listing import file_info, match_files, why_missing, why_no_match
 from aiostream_data.storage.read_hops import ReadHops
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
@@ -48,7 +48,11 @@ class LocalStore:
 
     async def glob(self, pattern: str) -> list[ShardRef]:
         if not has_magic(pattern):
-            return [await self.info(pattern)]
+            try:
+                return [await self.info(pattern)]
+            except ObjectNotFoundError as error:
+                why = await run_to_end(self._run_blocking, why_missing, split_url(pattern).path)
+                raise ObjectNotFoundError(pattern, f"{error.reason}{why}") from error.__cause__
         with translating(pattern, translate_error):
             found: list[ShardRef] = await run_to_end(self._run_blocking, match_files, split_url(pattern).path)
         if not found:

@@ -6,10 +6,16 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
+from aiostream_data.arguments import shown
 from aiostream_data.errors import ObjectNotFoundError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.patterns import compile_pattern, escaped, hint_of, plan_listing
+
+NAMED_FILES: Final = 5
+"""Files of a folder that the message names in which nothing matches."""
 
 
 def file_info(path: str) -> ShardRef:
@@ -53,12 +59,29 @@ def match_files(pattern: str) -> list[ShardRef]:
     return sorted(found, key=lambda shard: shard.url)
 
 
+def why_missing(path: str) -> str:
+    """Return the same for a path without wildcards; "" where something is there."""
+    return "" if os.path.exists(path) else why_no_match(path)
+
+
 def why_no_match(pattern: str) -> str:
     """Return a clause that says why no file matches a pattern, or "" where that is not known."""
     if os.path.exists(pattern):
         return f"; there is a file of this very name: write {escaped(pattern)} for it, since *, ? and [ are wildcards"
     root = plan_listing(pattern).prefix.rpartition("/")[0]
-    return f"; there is no folder {root}" if root and not os.path.isdir(root) else hint_of(pattern)
+    if root and not os.path.isdir(root):
+        return f"; there is no folder {root}"
+    return hint_of(pattern) or _holds(root or ".")
+
+
+def _holds(folder: str) -> str:
+    """Return a clause that names some files of a folder, for whoever mistyped one."""
+    try:
+        with os.scandir(folder) as listing:
+            names = sorted(entry.name for entry in islice(listing, NAMED_FILES))
+    except OSError:
+        return ""
+    return f"; the folder holds {', '.join(map(shown, names))}" if names else "; the folder is empty"
 
 
 def _shard(path: str, status: os.stat_result) -> ShardRef:

@@ -41,7 +41,11 @@ def test_object_of_header_and_footer_alone_has_no_records() -> None:
     [
         (b"h", "the stream ends 1 bytes before the end of its header"),
         (b"hhff", "the stream ends 1 bytes before the end of its footer"),
-        (b"hhaaabfff", "1 bytes are left over behind the last record of 3 bytes"),
+        (
+            b"hhaaabfff",
+            "1 bytes are left over behind the last record of 3 bytes; "
+            "check record_nbytes, header_nbytes and footer_nbytes",
+        ),
     ],
 )
 def test_left_over_bytes_are_an_error_that_says_which(stream: bytes, reason: str) -> None:

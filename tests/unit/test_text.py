@@ -40,7 +40,7 @@ def test_invalid_bytes_are_reported_with_their_line_and_their_place_in_it() -> N
     _, error = read_blocks(TextFormat(), b"good\nbad: \xff\n", [2])
     assert error is not None
     assert error.offset == 5
-    assert error.reason == "not valid utf-8 at byte 10: invalid start byte"
+    assert error.reason.startswith("not valid utf-8 at byte 10: invalid start byte; pass the encoding")
 
 
 def test_character_cut_by_the_end_of_a_line_is_invalid() -> None:
