@@ -283,7 +283,7 @@ class RecordStream:
             for piece in self._gathered(self._decompressor.feed(block[headroom:].data)):
                 if len(piece):
                     self._look_at(piece, self.step.headroom_nbytes)
-                yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
+                    yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
                 del piece
                 yield no_records()  # whoever runs this may stop here, and make room for another block
         except CorruptRecordError:

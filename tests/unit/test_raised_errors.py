@@ -48,8 +48,15 @@ TEST_TOOLS = ("testing/adversarial", "testing/fault_", "testing/object_api")
 
 SIGNALS = frozenset(
     {
-        *("BrokenAnswer", "CarriedError", "DamagedMessageError", "DamagedPieceError", "DeadlinePassed", "EndOfStream"),
-        *("ForeignEntryError", "NotAListing"),
+        *(
+            "BrokenAnswer",
+            "CarriedError",
+            "DamagedMessageError",
+            "DamagedPieceError",
+            "DeadlinePassed",
+            "DecompressorTaken",
+        ),
+        *("EndOfStream", "ForeignEntryError", "NotAListing"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
         *("_Misfit", "_StaleConnection"),
     }
