@@ -19,6 +19,10 @@ BUCKET = "test-bucket"
 hypothesis.settings.register_profile("usual", deadline=None, derandomize="ASD_EXAMPLES" not in os.environ)
 hypothesis.settings.load_profile("usual")
 
+# gcsfs, which reads this when it is imported, asks for the kind of every bucket. The emulator cannot answer, and gcsfs
+# tries again for a minute.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _garbage_is_looked_for_among_what_the_module_makes() -> None:

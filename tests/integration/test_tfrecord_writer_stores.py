@@ -27,12 +27,9 @@ def write_and_fail(writer: TFRecordWriter, records: list[bytes]) -> None:
 
 @pytest.fixture(scope="module", params=[s3_server, gcs_server])
 def server(request: pytest.FixtureRequest) -> Iterator[ObjectServer]:
-    with pytest.MonkeyPatch.context() as patch:
-        # gcsfs asks for the kind of every bucket, which the emulator cannot answer, and tries again for half a minute.
-        patch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-        with request.param() as server:
-            server.create_bucket("written")
-            yield server
+    with request.param() as server:
+        server.create_bucket("written")
+        yield server
 
 
 @pytest.mark.parametrize("records", [SMALL, LARGE], ids=["small", "large"])
