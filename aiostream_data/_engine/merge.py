@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from aiostream_data._engine.channel import EndOfStream, Receiver
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.merge_log import Entry, MergeLog, StreamPlace
@@ -92,7 +90,7 @@ class Merge:
                     del run
                 else:
                     self._picked.add(step, self._current)
-                self._let_go_of_used(step)
+                self._let_go_of_used()
             slot, need = step.waiting.slot, step.waiting.need
             if len(self._picked) >= self._rows_at_once or not self._goes_on_at_once(need, slot):
                 await self._send_picked(outlet)
@@ -114,11 +112,10 @@ class Merge:
             self._chosen += len(step)
         return step
 
-    def _let_go_of_used(self, step: Step) -> None:
+    def _let_go_of_used(self) -> None:
         """Drop chunks all of whose rows were chosen: a stream may have no more rows for long."""
-        for slot in np.flatnonzero(np.bincount(step.which)).tolist():
-            if self.order.rows_left(slot) == 0:
-                self._current.pop(slot, None)
+        for slot in [slot for slot in self._current if self.order.rows_left(slot) == 0]:
+            del self._current[slot]
 
     async def _open_next(self, slot: int) -> None:
         stream = await self.streams.next()

@@ -142,6 +142,9 @@ class RecordStream:
         self._asked = compression
         self.step = step or StreamStep()
         self._framer = format.framer(url)
+        # What it can do is asked once: a look at all members of a protocol takes microseconds.
+        self._resumable = self._framer if isinstance(self._framer, Resumable) else None
+        self._holder = self._framer if isinstance(self._framer, HoldsBack) else None
         self._probe: Tail | None = Tail()  # until enough is there to look at
         self._first_bytes = b""
         self._start: bytes | None = b"" if offset else None  # of the decompressed stream
@@ -150,9 +153,9 @@ class RecordStream:
         self._decompressor: Decompressor | None = None
         self.first_offset = offset
         if offset:
-            if not isinstance(self._framer, Resumable):
+            if self._resumable is None:
                 raise ValueError(f"a {format.name} object cannot be read from byte {offset} on")
-            self._framer.resume(offset)
+            self._resumable.resume(offset)
             self._probe = None
 
     def offset_of(self, start: int) -> int | None:
@@ -161,9 +164,9 @@ class RecordStream:
         Args:
             start: Where the record starts in the column that was given last.
         """
-        if self._decompressor is not None or not isinstance(self._framer, Resumable):
+        if self._decompressor is not None or self._resumable is None:
             return None
-        return self._framer.offset_of(start)
+        return self._resumable.offset_of(start)
 
     @property
     def is_doubtful(self) -> bool:
@@ -205,17 +208,17 @@ class RecordStream:
     def held_nbytes(self) -> int:
         """Bytes of memory held for records of which a part has yet to come."""
         probe = self._probe.held_nbytes if self._probe is not None else 0
-        return probe + (self._framer.held_nbytes if isinstance(self._framer, HoldsBack) else 0)
+        return probe + (0 if self._holder is None else self._holder.held_nbytes)
 
     @property
     def tail_nbytes(self) -> int:
         """Bytes of it that the next block is joined to."""
-        return self._framer.tail_nbytes if isinstance(self._framer, HoldsBack) else 0
+        return 0 if self._holder is None else self._holder.tail_nbytes
 
     @property
     def record_nbytes(self) -> int:
         """Bytes of the record of which a part has yet to come, as far as they are known."""
-        return self._framer.record_nbytes if isinstance(self._framer, HoldsBack) else 0
+        return 0 if self._holder is None else self._holder.record_nbytes
 
     def check_end(self, nbytes: int) -> None:
         """Raise if a record of a plain object declares a length beyond the object's end.
