@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -18,8 +19,9 @@ def read_text(path: Path) -> str:
         return ""
 
 
-def limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> Iterator[PurePosixPath]:
-    """Yield the files that may state a limit, relative to the directory where cgroups are mounted.
+@lru_cache(maxsize=16)  # every loader asks when it is opened
+def limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> tuple[PurePosixPath, ...]:
+    """Return the files that may state a limit, relative to the directory where cgroups are mounted.
 
     In a container, the cgroup of the process is usually the root of the mount. Elsewhere, as in a service or a batch
     job, ``own`` names the cgroup, and every cgroup above it may have a limit of its own.
@@ -29,6 +31,10 @@ def limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> Iterat
         controller: Name of the controller, such as "memory".
         file_v1, file_v2: Names of the file in a cgroup of version 1 and 2.
     """
+    return tuple(_limit_files(own, controller, file_v1, file_v2))
+
+
+def _limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> Iterator[PurePosixPath]:
     mounts_v1 = dict.fromkeys([controller, *(listed for listed, _ in _lines(own) if controller in listed.split(","))])
     for mount in ("", "unified"):  # the second one where both versions are mounted
         yield PurePosixPath(mount, file_v2)

@@ -65,7 +65,8 @@ class Resources:
         self.board = Board()
         self._one_at_a_time = options.one_at_a_time
         self._profile = options.profile
-        self.pool = InlineExecutor() if options.one_at_a_time else ThreadExecutor(cpu_count(), "asd-pool")
+        self._cpus = cpu_count()
+        self.pool = InlineExecutor() if options.one_at_a_time else ThreadExecutor(self._cpus, "asd-pool")
         self.stores: dict[str, StoreSet] = {}
         self.devices: dict[Node, DeviceStage] = {}
         self.runs = StageRuns()
@@ -96,7 +97,7 @@ class Resources:
             origins=state.origins,
             board=self.board,
             root_seed=state.root_seed,
-            cpus=cpu_count(),
+            cpus=self._cpus,
             stores=self._stores,
             workers=self.workers,
             open_plan=open_plan,
