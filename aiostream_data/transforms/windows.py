@@ -60,6 +60,13 @@ class WindowOrder:
         """Return the number of a window's first row."""
         return window * self.shift
 
+    def rows_behind(self, windows: int) -> int:
+        """Return up to which row the stream was read, at least, when so many full windows were given.
+
+        Rows in a gap between two windows do not count: they may still be on their way.
+        """
+        return min(self.begins(windows), self.begins(windows - 1) + self.span) if windows else 0
+
     def state(self) -> dict[str, Any]:
         """Return the position as plain data."""
         return {"given": self.given, "pushed": self.pushed}
@@ -123,6 +130,10 @@ class CycleOrder:
         """Return the number of a batch's first row."""
         rounds, place = divmod(batch, len(self._begins) - 1)
         return rounds * self._begins[-1] + self._begins[place]
+
+    def rows_behind(self, batches: int) -> int:
+        """Return how many rows so many full batches hold."""
+        return self.begins(batches)
 
     def state(self) -> dict[str, Any]:
         """Return the position as plain data."""

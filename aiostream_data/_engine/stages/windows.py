@@ -117,8 +117,11 @@ class WindowStep(GroupStep):
         return node.shift >= node.span
 
     def _pushed_for(self, windows: int) -> int:
-        """Return after how many rows of the stream it can go on, with so many windows given in this run."""
-        return min(self._order.begins(self._given + windows), self._order.pushed)
+        """Return after how many rows of the stream it can go on, with so many windows given in this run.
+
+        Only rows up to the last window's end: the stage before may not have noted later ones yet.
+        """
+        return min(self._order.rows_behind(self._given + windows), self._order.pushed)
 
     def _elements(self, rows: HeldRows, windows: Sequence[Numbers]) -> Items | None:
         self._stacked += sum(map(len, windows))
