@@ -3,8 +3,10 @@
 Example: one request in ten goes wrong, in turn in every way that a client can recover from::
 
     from aiostream_data.testing.fault_catalogue import chaos
+    from aiostream_data.testing.fault_server import fault_server
 
-    server.set_rules(chaos(0.10))
+    with fault_server("http") as server:
+        server.set_rules(chaos(0.10))
 """
 
 from __future__ import annotations

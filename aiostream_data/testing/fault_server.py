@@ -12,10 +12,10 @@ Example::
     from aiostream_data.testing.faults import Fault, Rule
 
     with fault_server("s3") as server:
-        url = server.put("bucket/shard-0.tfrecord", shard)
+        url = server.put("bucket/shard-0.txt", b"line\\n" * 1000)
         server.set_rules(Rule(Fault(reset_at="middle"), kind="get", times=3))
-        dataset = Dataset.from_tfrecord(url, storage_options=server.storage_options)
-        assert sum(1 for _ in dataset.open()) == 1000
+        dataset = Dataset.from_text(url, storage_options=server.storage_options)
+        assert sum(1 for line in dataset) == 1000
         assert server.counters().faults == 3
 
 By hand: ``python -m aiostream_data.testing.fault_server --dialect s3 --folder data=/path/to/files --port 9000``.
@@ -169,8 +169,11 @@ def fault_server(
 
     Example::
 
+        from aiostream_data.testing.fault_server import fault_server
+        from aiostream_data.testing.wire_model import WireModel
+
         with fault_server("http", where="process", wire=WireModel(first_byte_s=0.02, bytes_per_s=80e6)) as server:
-            url = server.put("file.bin", data)
+            url = server.put("file.bin", bytes(1000))
     """
     if where not in ("thread", "process"):
         raise PlanError(f"where must be 'thread' or 'process', got {where!r}")

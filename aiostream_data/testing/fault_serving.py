@@ -39,11 +39,23 @@ async def serving(
 
     Example::
 
-        site = FaultSite("http")
-        site.objects.put("file.bin", b"data")
-        async with serving(site) as url:
-            async with aiohttp.ClientSession() as session:
-                answer = await session.get(f"{url}/file.bin")
+        import asyncio
+
+        import aiohttp
+
+        from aiostream_data.testing.fault_serving import serving
+        from aiostream_data.testing.fault_site import FaultSite
+
+
+        async def main():
+            site = FaultSite("http")
+            site.objects.put("file.bin", b"data")
+            async with serving(site) as url, aiohttp.ClientSession() as session:
+                async with session.get(f"{url}/file.bin") as answer:
+                    assert await answer.read() == b"data"
+
+
+        asyncio.run(main())
     """
     listener = socket.create_server((host, port), backlog=_BACKLOG)
     listener.setblocking(False)

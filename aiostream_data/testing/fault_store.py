@@ -90,9 +90,17 @@ class FaultStore:
 
     Example::
 
+        import asyncio
+
+        from aiostream_data.storage import memory
+        from aiostream_data.storage.memory import MemoryStore
+        from aiostream_data.storage.retry import RetryingStore
+        from aiostream_data.testing.fault_store import FaultStore
+        from aiostream_data.testing.faults import Fault, Rule
+
+        memory.put("memory://name", b"data")
         store = FaultStore(MemoryStore(), [Rule(Fault(status=503), times=2)])
-        retrying = RetryingStore(store)
-        shard = await retrying.info("faulty://name")
+        asyncio.run(RetryingStore(store).info("faulty://name"))
         assert [request.fault is not None for request in store.requests] == [True, True, False]
     """
 

@@ -68,8 +68,11 @@ def leaves_nothing(*, within_s: float = 2.0, folders: Sequence[str | os.PathLike
 
     Example::
 
+        from aiostream_data import Dataset
+        from aiostream_data.testing.leaks import leaves_nothing
+
         with leaves_nothing():
-            with dataset.open() as loader:
+            with Dataset.range(100).open() as loader:
                 next(iter(loader))
     """
     _start_what_stays()

@@ -1,0 +1,94 @@
+"""The files that programs on pages read, written from the patterns on those pages."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from PIL import Image
+
+import aiostream_data as asd
+from aiostream_data.formats.tfrecord_writer import frame
+from aiostream_data.testing.servers import ObjectServer
+
+FOLDERS: Final = ("cat", "dog")
+"""What a ``*`` in the name of a folder stands for: as in a folder of images, whose folders are their labels."""
+FILES: Final = tuple(f"{number:05d}" for number in range(4))
+"""What a ``*`` in the name of a file stands for."""
+LINES: Final = 3_000
+RECORDS: Final = 100
+
+
+def write_files(pattern: str, folder: Path, servers: Callable[[str], ObjectServer]) -> None:
+    """Write files that match a pattern, below ``folder`` or into the server of the URL's scheme."""
+    scheme, _, path = pattern.rpartition("://")
+    for name in matching(path):
+        if scheme:
+            server = servers(scheme)
+            server.create_bucket(name.partition("/")[0])
+            server.put(f"{scheme}://{name}", content(name))
+        else:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content(name))
+
+
+def matching(pattern: str) -> Iterator[str]:
+    """Yield names that match a pattern with at most one ``*`` in each of its parts."""
+    parts = pattern.split("/")
+    stars = [FOLDERS if "*" in part else ("",) for part in parts[:-1]] + [FILES if "*" in parts[-1] else ("",)]
+    for chosen in product(*stars):
+        yield "/".join(part.replace("*", star) for part, star in zip(parts, chosen, strict=True))
+
+
+def content(name: str) -> bytes:
+    """Return what a file of this name holds; it follows from the name alone."""
+    if name.endswith(".gz"):
+        return gzip.compress(content(name.removesuffix(".gz")), mtime=0)
+    makers: dict[str, Callable[[str], bytes]] = {".txt": text, ".tfrecord": records, ".jpg": photo, ".db": labels}
+    return makers[Path(name).suffix](name)
+
+
+def text(name: str) -> bytes:
+    return "".join(f"line {number} of {name}\n" for number in range(LINES)).encode()
+
+
+@cache
+def records(name: str) -> bytes:
+    examples = [
+        {"name": str(number), "label": number % 2, "image": image(32, 32, number % 2)} for number in range(RECORDS)
+    ]
+    return b"".join(frame(asd.encode_example(example)) for example in examples)
+
+
+def photo(name: str) -> bytes:
+    """Return an image whose size depends on the name of its file, and whose colour on that of its folder."""
+    *_, folder, file = Path(name).parts
+    size = 40 + 8 * FILES.index(Path(file).stem) if Path(file).stem in FILES else 40
+    return image(size, 48, FOLDERS.index(folder) if folder in FOLDERS else 0)
+
+
+@cache
+def image(width: int, height: int, label: int) -> bytes:
+    pixels = np.full((height, width, 3), 60 + 120 * label, np.uint8)
+    jpeg = io.BytesIO()
+    Image.fromarray(pixels).save(jpeg, "JPEG")
+    return jpeg.getvalue()
+
+
+@cache
+def labels(name: str) -> bytes:
+    """Return a database of the labels of the records above."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table labels (name blob, label integer)")
+        rows = [(str(number).encode(), number % 2) for number in range(RECORDS)]
+        connection.executemany("insert into labels values (?, ?)", rows)
+        connection.commit()
+        return connection.serialize()
