@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.array_likes import image_nbytes
 from aiostream_data.lineage import Lineage, MadeOf
 from aiostream_data.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
@@ -275,7 +276,9 @@ def object_nbytes(value: Any) -> int:
         return ITEM_NBYTES_GUESS
     if isinstance(nbytes, int):
         return nbytes
-    return len(value) if isinstance(value, (bytes, bytearray, str)) else ITEM_NBYTES_GUESS
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    return image_nbytes(value) or ITEM_NBYTES_GUESS
 
 
 def _parts_nbytes(value: Any) -> int:

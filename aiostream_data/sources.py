@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from aiostream_data.arguments import MOST, integer, numpy_dtype, several
+from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.callables import check_takes_arguments
 from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
 from aiostream_data.file_sources import FileSources
@@ -140,9 +141,11 @@ def _read_only(leaf: Any, path: str) -> np.ndarray[Any, Any]:
         array[:] = leaf
         return array
     try:
-        array = np.asarray(leaf).view()
-    except ValueError as error:
-        raise PlanError(f"from_tensor_slices() cannot make an array of {path}: {error}") from error
+        found = array_of(leaf, explicit=True)
+        array = (np.asarray(leaf) if found is None else found).view()
+    except (NoNumpyFormError, ValueError) as error:
+        name = type_name(type(leaf))
+        raise PlanError(f"from_tensor_slices() cannot make an array of {path}, a {name}: {error}") from error
     if array.dtype.kind in "US":
         array = array.astype(object)
     array.flags.writeable = False

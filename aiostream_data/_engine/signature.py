@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.errors import SignatureError
 from aiostream_data.plan.spec import ArraySpec
 from aiostream_data.structure import StructureError, structure_of
@@ -35,7 +36,12 @@ def check_signature(element: Any, signature: Any, number: int) -> None:
 def _misfit(leaf: Any, spec: ArraySpec) -> str:
     if isinstance(leaf, (bytes, str)):
         return "" if spec.dtype in (None, np.dtype(object)) and not spec.shape else type(leaf).__name__
-    array = np.asarray(leaf)
+    try:
+        array = array_of(leaf, explicit=True)
+    except NoNumpyFormError as error:
+        return f"{type_name(type(leaf))}, which cannot become a dense numpy.ndarray: {error}"
+    if array is None:
+        array = np.empty((), object)
     fits = spec.dtype is None or array.dtype == spec.dtype
     if spec.shape is not None:
         fits = fits and len(spec.shape) == array.ndim

@@ -24,9 +24,10 @@ from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.row_work import Done, RowWork
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data.errors import CardinalityError
+from aiostream_data.errors import BatchShapeError, CardinalityError
 from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.makers import made_by
 from aiostream_data.records import Chunk
 
 
@@ -235,6 +236,8 @@ class Tail:
             out = work(*args)
         except BaseException as error:
             error.add_note(step.node.noted)
+            if isinstance(error, BatchShapeError) and (maker := made_by(step.node)) is not None:
+                error.add_note(maker)
             raise
         finally:
             counters.busy_s += perf_counter() - wall

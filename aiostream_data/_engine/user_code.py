@@ -21,6 +21,7 @@ from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.names import Stable, rng_names
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.worker_state import StateKey, state_of_worker
+from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import workable
 from aiostream_data.plan.written import function_name
@@ -29,7 +30,7 @@ from aiostream_data.records import Chunk, Columns, Items
 from aiostream_data.row_ids import SPLIT_BITS, RowIds
 from aiostream_data.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
-from aiostream_data.transforms.collate import collate_results, stack
+from aiostream_data.transforms.collate import as_stackable, collate_results, stack
 from aiostream_data.transforms.randomness import RecordGenerator, key_of
 
 RAISE = Handling()
@@ -274,7 +275,7 @@ def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
         error.add_note(f"records: {user.describe(chunk.ids, 0)} to {user.describe(chunk.ids, len(chunk) - 1)}")
         raise error  # noqa: B904 - it is the same, or stands for it
     structure, leaves = flatten(result)
-    arrays = tuple(np.asarray(leaf) for leaf in leaves)
+    arrays = tuple(_rows_of(leaf, path, user) for leaf, path in zip(leaves, structure.paths(), strict=True))
     for path, array in zip(structure.paths(), arrays, strict=True):
         if array.ndim == 0 or len(array) != len(chunk):
             raise PlanError(
@@ -284,8 +285,20 @@ def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
     return Columns(structure, arrays, chunk.ids)
 
 
+def _rows_of(leaf: Any, path: str, user: UserFunction) -> NDArray[Any]:
+    try:
+        array = array_of(leaf, explicit=True)
+        return np.asarray(leaf) if array is None else array
+    except (NoNumpyFormError, ValueError) as error:
+        raise PlanError(
+            f"{function_name(user.function)} must return arrays, since map() has batched=True, but {path} is a "
+            f"{type_name(type(leaf))}, which cannot become a dense numpy.ndarray: {error}"
+        ) from error
+
+
 def _as_arrays(chunk: Chunk) -> Any:
     """Return the rows as one element of arrays, rows first."""
+    chunk = as_stackable(chunk)
     if isinstance(chunk, Items):
         return stack(chunk.values, lambda row: f"row {row}")
     return chunk.structure.unflatten([batch_leaf(leaf) for leaf in chunk.leaves])

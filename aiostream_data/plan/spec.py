@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from aiostream_data.arguments import flag, integer, numpy_dtype, several
+from aiostream_data.array_likes import NoNumpyFormError, array_of
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node, Operator, SameElements
@@ -62,10 +63,11 @@ def element_spec(node: Node) -> Any:
 
 def leaf_spec(value: Any) -> ArraySpec:
     """Return the spec of one leaf of an example element."""
-    if isinstance(value, (bytes, str)):
-        return ArraySpec((), np.dtype(object))
-    array = np.asarray(value)
-    return ArraySpec(array.shape, array.dtype)
+    try:
+        array = array_of(value)
+    except NoNumpyFormError:
+        return UNKNOWN_SPEC
+    return ArraySpec((), np.dtype(object)) if array is None else ArraySpec(array.shape, array.dtype)
 
 
 @spec_of.register

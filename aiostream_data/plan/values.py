@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.array_likes import NoNumpyFormError, array_of, family, type_name
 from aiostream_data.structure import Structure
 
 MAX_TEXT = 400
@@ -82,6 +83,8 @@ def _composed(value: Any, depth: int) -> str:
         return array_text(value)
     if isinstance(value, np.generic):
         return f"{value.dtype}({value.item()!r})"
+    if family(type(value)):
+        return _foreign_array_text(value)
     if isinstance(value, (np.dtype, Structure)):
         return str(value)
     if isinstance(value, os.PathLike):
@@ -154,6 +157,14 @@ def array_text(array: NDArray[Any]) -> str:
     """
     shape = ", ".join(map(str, array.shape))
     return f"{array.dtype}[{shape}] {_content(np.asarray(array))}"
+
+
+def _foreign_array_text(value: Any) -> str:
+    try:
+        array = array_of(value)
+    except NoNumpyFormError:
+        array = None
+    return type_name(type(value)) + ("" if array is None else f" {array_text(array)}")
 
 
 def _content(array: NDArray[Any]) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.array_likes import NoNumpyFormError, array_of, family, type_name
+
 Compare = Callable[[Any, Any], bool]
 """Given what was expected and what was found, True when they count as the same element."""
 
@@ -22,8 +24,8 @@ def canonical(value: Any) -> Hashable:
     """Return something hashable that is equal for two values when they have the same type and bits.
 
     Arrays count by dtype, shape and bytes (so NaN equals itself, and -0.0 is not 0.0), dicts with the order
-    of their keys, arrays on a device by their copy on the host. Other objects stand for themselves when they
-    can be hashed, and for their pickle when they cannot.
+    of their keys, arrays on a device by their copy on the host, tensors and images as arrays do. Other objects
+    stand for themselves when they can be hashed, and for their pickle when they cannot.
     """
     kind = type(value)
     if kind in (int, bool, str, bytes, type(None)):
@@ -34,6 +36,8 @@ def canonical(value: Any) -> Hashable:
         return kind.__name__, *_bits(np.asarray(value))
     if (parts := parts_of(value)) is not None:
         return kind.__qualname__, tuple((key, canonical(part)) for key, part in parts.items())
+    if (bits := _foreign_bits(value)) is not None:
+        return type_name(kind), *bits
     if hasattr(value, "__cuda_array_interface__"):
         return kind.__qualname__, *_bits(np.asarray(value.get()))
     try:
@@ -57,6 +61,15 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
 def _bits(array: NDArray[Any]) -> tuple[Hashable, ...]:
     held = tuple(map(canonical, array.ravel().tolist())) if array.dtype == object else array.tobytes()
     return array.dtype.str, array.shape, held
+
+
+def _foreign_bits(value: Any) -> tuple[Hashable, ...] | None:
+    """Return the bits of a tensor or an image on the host; None of anything else."""
+    try:
+        array = array_of(value) if family(type(value)) else None
+    except NoNumpyFormError:
+        return None
+    return None if array is None else _bits(array)
 
 
 def same(expected: Any, found: Any) -> bool:

@@ -17,6 +17,7 @@ from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, con
 from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.collate import (
     LARGE_RESULT_NBYTES,
+    as_stackable,
     object_array,
     stack,
     stack_leaf,
@@ -155,6 +156,7 @@ class Batcher:
         Raises:
             BatchShapeError: Rows of one batch do not stack.
         """
+        chunk = as_stackable(chunk)
         self.runs = []
         batches: list[Batch] = []
         whole: list[Cut] = []

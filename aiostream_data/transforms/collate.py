@@ -14,9 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.array_likes import (
+    NoNumpyFormError,
+    are_numbers,
+    array_of,
+    family,
+    holds_arrays,
+    is_number,
+    numbers_array,
+    type_name,
+)
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.parts import Parts
-from aiostream_data.records import Column, Columns, Items, VarColumn
+from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn
 from aiostream_data.row_ids import RowIds
 from aiostream_data.structure import StructureError, flatten, structure_of
 
@@ -24,7 +34,7 @@ DescribeRow = Callable[[int], str]
 StackLeaf = Callable[[str, Sequence[Any], DescribeRow], Any]
 """Names a row of the batch for messages: ``s3://b/x.tfrecord record 17``."""
 
-_NUMBERS = {int, float, bool, complex}
+_TEXT = (bytes, str)
 _ARRAY_KINDS = "biufcmMV"
 _PYTHON_NUMBERS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_))
 _READ_BACK_AS_THEY_ARE = {int, float, bool, complex, bytes, str, type(None), list}
@@ -138,16 +148,17 @@ def column_of(values: list[Any]) -> Column | None:
 def stack(elements: Sequence[Any], describe: DescribeRow, leaf: StackLeaf | None = None) -> Any:
     """Return one element of the same structure whose leaves have a row per element, as tf.data's ``batch``.
 
-    Arrays, numbers and lists of numbers become an array; Python numbers of several types the dtype that
-    ``np.asarray`` gives them. bytes, str and other objects (a RaggedArray too) become an object array.
+    Arrays (NumPy's, and those of :mod:`.array_likes`), numbers and lists of numbers become an array; Python numbers
+    of several types the dtype that ``np.asarray`` gives them. bytes, str and other objects (a RaggedArray too) become
+    an object array.
 
     Args:
         elements: At least one.
         leaf: What is called for every leaf; by default :func:`stack_leaf`.
 
     Raises:
-        BatchShapeError: Shapes, dtypes or structures differ, or an int needs more than 64 bits. Names
-            the leaf and both records.
+        BatchShapeError: Shapes, dtypes or structures differ, an int needs more than 64 bits, or an array has no
+            NumPy form. Names the leaf and the records.
     """
     leaf = leaf or stack_leaf
     structure = structure_of(elements[0])
@@ -202,16 +213,47 @@ def stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArr
     kinds = set(map(type, values))
     if all(issubclass(kind, bytes) for kind in kinds) or all(issubclass(kind, str) for kind in kinds):
         return object_array(values)
-    if kinds <= _NUMBERS and (numbers := _numbers(values, kinds)) is not None:
+    if are_numbers(kinds) and (numbers := numbers_array(values, kinds)) is not None:
         return numbers
-    arrays = [_as_array(value) for value in values]
-    if all(array is None for array in arrays) and kinds.isdisjoint(_NUMBERS | {bytes, str}):
+    arrays = as_arrays(path, values, describe)
+    if all(array is None for array in arrays) and not any(is_number(kind) or issubclass(kind, _TEXT) for kind in kinds):
         return object_array(values)
     found = [_facts(value, array) for value, array in zip(values, arrays, strict=True)]
     row = _first_other(found[0], found)
     if row or arrays[0] is None:
         raise _refusal(f"the leaves {path!r}", describe, row, found[0], found)
     return _stacked(arrays)
+
+
+def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[NDArray[Any] | None]:
+    """Return the NumPy form of every value of a leaf; None for text and objects, as :func:`array_of` gives it.
+
+    Raises:
+        BatchShapeError: An array has none, or arrays of two libraries stand in one leaf. Names types and rows.
+    """
+    families = {kind: family(kind) for kind in set(map(type, values))}
+    if len(set(families.values())) > 1:
+        found = [_library(value, families[type(value)]) for value in values]
+        raise _refusal(f"the leaves {path!r}", describe, _first_other(found[0], found), found[0], found)
+    arrays: list[NDArray[Any] | None] = []
+    for row, value in enumerate(values):
+        try:
+            arrays.append(array_of(value))
+        except NoNumpyFormError as error:
+            where = f"{type_name(type(value))} in {describe(row)}"
+            raise BatchShapeError(
+                f"the leaves {path!r} do not stack: {where} cannot become a dense numpy.ndarray: {error}"
+            ) from error.__cause__
+    return arrays
+
+
+def as_stackable(chunk: Chunk) -> Chunk:
+    """Return rows such that no column of references holds arrays: those are told, and stacked, one by one."""
+    if isinstance(chunk, Columns) and any(
+        not isinstance(leaf, VarColumn) and holds_arrays(leaf) for leaf in chunk.leaves
+    ):
+        return Items(chunk.elements(), chunk.ids, chunk.lease, chunk.made_of)
+    return chunk
 
 
 def stack_leaf_in_parts(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArray[Any] | Parts:
@@ -224,32 +266,15 @@ def stack_leaf_in_parts(path: str, values: Sequence[Any], describe: DescribeRow)
     return stack_leaf(path, values, describe)
 
 
-def _numbers(values: Sequence[Any], kinds: set[type[Any]]) -> NDArray[Any] | None:
-    """Return Python numbers as ``np.asarray`` does, but None instead of rounding ints to float64 or objects."""
-    array = np.asarray(values)
-    if kinds <= {int, bool} and array.dtype.kind == "f":
-        return np.array(values, np.uint64) if min(values) >= 0 and max(values) < 2**64 else None
-    return array if array.dtype.kind in "biufc" else None
-
-
-def _as_array(value: Any) -> NDArray[Any] | None:
-    """Return arrays, numbers and lists of numbers as an array; None for anything else."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return None if hasattr(value, "mask") else np.asarray(value)  # which would take masked values for real ones
-    if type(value) in _NUMBERS or isinstance(value, (list, tuple)):
-        try:
-            array = np.asarray(value)
-        except ValueError:  # lists of differing length
-            return None
-        return array if array.dtype.kind in "biufc" else None
-    return None
-
-
 def _facts(value: Any, array: NDArray[Any] | None) -> tuple[Any, ...]:
     """Return what must be equal for values to stack."""
     if array is not None:
         return (array.shape, array.dtype)
     return (type(value),)
+
+
+def _library(value: Any, name: str) -> str:
+    return name or type_name(type(value))
 
 
 def _first_other(first: Any, found: Sequence[Any]) -> int:
@@ -261,7 +286,15 @@ def _refusal(what: str, describe: DescribeRow, row: int, first: Any, found: Sequ
     where = f"{_words(first)} in {describe(0)}"
     if row:
         where += f", {_words(found[row])} in {describe(row)}"
-    return BatchShapeError(f"{what} do not stack: {where}; make them alike in a map, or pad or ragged-batch them")
+    return BatchShapeError(f"{what} do not stack: {where}; {_cure(first, found[row])}")
+
+
+def _cure(first: Any, other: Any) -> str:
+    """Return what to do about facts that differ, or that do not stack at all."""
+    are_arrays = all(isinstance(facts, tuple) and len(facts) == 2 for facts in (first, other))
+    if are_arrays and first[1] == other[1] and len(first[0]) == len(other[0]):
+        return "make their shapes equal in map(), or use padded_batch()"
+    return "make them alike in map()"
 
 
 def _words(facts: Any) -> str:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from aiostream_data.array_likes import copy_of
 from aiostream_data.ragged import RaggedArray, trusted_ragged
 from aiostream_data.structure import flatten
 
 
 def fresh(element: Any) -> Any:
-    """Return the element with dicts, tuples, lists and arrays of its own; other objects are the same ones."""
+    """Return the element with dicts, tuples, lists, arrays, tensors and images of its own; others are the same ones."""
     structure, leaves = flatten(element)
     copies = [_fresh_leaf(leaf) for leaf in leaves]
     return copies[0] if structure.is_leaf else structure.unflatten(copies)
@@ -26,4 +27,4 @@ def _fresh_leaf(leaf: Any) -> Any:
         return [_fresh_leaf(value) for value in leaf]
     if type(leaf) in (dict, tuple):  # in a list
         return fresh(leaf)
-    return leaf
+    return copy_of(leaf)

@@ -12,7 +12,7 @@ from aiostream_data.lineage import MadeOf
 from aiostream_data.records import Chunk, Columns, Items, lineage_of
 from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.batching import SHARED_NBYTES, Describe, batch_leaf
-from aiostream_data.transforms.collate import DescribeRow, stack
+from aiostream_data.transforms.collate import DescribeRow, as_stackable, stack
 from aiostream_data.transforms.held_rows import HeldRows
 
 Numbers = NDArray[np.int64]
@@ -45,6 +45,7 @@ def stack_rows(rows: Chunk, describe: DescribeRow) -> Any:
     Raises:
         BatchShapeError: Rows do not stack.
     """
+    rows = as_stackable(rows)
     if isinstance(rows, Items):
         return stack(rows.values, describe)
     return rows.structure.unflatten([batch_leaf(leaf, copy=False) for leaf in rows.leaves])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.records import Chunk, Column, VarColumn
-from aiostream_data.transforms.collate import DescribeRow
+from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable
 from aiostream_data.transforms.filling import as_pieces, fill_rows, joined
 from aiostream_data.transforms.lengths import leaves_of
 from aiostream_data.transforms.packing import Bin
@@ -40,7 +40,7 @@ def pack_rows(
         BatchShapeError: A leaf is no array, or its rows differ in dtype or in further axes.
         PlanError: There is no such leaf, or it cannot be filled up with the given value.
     """
-    leaves = leaves_of(rows, fields)
+    leaves = leaves_of(as_stackable(rows), fields)
     pieces = [piece for packed in bins for piece in packed.pieces]
     starts = np.array([piece.start for piece in pieces], np.int64)
     sizes = np.array([piece.stop for piece in pieces], np.int64) - starts
@@ -73,7 +73,7 @@ def _laid(
 def _as_column(name: str, leaf: Column | list[Any], describe: DescribeRow) -> VarColumn:
     """Return the rows of a leaf as slices of one array."""
     if isinstance(leaf, list):
-        return _joined(name, [np.asarray(value) for value in leaf], describe)
+        return _joined(name, as_arrays(name, leaf, describe), describe)
     if isinstance(leaf, VarColumn) and leaf.kind == "array":
         return leaf
     if isinstance(leaf, np.ndarray) and leaf.ndim > 1:
@@ -81,11 +81,13 @@ def _as_column(name: str, leaf: Column | list[Any], describe: DescribeRow) -> Va
     raise _no_array(name, describe(0))
 
 
-def _joined(name: str, arrays: list[NDArray[Any]], describe: DescribeRow) -> VarColumn:
-    first = arrays[0]
-    for row, array in enumerate(arrays):
-        if not array.ndim:
+def _joined(name: str, found: list[NDArray[Any] | None], describe: DescribeRow) -> VarColumn:
+    arrays: list[NDArray[Any]] = []
+    for row, array in enumerate(found):
+        if array is None or not array.ndim:
             raise _no_array(name, describe(row))
+        arrays.append(array)
+        first = arrays[0]
         if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]):
             raise BatchShapeError(
                 f"{name!r} is {_words(first)} in {describe(0)} but {_words(array)} in {describe(row)}; "

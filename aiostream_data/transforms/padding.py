@@ -13,7 +13,7 @@ from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.parts import PaddedParts, Parts
 from aiostream_data.records import Chunk, Column, Columns, VarColumn
 from aiostream_data.structure import Structure, StructureError, structure_of
-from aiostream_data.transforms.collate import DescribeRow, object_array, stack, stack_leaf
+from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable, object_array, stack, stack_leaf
 from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -147,6 +147,7 @@ def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int
             structures differ.
         PlanError: The rule does not fit the rows.
     """
+    rows = as_stackable(rows)
     if isinstance(rows, Columns):
         leaves = rule.leaves(rows.structure)
         padded = [_pad_column(*pair, describe, longest) for pair in zip(rows.leaves, leaves, strict=True)]
@@ -174,9 +175,12 @@ def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longes
 
 
 def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, longest: int | None) -> Any:
-    arrays = _lists_as_arrays(values)
-    if not all(isinstance(array, np.ndarray) and array.ndim for array in arrays) or _facts(arrays) > 1:
-        shapes = {() if isinstance(value, _TEXT) else np.shape(value) for value in arrays}
+    found = as_arrays(leaf.path, values, describe)
+    arrays = [array for array in found if array is not None and array.ndim]
+    if len(arrays) == len(values):
+        arrays = _with_one_dtype(values, arrays)
+    if len(arrays) < len(values) or _facts(arrays) > 1:
+        shapes = {() if array is None else array.shape for array in found}
         if len(shapes) == 1:
             _target(leaf, list(shapes), describe, longest)
         return stack_leaf(leaf.path, values, describe)  # which says how they differ
@@ -187,11 +191,16 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
     return _filled(arrays, target, leaf)
 
 
-def _lists_as_arrays(values: list[Any]) -> list[Any]:
-    """Return lists as arrays; an empty one has the dtype of those that are not."""
-    arrays = [np.asarray(value) if isinstance(value, list) and len(value) else value for value in values]
-    dtype = next((array.dtype for array in arrays if isinstance(array, np.ndarray)), np.dtype(np.float64))
-    return [np.empty(0, dtype) if isinstance(array, list) else array for array in arrays]
+def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Give empty lists, which have no dtype of their own, that of the other arrays."""
+    dtype = next((array.dtype for value, array in zip(values, arrays, strict=True) if not _is_empty_list(value)), None)
+    if dtype is None:
+        return arrays
+    return [np.empty(0, dtype) if _is_empty_list(value) else array for value, array in zip(values, arrays, strict=True)]
+
+
+def _is_empty_list(value: Any) -> bool:
+    return isinstance(value, list) and not value
 
 
 def _facts(arrays: Sequence[NDArray[Any]]) -> int:

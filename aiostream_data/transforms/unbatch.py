@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.lineage import CutFrom, MadeOf, ids_of_split
 from aiostream_data.ragged import RaggedArray
@@ -75,7 +76,7 @@ def _split_dense(chunk: Columns) -> Columns | None:
 
 def _split_element(element: Any, ids: RowIds, where: Callable[[], str]) -> Columns:
     structure, leaves = flatten(element)
-    columns = [_split_leaf(leaf) for leaf in leaves]
+    columns = [_split_named(path, leaf, where) for path, leaf in zip(structure.paths(), leaves, strict=True)]
     sizes = [-1 if column is None else len(column) for column in columns]
     if not sizes or -1 in sizes or len(set(sizes)) > 1:
         listed = ", ".join(
@@ -87,26 +88,35 @@ def _split_element(element: Any, ids: RowIds, where: Callable[[], str]) -> Colum
     return Columns(structure, found, ids.repeat(sizes[0]))
 
 
+def _split_named(path: str, leaf: Any, where: Callable[[], str]) -> Column | None:
+    try:
+        return _split_leaf(leaf)
+    except NoNumpyFormError as error:
+        name = type_name(type(leaf))
+        raise BatchShapeError(
+            f"{where()} cannot be split into rows: {name} in {path!r} cannot become a dense numpy.ndarray: {error}"
+        ) from error.__cause__
+
+
 def _split_leaf(leaf: Any) -> Column | None:
     """Return the rows of a leaf as a column, or None when it has no first axis."""
     if isinstance(leaf, RaggedArray):
         return VarColumn(leaf.values, leaf.row_splits[:-1], leaf.row_lengths, "array")
     if isinstance(leaf, list):
         return _split_list(leaf)
-    if not isinstance(leaf, np.ndarray) or leaf.ndim == 0:
-        return None
-    if leaf.dtype.hasobject and leaf.ndim == 1 and len(leaf):
-        # bytes and str go back into the kind of column they came from.
-        column = column_of(leaf.tolist())
-        return column if isinstance(column, VarColumn) else leaf
-    return leaf
+    if isinstance(leaf, np.ndarray) and leaf.dtype == np.dtype(object):
+        if leaf.ndim == 1 and len(leaf) and isinstance(column := column_of(leaf.tolist()), VarColumn):
+            return column  # bytes and str go back into the kind of column they came from
+        return leaf if leaf.ndim else None
+    array = None if isinstance(leaf, tuple) else array_of(leaf)
+    return array if array is not None and array.ndim else None
 
 
 def _split_list(leaf: list[Any]) -> Column:
     if leaf and (column := column_of(leaf)) is not None:
         return column
     try:
-        array = np.asarray(leaf)
-    except ValueError:  # lists of differing length
-        return object_array(leaf)
-    return array if array.dtype.kind in "biufc" else object_array(leaf)
+        array = array_of(leaf)
+    except NoNumpyFormError:  # lists of differing length, say
+        array = None
+    return object_array(leaf) if array is None else array

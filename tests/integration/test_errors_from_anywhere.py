@@ -77,7 +77,7 @@ def test_notes_of_the_user_travel_too() -> None:
 def test_an_error_of_ours_from_another_process_needs_no_traceback() -> None:
     error = error_of(HUNDRED.map(_of_its_own_length).batch(4).in_subprocess())
     assert isinstance(error, BatchShapeError)
-    assert said(error) == ["stage: batch"]
+    assert said(error) == ["stage: batch", "made by: _of_its_own_length"]
 
 
 def _of_its_own_length(number: int) -> Any:

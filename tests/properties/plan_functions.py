@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import numpy as np
+from PIL.Image import Image, fromarray
 
 from aiostream_data import Dataset
 
@@ -24,8 +25,8 @@ def number_of(value: Any) -> int:
     """Return the number of a value of any kind; see :func:`number`."""
     if isinstance(value, (bytes, str)):
         return zlib.crc32(value.encode() if isinstance(value, str) else value) % MODULUS
-    if isinstance(value, np.ndarray):
-        return _folded(value.ravel().tolist())
+    if isinstance(value, (np.ndarray, Image)):
+        return _folded(np.asarray(value).ravel().tolist())
     if isinstance(value, dict):
         return _folded(value.values())
     if isinstance(value, (tuple, list)):
@@ -48,6 +49,12 @@ def pair(*element: Any) -> tuple[int, int]:
 
 def named(*element: Any) -> dict[str, Any]:
     return {"n": number(*element), "x": np.full(2, number(*element), np.float32)}
+
+
+def pictured(*element: Any) -> dict[str, Any]:
+    """Return the number of an element beside an image of it."""
+    value = number(*element)
+    return {"image": fromarray(np.full((2, 3), value % 256, np.uint8)), "n": value}
 
 
 def text(*element: Any) -> str:

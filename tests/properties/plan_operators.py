@@ -31,6 +31,7 @@ FUNCTIONS: dict[Callable[..., Any], Kind] = {
     fn.pair: "row",
     fn.named: "row",
     fn.text: "row",
+    fn.pictured: "row",
     fn.int_or_float: "other",
     fn.drawn: "row",
     fn.later: "number",

@@ -56,7 +56,7 @@ SIGNALS = frozenset(
             "DeadlinePassed",
             "DecompressorTaken",
         ),
-        *("EndOfStream", "ForeignEntryError", "NotAListing"),
+        *("EndOfStream", "ForeignEntryError", "NoNumpyFormError", "NotAListing"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
         *("_Misfit", "_StaleConnection"),
     }

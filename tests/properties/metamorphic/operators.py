@@ -17,6 +17,7 @@ _FUNCTIONS: dict[str, Kind] = {
     "number": "number",
     "pair": "row",
     "named": "row",
+    "pictured": "row",
     "text": "text",
     "int_or_float": "other",
 }

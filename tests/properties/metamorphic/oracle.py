@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from PIL.Image import Image
 
 from aiostream_data.testing.comparing import difference, multiset_difference, same, sequence_difference, shown
 from metamorphic.running import Given
@@ -144,4 +145,6 @@ def plain(value: Any) -> Any:
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
         return type(value)(map(plain, value))
+    if isinstance(value, Image):
+        value = np.asarray(value)
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

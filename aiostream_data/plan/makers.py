@@ -1,0 +1,38 @@
+"""Find the function that made the elements of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiostream_data.plan import operators as op
+from aiostream_data.plan.base import Node, Operator, SameElements
+from aiostream_data.plan.rank_nodes import MarkPadding
+from aiostream_data.plan.sources import Generator
+from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.written import function_name
+
+_KEEP_LEAVES: Final = (SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding)
+
+
+def made_by(node: Node) -> str | None:
+    """Return a note that names the function, and where the user wrote it; None where no function made the elements.
+
+    Args:
+        node: The node whose input is asked about.
+    """
+    while isinstance(node, Operator):
+        node = node.input
+        function = _function_of(node)
+        if function is not None:
+            where = "" if node.written_at is None else f", written at {node.written_at}"
+            return f"made by: {function_name(function)}, in {node.label}{where}"
+        if not isinstance(node, _KEEP_LEAVES):
+            return None
+    return None
+
+
+def _function_of(node: Node) -> Callable[..., Any] | None:
+    if isinstance(node, (op.Map, op.Interleave)):
+        return node.function
+    return node.factory if isinstance(node, Generator) else None
