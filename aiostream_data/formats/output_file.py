@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from aiostream_data.errors import MissingExtraError, WriteError
+from aiostream_data.option_names import check_options
 from aiostream_data.redaction import hiding
 from aiostream_data.safe_url import safe_url, shorten
 
@@ -21,6 +22,8 @@ _NO_FSYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, err
 """Codes of file systems without fsync."""
 
 _LOCAL_PREFIXES: Final = ("file://", "local://")
+_STORES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
+"""By scheme: the store whose options are checked."""
 
 
 class Target(Protocol):
@@ -38,12 +41,15 @@ def open_target(url: str, storage_options: Mapping[str, Any]) -> Target:
     """Open a file that appears under its name when it is committed.
 
     Raises:
+        PlanError: An option has the name that another library has for it.
         MissingExtraError: fsspec is needed for this URL, and not installed.
         OSError: The file cannot be created.
     """
     prefix = next((prefix for prefix in _LOCAL_PREFIXES if url.startswith(prefix)), "")
     if prefix or "://" not in url:
         return LocalTarget(Path(os.path.expanduser(url.removeprefix(prefix))))
+    if (store := _STORES.get(url.partition("://")[0])) is not None:
+        check_options(store, storage_options)
     try:
         from fsspec.core import url_to_fs
         from fsspec.implementations.memory import MemoryFileSystem

@@ -57,7 +57,7 @@ class TFRecordWriter:
         storage_options: For fsspec.
 
     Raises:
-        PlanError: There is no such compression.
+        PlanError: There is no such compression, or an option has the name that another library has for it.
         MissingExtraError: fsspec or the compression's package is not installed.
         OSError: The file cannot be created.
     """

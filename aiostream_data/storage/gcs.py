@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import (
     CredentialsError,
     MissingExtraError,
@@ -36,7 +37,6 @@ from aiostream_data.storage.body import (
 )
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_gcs
 from aiostream_data.storage.deadline import left_s
-from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.gcs_errors import HOW_TO_SIGN_IN, translate_gcs_error
 from aiostream_data.storage.gcs_listing import entry_of, page_of, parse_json
 from aiostream_data.storage.gcs_plain import GcsPlain

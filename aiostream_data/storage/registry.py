@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from aiostream_data.errors import PlanError
+from aiostream_data.option_names import check_options
 from aiostream_data.redaction import shown_option
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
-from aiostream_data.storage.option_names import check_options
 
 StoreFactory: TypeAlias = Callable[[StoreOptions, RunBlocking], Store]
 """Makes a store from ``storage_options``. Called on the event loop that will use it; must not block."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
+from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import ChecksumError, CloseError, LoaderClosedError, PlanError, StorageError
 from aiostream_data.records import ByteRange, ShardRef
 from aiostream_data.redaction import hiding, shown_option
@@ -16,7 +17,6 @@ from aiostream_data.storage.capped_store import CappedStore
 from aiostream_data.storage.caps import has_rates, take_cap_options
 from aiostream_data.storage.checksums import RunningCheck
 from aiostream_data.storage.counters import StorageCounters
-from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.hedging import Hedging
 from aiostream_data.storage.hedging_store import HedgingStore, Room, any_room
 from aiostream_data.storage.lanes import lane_of

@@ -9,7 +9,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data.errors import NoMatchError, PlanError
-from aiostream_data.storage.option_names import check_options
+from aiostream_data.option_names import check_options
 
 SECRET = "do-not-tell"
 

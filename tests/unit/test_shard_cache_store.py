@@ -15,6 +15,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data import Dataset, ShardCache
+from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import PlanError, ShardCacheError, StoreBusyError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage import memory
@@ -25,7 +26,6 @@ from aiostream_data.storage.cache.options import LEAST_LIMIT
 from aiostream_data.storage.cache.piece_file import disk_nbytes
 from aiostream_data.storage.cache.spans import Missing, Span
 from aiostream_data.storage.cache.store import CachingStore, with_cache
-from aiostream_data.storage.endpoints import endpoint_of
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store
 from aiostream_data.testing.conformance import ListingConformance, read_range

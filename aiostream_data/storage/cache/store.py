@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiostream_data.endpoints import endpoint_of
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.blocking import run_to_end
@@ -12,7 +13,6 @@ from aiostream_data.storage.cache.names import key_of
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.spans import Missing, Span
 from aiostream_data.storage.counters import StorageCounters
-from aiostream_data.storage.endpoints import endpoint_of
 
 
 def with_cache(

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aiostream_data.arguments import shown
+from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import ArgumentTypeError, PlanError
-from aiostream_data.storage.base import StoreOptions
-from aiostream_data.storage.endpoints import endpoint_of
 
 _REGION: Final = "client_kwargs={'region_name': ...}"
 _BEARER: Final = "headers={'Authorization': 'Bearer ...'}"
@@ -53,7 +52,7 @@ _INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
 _TABLES: Final = ("client_kwargs", "config_kwargs", "s3_additional_kwargs", "session_kwargs", "headers")
 
 
-def check_options(scheme: str, options: StoreOptions) -> None:
+def check_options(scheme: str, options: Mapping[str, Any]) -> None:
     """Refuse options that the store of a scheme would not understand. No message shows a value that may be secret.
 
     Args:
