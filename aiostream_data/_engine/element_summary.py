@@ -36,23 +36,31 @@ WORD_BITS: Final = 64
 """A whole number of more bits is data, and told by its size."""
 
 
-def note_call(error: BaseException, function: str, record: str, element: Any) -> None:
+def note_call(
+    error: BaseException, function: str, record: str, element: Any, rows: int = 1, *, is_batch: bool = False
+) -> None:
     """Say on an error which function was called with what; in place of what was said of an earlier call of it.
 
     Any number of calls may raise the same object: what they all wait for has failed, say.
+
+    Args:
+        record: Name of the first record of the element.
+        rows: Records that the element was put together from.
+        is_batch: They were put together by a batch.
     """
     first = f"function: {function}"
     notes = getattr(error, "__notes__", [])
     if first in notes:
         forget_calls(error)
-    for note in (first, f"record: {record}", f"element: {summary(element)}"):
+    others = f", the first of {rows}" if rows > 1 else ""
+    hint = f", a batch of {rows}: put a function of single rows before batch()" if is_batch else ""
+    for note in (first, f"record: {record}{others}", f"element: {summary(element)}{hint}"):
         error.add_note(note)
 
 
-def and_others(ids: RowIds, made_of: MadeOf | None) -> str:
-    """Return what to add to the name of a row's record where the row was put together from several, as a batch is."""
-    rows = len(source_ids(ids, made_of))
-    return f", the first of {rows}" if rows > 1 else ""
+def rows_within(ids: RowIds, made_of: MadeOf | None) -> int:
+    """Return how many rows a row was put together from, as a batch is."""
+    return len(source_ids(ids, made_of))
 
 
 def forget_calls(error: BaseException) -> None:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._engine.calls import noted_as_running
-from aiostream_data._engine.element_summary import and_others, note_call, summary
+from aiostream_data._engine.element_summary import note_call, rows_within, summary
 from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.misfits import as_arguments, misfit
 from aiostream_data._engine.names import Stable, rng_names
 from aiostream_data._engine.origins import Origins
 from aiostream_data._engine.worker_state import StateKey, state_of_worker
@@ -56,6 +57,7 @@ class UserFunction:
         init: Makes the worker's state, which the function takes as ``state``; None where it takes none.
         state_key: Names that state among those of other functions; given with ``init``.
         pause: Waits some seconds before another attempt.
+        takes_batches: Elements are batches, which the function may not have been written for.
     """
 
     function: Callable[..., Any]
@@ -66,11 +68,17 @@ class UserFunction:
     init: Callable[[], Any] | None = None
     state_key: StateKey | None = None
     pause: Callable[[float], Any] = time.sleep
+    takes_batches: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Whether it is called with the element alone, and every error ends the stream."""
         return self.rng_key is None and self.init is None and not self.handling.interferes
+
+    @property
+    def by_name(self) -> list[str]:
+        """Names of the arguments that it is given beside the element."""
+        return ["rng"] * (self.rng_key is not None) + ["state"] * (self.init is not None)
 
     def results(self, chunk: Chunk) -> list[Any]:
         """Return the function's result for every row, in order.
@@ -99,7 +107,7 @@ class UserFunction:
         kinds = set(map(type, chunk.values))
         if tuple not in kinds:
             return map(function, left)
-        return starmap(function, left if len(kinds) == 1 else map(_as_arguments, left))
+        return starmap(function, left if len(kinds) == 1 else map(as_arguments, left))
 
     def _calls_with_rng(self, function: Callable[..., Any], left: Iterator[Any], ids: RowIds) -> Iterator[Any]:
         assert self.rng_key is not None
@@ -112,21 +120,18 @@ class UserFunction:
                 generators = generators if len(generators) < MAX_GENERATORS else {}
                 generator = generators[names] = RecordGenerator(key_of(int(self.rng_key), *names))
             rng = generator.at(split, ordinal)
-            yield function(*_as_arguments(element), rng=rng)
+            yield function(*as_arguments(element), rng=rng)
 
     def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
         """Say on an error which function and which row it comes from."""
         name = function_name(self.function)
         if 0 <= row < len(chunk):
             made_of = None if chunk.made_of is None else chunk.made_of[row]
-            record = self.describe(chunk.ids, row) + and_others(chunk.ids.row(row), made_of)
-            note_call(error, name, record, chunk.element(row))
+            rows = rows_within(chunk.ids.row(row), made_of)
+            record, element = self.describe(chunk.ids, row), chunk.element(row)
+            note_call(error, name, record, element, rows, is_batch=self.takes_batches)
         else:
             error.add_note(f"function: {name}")
-
-
-def _as_arguments(element: Any) -> tuple[Any, ...]:
-    return element if type(element) is tuple else (element,)
 
 
 @dataclass
@@ -183,6 +188,9 @@ def _handle(
 ) -> None:
     """Give a row another chance, skip or replace it; or raise its error."""
     handling = user.handling
+    if (refused := misfit(error, user.function, elements[row], user.by_name)) is not None:
+        user.note(refused, chunk, row)
+        raise refused
     for attempt in range(handling.retries if isinstance(error, Exception) else 0):
         user.pause(handling.pause_s(attempt))
         results.retries += 1
@@ -236,9 +244,11 @@ def is_scalar_bool(value: Any) -> bool:
 
 def no_scalar_bool(predicate: Callable[..., Any], value: Any) -> PlanError:
     """Return the error that a predicate returned something else than a bool."""
-    return PlanError(
-        f"the predicate of filter() must return a scalar bool, but {function_name(predicate)} returned {summary(value)}"
-    )
+    cure = ""
+    if getattr(value, "shape", ()) and getattr(value, "dtype", None) == np.bool_:
+        cure = ": return its all() or any(), or filter rows before batch()"
+    name = function_name(predicate)
+    return PlanError(f"the predicate of filter() must return a scalar bool, but {name} returned {summary(value)}{cure}")
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
@@ -249,8 +259,9 @@ def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Ch
         with noted_as_running(user.function, user.describe, chunk.ids, left, row):
             results, done, odd = _native.map_scalars(user.function, numbers, row)
     except BaseException as raised:  # noqa: BLE001 - raised again
-        error = workable(raised)
-        user.note(error, chunk, int(row[0]))
+        first = int(row[0])
+        error = misfit(raised, user.function, chunk.element(first)) or workable(raised)
+        user.note(error, chunk, first)
         raise error  # noqa: B904 - it is the same, or stands for it
     if done == len(chunk):
         return Columns(LEAF, (results,), chunk.ids)
@@ -270,7 +281,7 @@ def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
         with noted_as_running(user.function, user.describe, chunk.ids, iter(())):
             result = function(*argument) if type(argument) is tuple else function(argument)
     except BaseException as raised:  # noqa: BLE001 - raised again
-        error = workable(raised)
+        error = misfit(raised, user.function, argument, user.by_name) or workable(raised)
         error.add_note(f"function: {function_name(user.function)}")
         error.add_note(f"records: {user.describe(chunk.ids, 0)} to {user.describe(chunk.ids, len(chunk) - 1)}")
         raise error  # noqa: B904 - it is the same, or stands for it

@@ -237,7 +237,8 @@ def fail_on_seven(numbers: Any) -> Any:
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_of_a_batch_the_first_record_is_named_and_how_many_there_are(executor: Any) -> None:
     error = error_of(HUNDRED.batch(4).map(fail_on_seven, executor=executor, concurrency=1))
-    assert said(error)[2:4] == ["record: range record 4, the first of 4", "element: int64[4]"]
+    batch = "element: int64[4], a batch of 4: put a function of single rows before batch()"
+    assert said(error)[2:4] == ["record: range record 4, the first of 4", batch]
 
 
 def test_functions_without_a_name_are_told_by_what_they_call() -> None:

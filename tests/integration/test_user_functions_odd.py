@@ -367,7 +367,7 @@ def test_a_function_that_no_element_suits_is_refused_where_it_is_written(
 
 
 def test_a_function_for_other_elements_fails_on_the_first_of_them() -> None:
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'") as caught:
+    with pytest.raises(StageBuildError, match=r"takes 2 arguments \(x, y\), and is called with 1") as caught:
         list(FOUR.map(lambda x, y: x))
     assert "record: range record 0" in caught.value.__notes__
     assert list(FOUR.zip(FOUR).map(lambda x, y: x + y)) == [0, 2, 4, 6]

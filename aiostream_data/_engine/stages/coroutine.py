@@ -12,20 +12,22 @@ import numpy as np
 
 from aiostream_data._engine.awaited_rows import AwaitedRows, Entry
 from aiostream_data._engine.context import value_of
-from aiostream_data._engine.element_summary import and_others, note_call, summary
+from aiostream_data._engine.element_summary import note_call, rows_within, summary
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.failures import as_raisable
+from aiostream_data._engine.misfits import as_arguments, misfit
 from aiostream_data._engine.names import rng_stream
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.results import Results
 from aiostream_data._engine.stages.base import CallStage
 from aiostream_data._engine.tracebacks import empty_frames
 from aiostream_data._engine.user_code import is_scalar_bool, no_scalar_bool
-from aiostream_data.errors import RecordTimeoutError
+from aiostream_data.errors import RecordTimeoutError, StageBuildError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.failure import workable
 from aiostream_data.lineage import Lineage
+from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Call, Filter
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling, handling_of
@@ -202,7 +204,7 @@ class CoroutineStage(CallStage):
         started = perf_counter()
         while True:
             error = await self._call(entry)
-            if error is None or entry.retries >= handling.retries or not isinstance(error, Exception):
+            if error is None or entry.retries >= handling.retries or not _may_be_handled(error):
                 break
             await asyncio.sleep(handling.pause_s(entry.retries))
             entry.retries += 1
@@ -222,7 +224,7 @@ class CoroutineStage(CallStage):
     async def _call(self, entry: Entry) -> BaseException | None:
         """Await the function once; return what it raised."""
         node: Call = self.node
-        arguments = entry.element if type(entry.element) is tuple else (entry.element,)
+        arguments = as_arguments(entry.element)
         options: dict[str, Any] = {}
         if node.wants_rng:
             options["rng"] = self._rng(entry)
@@ -236,7 +238,7 @@ class CoroutineStage(CallStage):
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and self._is_cancelled():
                 raise
-            return workable(error)
+            return misfit(error, node.function_called, entry.element, options) or workable(error)
         return None
 
     def _is_cancelled(self) -> bool:
@@ -247,7 +249,7 @@ class CoroutineStage(CallStage):
 
     def _give_up(self, entry: Entry, error: BaseException, handling: Handling) -> None:
         """Let a row that failed be skipped or replaced, or end the stream with its error."""
-        if handling.kind == "raise" or not isinstance(error, Exception):
+        if handling.kind == "raise" or not _may_be_handled(error):
             entry.error = error
             return
         noted = self._noted(entry, error)
@@ -260,8 +262,9 @@ class CoroutineStage(CallStage):
     def _noted(self, entry: Entry, error: BaseException) -> BaseException:
         """Say of what is told next which record it was; not before, as many may have failed with the same error."""
         record = self.context.services.origins.describe(entry.ids, entry.row)
-        record += and_others(entry.ids.row(entry.row), entry.made_of)
-        note_call(error, function_name(self.node.function_called), record, entry.element)
+        rows = rows_within(entry.ids.row(entry.row), entry.made_of)
+        name, is_batch = function_name(self.node.function_called), gives_batches(self.node.input)
+        note_call(error, name, record, entry.element, rows, is_batch=is_batch)
         return error
 
     def _rng(self, entry: Entry) -> np.random.Generator:
@@ -315,6 +318,11 @@ def _of_one_layout(entries: list[Entry]) -> Iterator[list[Entry]]:
         alike.append(entry)
     if alike:
         yield alike
+
+
+def _may_be_handled(error: BaseException) -> bool:
+    """Tell whether a policy holds for an error: not for a function that takes no such element."""
+    return isinstance(error, Exception) and not isinstance(error, StageBuildError)
 
 
 def _fit(chunk: Chunk, other: Chunk) -> bool:

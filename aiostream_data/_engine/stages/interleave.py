@@ -34,6 +34,7 @@ from aiostream_data._engine.user_code import Results, UserFunction, call_rows
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side
 from aiostream_data.plan.base import Node, keys_of, walk
+from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
@@ -102,7 +103,13 @@ class InterleaveStage(Stage):
 
     async def _results(self, rows: Chunk, handling: Handling) -> Results:
         services = self.context.services
-        user = UserFunction(self.node.function, services.origins.describe, handling=handling, pause=services.pause)
+        user = UserFunction(
+            self.node.function,
+            services.origins.describe,
+            handling=handling,
+            pause=services.pause,
+            takes_batches=gives_batches(self.node.input),
+        )
         results: Results = await self.hop(call_rows, user, rows)
         return results
 

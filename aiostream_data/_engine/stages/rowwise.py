@@ -21,6 +21,7 @@ from aiostream_data.executors.base import Executor
 from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage
+from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
 from aiostream_data.policies import Handling, handling_of
@@ -179,6 +180,7 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
         init,
         None if init is None else context.services.state_keys.of(context.place(node), init),
         context.services.pause,
+        gives_batches(node.input),
     )
     if isinstance(node, ParseRows):
         decode = partial(parse_rows, node.decoder, origins=origins)
