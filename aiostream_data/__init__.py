@@ -5,6 +5,7 @@ program which only asks for one of them does not pay for the others.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         StoreUnreachableError,
         UnknownElementError,
         UnknownLengthError,
+        UnknownNameError,
         WorkerDiedError,
         WriteError,
         WriterClosedError,
@@ -154,6 +156,7 @@ _ERRORS = (
     "StoreUnreachableError",
     "UnknownElementError",
     "UnknownLengthError",
+    "UnknownNameError",
     "WorkerDiedError",
     "WriteError",
     "WriterClosedError",
@@ -272,6 +275,7 @@ __all__ = [
     "TFRecordWriter",
     "UnknownElementError",
     "UnknownLengthError",
+    "UnknownNameError",
     "VarLen",
     "WorkerDiedError",
     "WriteError",
@@ -291,7 +295,11 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("aiostream_data.errors")
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if (
+            name.startswith("_") or find_spec(f"{__name__}.{name}") is not None
+        ):  # as is asked before a module is imported
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise import_module("aiostream_data.hints").unknown_name_of_package(name, __all__, __getattr__("Dataset"))
     value = getattr(import_module(f"aiostream_data.{_HOME[name]}"), name)
     globals()[name] = value
     return value

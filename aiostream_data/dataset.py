@@ -19,6 +19,7 @@ from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
 from aiostream_data.formats.sequence_example import SequenceExampleParser
 from aiostream_data.functions import FunctionOperators
+from aiostream_data.hints import Hints
 from aiostream_data.mixtures import DatasetMixtures
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import (
@@ -59,7 +60,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetMixtures):
+class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetMixtures, Hints):
     """A sequence of elements of type ``T``, described and not yet read.
 
     Every method returns a new data set. Building one does no I/O and needs no event loop; what makes no
@@ -327,7 +328,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     def __len__(self) -> int:
         count = cardinality(self.plan)
         if count < 0:
-            found = "infinite" if count == INFINITE else "of unknown length until it is read"
+            read = "of unknown length until it is read, as by sum(1 for _ in dataset)"
+            found = "infinite" if count == INFINITE else read
             raise UnknownLengthError(f"the data set is {found}; cardinality() says so without an error")
         return count
 

@@ -55,6 +55,10 @@ class ArgumentTypeError(PlanError, TypeError):
     """An argument is of a type that cannot serve."""
 
 
+class UnknownNameError(PlanError, AttributeError):
+    """A data set, or the package, has no such name; the message tells the nearest one, or what to use instead."""
+
+
 class UnknownLengthError(AiostreamError, TypeError):
     """``len()`` of a data set that never ends, or whose length only reading would tell."""
 

@@ -98,6 +98,24 @@ class Loader(Generic[T]):
         self._engine.wait_ready()
         return self._elements()
 
+    def __next__(self) -> T:
+        """Return the next element; StopIteration behind the last one. The same place in the stream as that of ``for``.
+
+        Raises:
+            LoaderClosedError: The loader was closed, or has failed.
+        """
+        self._check_process()
+        while True:
+            for element in self._left:
+                return cast(T, element)
+            if self._ending is not None and not self._closed:
+                self._check_error()
+                raise StopIteration
+            self._check_open()
+            self._engine.wait_ready()
+            if not self._accept(self._next_parcel()):
+                raise StopIteration
+
     def _elements(self) -> Generator[T, None, None]:
         while True:
             yield from self._left

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import numpy as np
 
 from aiostream_data.arguments import integer, local_path
+from aiostream_data.errors import PlanError
 from aiostream_data.plan.written import SourceLine, callers_line
 from aiostream_data.records import Chunk, Columns
 
@@ -31,6 +32,9 @@ class Auto(Enum):
 
 AUTO: Final = Auto.AUTO
 """Let the engine choose, from what it measures."""
+
+_AUTOTUNE: Final = -1
+"""What tf.data has for it."""
 
 ExecutorName: TypeAlias = Literal["auto", "thread", "process", "inline", "interpreter"]
 Concurrency: TypeAlias = int | Auto
@@ -179,7 +183,12 @@ def at_least(name: str, value: Any, minimum: int) -> int:
 
 def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
     """Return ``value`` when it is AUTO or an integer of at least 1; raise PlanError when it is not."""
-    return AUTO if value is AUTO else integer(name, value, 1, what="an integer or AUTO")
+    if isinstance(value, Auto):
+        return value
+    number = integer(name, value, what="an integer or AUTO")
+    if number == _AUTOTUNE:
+        raise PlanError(f"{name} must be at least 1, got -1; tf.data.AUTOTUNE is AUTO here")
+    return at_least(name, number, 1)
 
 
 def seed_of(value: Any) -> int | None:

@@ -253,6 +253,6 @@ def _shared(share: tuple[int, int] | None) -> str:
 
 def is_one_shot(iterable: Iterable[Any] | Any) -> bool:
     """True for an object that is its own (async) iterator, such as a generator or an open file."""
-    if isinstance(iterable, Iterator):
-        return True
-    return hasattr(iterable, "__anext__")
+    if isinstance(getattr(iterable, "plan", None), Node):  # a data set has a __next__ that says how to iterate it
+        return False
+    return isinstance(iterable, Iterator) or hasattr(iterable, "__anext__")

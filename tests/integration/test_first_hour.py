@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import operator
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ from aiostream_data.formats.tfrecord_writer import frame
 
 R: Any = D.range(10)  # Any: the mistakes are not for the type checker to find
 ANY: Any = D
+PACKAGE: Any = asd
+PAIRS: Any = D.from_tensor_slices(([[1, 2], [3, 4]], [5, 6]))
+DICTS: Any = D.from_tensor_slices({"image": [[1, 2], [3, 4]], "label": [5, 6]})
 SECRET = "do-not-tell"
 
 
@@ -34,6 +38,19 @@ def read(dataset: Any, **options: Any) -> list[Any]:
 
 def generate() -> Iterator[int]:
     yield from range(3)
+
+
+async def awaited(x: Any) -> Any:
+    return x
+
+
+def first_of_second(row: Any) -> Any:
+    return row[2]
+
+
+def enter(dataset: Any) -> None:
+    with dataset as loader:
+        list(loader)
 
 
 def examples() -> Any:
@@ -108,6 +125,61 @@ SLIPS: dict[str, Slip] = {
     ),
     "a flat_map of numbers": Slip(lambda: read(R.flat_map(lambda x: x)), "returned 0", "a Dataset or an iterable"),
     "an unknown policy": Slip(lambda: R.map(len, on_error="ignore"), "got 'ignore'", "must be 'raise', 'skip'"),
+    "one parameter for a tuple": Slip(
+        lambda: read(PAIRS.map(lambda x: x)), r"takes 1 argument \(x\), and is called with 2", "give it 2 parameters"
+    ),
+    "three parameters for a tuple": Slip(
+        lambda: read(PAIRS.filter(lambda a, b, c: True)), "takes 3 arguments .*called with 2", "give it 2 parameters"
+    ),
+    "two parameters for a dict": Slip(
+        lambda: read(DICTS.map(lambda image, label: image)), "element is a dict, {image: int64", r"read x\['image'\]"
+    ),
+    "two parameters for a number": Slip(
+        lambda: read(R.map(lambda x, y: x)), r"takes 2 arguments \(x, y\), .*with 1", "give it one parameter"
+    ),
+    "a coroutine function of one": Slip(lambda: read(PAIRS.map(awaited)), r"\(x\), and is called with 2", "2 param"),
+    "a function of rows, batched": Slip(
+        lambda: read(PAIRS.map(lambda x: x, batched=True)), r"\(x\), and is called with 2", "give it 2 parameters"
+    ),
+    "a flat_map of pairs": Slip(lambda: read(PAIRS.flat_map(lambda x: [x])), r"\(x\), and is called with 2", "2 param"),
+    "a misfit that is skipped": Slip(
+        lambda: read(PAIRS.map(lambda x: x, on_error="skip")), r"\(x\), and is called with 2", "give it 2 parameters"
+    ),
+    "a misfit in a process": Slip(
+        lambda: read(PAIRS.map(str.upper, executor="process")), "takes 1 argument .*called with 2", "2 parameters"
+    ),
+    "filtering batches": Slip(
+        lambda: read(R.batch(4).filter(lambda x: x > 3)), r"returned bool\[4\]", r"filter rows before batch\(\)"
+    ),
+    # names of other libraries
+    "tf.data's calls": Slip(lambda: R.map(len, num_parallel_calls=2), "num_parallel_calls=: use", "concurrency="),
+    "torch's workers": Slip(lambda: R.open(num_workers=2), "no argument num_workers=", r"in_subprocess\(workers=\)"),
+    "torch's workers of batch": Slip(lambda: R.batch(2, num_workers=2), "no argument num_workers=", "concurrency="),
+    "torch's last batch": Slip(lambda: R.batch(4, drop_last=True), "no argument drop_last=", "drop_remainder="),
+    "torch's shuffling": Slip(lambda: R.open(shuffle=True), "no argument shuffle=", r"use shuffle\(\)"),
+    "torch's batches": Slip(lambda: R.open(batch_size=4), "no argument batch_size=", r"use batch\(\)"),
+    "tf.data's compression": Slip(
+        lambda: ANY.from_tfrecord("a.tfrecord", compression_type="GZIP"),
+        "no argument compression_type=",
+        "compression=",
+    ),
+    "tf.data's buffer": Slip(lambda: ANY.from_text("a.txt", buffer_size=9), "no argument buffer_size=", "prefetch"),
+    "tf.data's signature": Slip(
+        lambda: ANY.from_generator(generate, output_types=int), "no argument output_types=", "signature="
+    ),
+    "a mistyped argument": Slip(lambda: R.batch(4, drop_remainer=True), "drop_remainer", "mean drop_remainder="),
+    "an argument of nobody": Slip(lambda: R.take(4, xyz=1), "no argument xyz=", "it takes count"),
+    "tf.data's AUTOTUNE": Slip(lambda: R.prefetch(-1), "at least 1, got -1", "AUTOTUNE is AUTO here"),
+    "AUTOTUNE by name": Slip(lambda: PACKAGE.AUTOTUNE, "no attribute 'AUTOTUNE'", "use AUTO"),
+    "a data set by its class": Slip(lambda: PACKAGE.TFRecordDataset, "'TFRecordDataset'", r"Dataset.from_tfrecord\(\)"),
+    "a constructor of the package": Slip(lambda: PACKAGE.from_text, "'from_text'", r"use Dataset.from_text\(\)"),
+    "torch's loader": Slip(lambda: PACKAGE.DataLoader, "'DataLoader'", r"use Dataset.open\(\)"),
+    "a mistyped name": Slip(lambda: PACKAGE.Datasets, "'Datasets'", r"did you mean Dataset\?"),
+    "a format that is not read": Slip(lambda: ANY.from_csv("a.csv"), "'from_csv'", r"from_text\(\), and a map\(\)"),
+    "a folder of images": Slip(lambda: ANY.from_folder("sub"), "'from_folder'", r"use Dataset.from_files\("),
+    "a mistyped constructor": Slip(lambda: ANY.from_tfrecords("x"), "'from_tfrecords'", r"mean from_tfrecord\?"),
+    "a method of tf.data": Slip(lambda: R.as_numpy_iterator(), "'as_numpy_iterator'", "elements are NumPy"),
+    "a mistyped method": Slip(lambda: R.prefech(), "'prefech'", r"did you mean prefetch\?"),
     # order and batches
     "a text for a size": Slip(lambda: R.batch("32"), "got '32'", "batch_size must be an integer"),
     "no batch size": Slip(lambda: R.batch(), "needs a batch_size", "or a max_cost"),
@@ -127,6 +199,11 @@ SLIPS: dict[str, Slip] = {
     "slices of a number": Slip(lambda: D.from_tensor_slices(3), "is a scalar", r"use from_tensors\(\)"),
     "columns of two lengths": Slip(lambda: D.from_tensor_slices(([1, 2], [1])), "first axes differ", "has 2 rows"),
     "a length nobody knows": Slip(lambda: len(D.from_text("a.txt")), "unknown length", r"cardinality\(\)"),
+    "an unknown length, counted": Slip(lambda: len(D.from_text("a.txt")), "until it is read", r"sum\(1 for _ in"),
+    "an element by number": Slip(lambda: R[0], "no elements by number", r"next\(iter\(dataset\)\)"),
+    "a slice": Slip(lambda: R[:3], "no elements by number", r"take\(1\) or skip\(n\)"),
+    "next of a data set": Slip(lambda: next(R), "is no iterator", r"next\(iter\(dataset\)\)"),
+    "a block that does not open": Slip(lambda: enter(R), "is opened first", r"with dataset.open\(\) as loader"),
     # examples
     "a mistyped feature": Slip(lambda: read(examples().parse_example({"lable": INT})), "'lable'", "has .*'label'"),
     "a list of features": Slip(lambda: examples().parse_example(["label"]), r"got \['label'\]", "must be a dict"),
@@ -146,6 +223,16 @@ SLIPS: dict[str, Slip] = {
     ),
     "text as record": Slip(lambda: frame("text"), "got a str", r"text\.encode\(\)"),  # type: ignore[arg-type]
     "a dict as record": Slip(lambda: frame({"label": 1}), "got a dict", "encode_example"),  # type: ignore[arg-type]
+    "boto's names for a writer": Slip(
+        lambda: asd.TFRecordWriter("s3://bucket/key", storage_options={"aws_access_key_id": SECRET}),
+        "'aws_access_key_id' *.*no option",
+        "use key=",
+    ),
+    "Google's names for a writer": Slip(
+        lambda: asd.TFRecordWriter("gs://bucket/key", storage_options={"project_id": SECRET}),
+        "'project_id'",
+        "project=",
+    ),
     # running
     "iterating twice": Slip(
         lambda: [list(loader) for loader in [R.open()] * 2], "given all", "open the data set again"
@@ -178,5 +265,41 @@ def test_the_error_names_the_mistake_and_the_remedy(slip: Slip) -> None:
     assert len(str(caught.value)) < 600
 
 
-def test_there_are_fifty_of_them() -> None:
-    assert len(SLIPS) >= 50
+def test_there_are_a_hundred_of_them() -> None:
+    assert len(SLIPS) >= 100
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_a_function_of_rows_that_fails_on_a_batch_is_told_so(executor: Any) -> None:
+    with pytest.raises(IndexError) as caught:
+        read(DICTS.batch(2).shuffle(4).map(operator.itemgetter("image")).map(first_of_second, executor=executor))
+    assert "element: int64[2, 2], a batch of 2: put a function of single rows before batch()" in caught.value.__notes__
+
+
+def test_a_function_of_rows_that_fails_on_a_row_is_told_nothing_of_batches() -> None:
+    with pytest.raises(IndexError) as caught:
+        read(DICTS.batch(2).unbatch().map(lambda x: x["image"][7]))
+    assert not any("a batch of" in note for note in caught.value.__notes__)
+
+
+def test_next_of_a_loader_takes_elements_from_the_same_place_as_a_loop() -> None:
+    with R.open() as loader:
+        assert [next(loader), next(loader)] == [0, 1]
+        for element in loader:
+            assert element == 2
+            break
+        assert next(loader) == 3
+        assert loader.state_dict()["elements"] == 4
+        assert [*loader] == [4, 5, 6, 7, 8, 9]
+        with pytest.raises(StopIteration):
+            next(loader)
+    with pytest.raises(asd.LoaderClosedError):
+        next(loader)
+
+
+def test_a_data_set_stays_one_object_to_numpy_and_is_iterated_by_whoever_takes_iterables() -> None:
+    assert np.asarray(R).shape == ()
+    assert np.array([R, R]).shape == (2,)
+    assert list(D.from_iterable(R).repeat(2)) == [*range(10)] * 2
+    assert not hasattr(R, "no_such_thing")
+    assert not hasattr(D, "__no_such_thing__")
