@@ -112,6 +112,13 @@ class AwaitedRows:
         """Say that the tasks are about to be cancelled, so that one whose function swallows that takes no other row."""
         self.stopped = True
 
+    def take_no_more(self) -> None:
+        """Take no further row from the feed; those that were taken are awaited."""
+        if not self._at_end:
+            self._end(None)
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
     def drop(self) -> None:
         """Let go of all rows, when the tasks have ended: an error that is kept may lead here."""
         self._line.clear()

@@ -121,11 +121,11 @@ class Bridge:
         await self._room
 
     def end(self, error: BaseException | None, discard: bool = False) -> None:
-        """Hand over the ending. After an error, or with ``discard``, nothing that still waits is delivered.
+        """Hand over the ending, behind all that still waits; with ``discard`` nothing of that is delivered.
 
         Of several errors the first one counts. From any thread.
         """
-        if error is not None or discard:
+        if discard:
             self._drain()
         self._failure = self._failure or error
         self._queue.put(Ending(self._failure))

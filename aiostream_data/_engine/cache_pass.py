@@ -20,6 +20,7 @@ class CachePass:
         self.kept: list[Chunk] = []
         self._sent = 0
         self._over = False
+        self._failure: Exception | None = None
         self._hurried = False
         self._changed = asyncio.Event()
 
@@ -30,13 +31,26 @@ class CachePass:
         await self._until(lambda: self._hurried or self._sent == len(self.kept))
 
     async def to_send(self) -> Chunk | None:
-        """Wait for the next chunk to send; None after the last."""
-        await self._until(lambda: self._over or self._sent < len(self.kept))
-        return self.kept[self._sent] if self._sent < len(self.kept) else None
+        """Wait for the next chunk to send; None after the last.
+
+        Raises:
+            Exception: Reading has failed, and all rows before were sent.
+        """
+        await self._until(lambda: self._over or self._failure is not None or self._sent < len(self.kept))
+        if self._sent < len(self.kept):
+            return self.kept[self._sent]
+        if self._failure is not None:
+            raise self._failure
+        return None
 
     def sent(self) -> None:
         """Say that the chunk was sent."""
         self._sent += 1
+        self._notify()
+
+    def fail(self, error: Exception) -> None:
+        """Say that no chunk follows, since reading has failed."""
+        self._failure = error
         self._notify()
 
     def end(self) -> None:

@@ -1,8 +1,10 @@
 """Hand chunks from one stage to the next, holding back the sender when the buffer is full.
 
-A channel has two ends. Closing the sending end says "no more chunks"; aborting it says "the chunks
-stopped, but not because the data ended". A receiver can always tell the two apart, so a truncated
-stream is never mistaken for a complete one. Only the event-loop thread touches a channel.
+A channel has two ends. Closing the sending end says "no more chunks"; failing it says "no more chunks,
+because of this error", which the receiver gets behind all chunks sent before. Aborting it says "nobody
+wants the rest": what is still buffered is not delivered either. A receiver can always tell the three
+apart, so a truncated stream is never mistaken for a complete one. Only the event-loop thread touches a
+channel.
 """
 
 from __future__ import annotations
@@ -30,6 +32,18 @@ class StreamAborted(Exception):
     """The sending end stopped early; the items received so far are not the whole stream."""
 
 
+class InputFailed(Exception):
+    """The sending end failed, and all items sent before have been received.
+
+    Attributes:
+        error: What it failed with.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
 class ReceiverClosed(Exception):
     """The receiving end is gone, so nobody wants the item."""
 
@@ -52,6 +66,7 @@ class Waits(NamedTuple):
 class _SenderState(Enum):
     OPEN = auto()
     CLOSED = auto()
+    FAILED = auto()
     ABORTED = auto()
 
 
@@ -65,6 +80,7 @@ class _Shared(Generic[T]):
         self.nbytes = 0
         self.peak_nbytes = 0
         self.sender = _SenderState.OPEN
+        self.failure: BaseException | None = None
         self.receiver_open = True
         self.rows: int | None = None
         self.awaiting = 0
@@ -96,7 +112,10 @@ class _Shared(Generic[T]):
 
 
 class Sender(Generic[T]):
-    """Sending end. Leaving its ``with`` block cleanly closes it; leaving by exception aborts it."""
+    """Sending end. Leaving its ``with`` block cleanly closes it; leaving by exception aborts it.
+
+    :func:`.carrying.carrying` hands the exception to the receiver instead.
+    """
 
     def __init__(self, shared: _Shared[T]) -> None:
         self._shared = shared
@@ -166,6 +185,12 @@ class Sender(Generic[T]):
         """Declare the stream complete. Does nothing when already closed or aborted."""
         self._finish(_SenderState.CLOSED)
 
+    def fail(self, error: BaseException) -> None:
+        """Have the receiver raise ``error`` behind what was sent. Does nothing when already closed or aborted."""
+        if self._shared.sender is _SenderState.OPEN:
+            self._shared.failure = error
+        self._finish(_SenderState.FAILED)
+
     def abort(self) -> None:
         """Declare the stream cut short. Does nothing when already closed or aborted."""
         self._finish(_SenderState.ABORTED)
@@ -226,6 +251,7 @@ class Receiver(Generic[T]):
 
         Raises:
             EndOfStream: The sender closed and the buffer is empty.
+            InputFailed: The sender failed and the buffer is empty.
             StreamAborted: The sender aborted. Items still buffered are not delivered.
         """
         if not self.ready:
@@ -247,6 +273,8 @@ class Receiver(Generic[T]):
         if shared.sender is _SenderState.ABORTED:
             raise StreamAborted
         if not shared.buffer:
+            if shared.failure is not None:
+                raise InputFailed(shared.failure)
             raise EndOfStream
         item, nbytes = shared.buffer.popleft()
         shared.nbytes -= nbytes
@@ -300,6 +328,7 @@ class Receiver(Generic[T]):
         """Drop what is buffered and refuse further items."""
         shared = self._shared
         shared.receiver_open = False
+        shared.failure = None  # an error may keep rows alive
         shared.buffer.clear()
         shared.nbytes = 0
         shared.notify()

@@ -7,6 +7,7 @@ from time import time
 from typing import Any
 
 from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.failures import PartlyDone
 from aiostream_data._engine.names import expression
 from aiostream_data._engine.origin_of import element_origin
 from aiostream_data._engine.origins import Origins
@@ -49,7 +50,8 @@ class DeadLetters:
             failed: Those on which it failed, in order.
 
         Raises:
-            ErrorBudgetError: They are more than the policy allows; those before are written down.
+            PartlyDone: They are more than the policy allows; those before are written down, and ``done`` is how many
+                they are. ``error`` is the ErrorBudgetError.
             DeadLetterError: The log cannot be written.
         """
         account = self._accounts.setdefault(place, _Account())
@@ -70,7 +72,8 @@ class DeadLetters:
             if outcome.error is not None:
                 raise outcome.error
         if spent is not None:
-            raise spent from _cause(one)
+            spent.__cause__ = _cause(one)
+            raise PartlyDone(len(allowed), spent)
 
     def close(self) -> None:
         """Close every log."""

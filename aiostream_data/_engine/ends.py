@@ -10,6 +10,7 @@ from typing import Any, Self
 from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.channel import ChannelSnapshot, EndOfStream, Receiver, Sender, Waits
 from aiostream_data._engine.context import settle, value_of
+from aiostream_data._engine.failures import PartlyDone, as_raisable
 from aiostream_data._engine.resuming import resuming
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_book import TABLE
@@ -55,6 +56,7 @@ class Inlet:
         """Return the next chunk, or None at the end of the stream.
 
         Raises:
+            InputFailed: Whoever sends has failed, and all rows before were received.
             StreamAborted: The stream was cut short.
         """
         if self._gate is not None:
@@ -173,11 +175,24 @@ class Outlet:
         if self.tail is None:
             done = self._off_loop(work, *args)
             del args
-            await self.send(settle(self.counters, await done))
+            await self.send_settled(await done)
             return
         joined = self._off_loop(self.tail.join, work, *args)
         del args
         await self.accept(value_of(await joined))
+
+    async def send_settled(self, outcome: Outcome) -> None:
+        """Hand on the chunk that a hop of the stage made, or what it made before it failed.
+
+        Raises:
+            BaseException: What the hop failed with.
+        """
+        try:
+            chunk = settle(self.counters, outcome)
+        except PartlyDone as partly:
+            await self.send(partly.done)
+            raise as_raisable(partly.error) from None
+        await self.send(chunk)
 
     async def accept(self, joined: Joined) -> None:
         """Hand on what one hop of the stage's work and its tail gave."""
@@ -185,18 +200,18 @@ class Outlet:
         self.counters.cpu_s += joined.cpu_s
         if joined.rows:
             self._count(joined.rows, joined.nbytes)
-        await self._pass(joined.chunk, joined.chunk_nbytes)
+        await self._pass(joined.chunk, joined.chunk_nbytes, joined.failure)
 
     async def finish(self) -> None:
         """Hand on what the tail still holds; the stage has nothing more."""
         if self.tail is None:
             return
         while True:
-            chunk, nbytes = value_of(await self._off_loop(self.tail.rest))
+            chunk, nbytes, failure = value_of(await self._off_loop(self.tail.rest))
+            await self._pass(chunk, nbytes, failure)
             if chunk is None:
                 self.tail.check_account()
                 return
-            await self._pass(chunk, nbytes)
 
     def _off_loop(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         assert self._pool is not None, "an outlet with work to do needs a pool"
@@ -208,18 +223,28 @@ class Outlet:
         self.counters.chunks += 1
         self.counters.nbytes += nbytes
 
-    async def _pass(self, chunk: Chunk | None, nbytes: int) -> None:
-        if chunk is None:
-            return
-        self._sent += len(chunk)
-        if chunk.lease is None:
-            chunk = chunk.with_lease(self.budget.charge(nbytes))
-        await self._sender.send(chunk, nbytes)
+    async def _pass(self, chunk: Chunk | None, nbytes: int, failure: BaseException | None = None) -> None:
+        """Hand on what came out of the tail, and raise what a step failed with behind it."""
+        if chunk is not None:
+            self._sent += len(chunk)
+            if chunk.lease is None:
+                chunk = chunk.with_lease(self.budget.charge(nbytes))
+            await self._sender.send(chunk, nbytes)
+        if failure is not None:
+            raise as_raisable(failure)
 
     def drop(self, rows: int) -> None:
         """Account for rows left out on purpose."""
         self.dropped += rows
         self.counters.dropped += rows
+
+    def fail(self, error: BaseException) -> None:
+        """Have the receiver raise ``error`` behind what was sent."""
+        self._sender.fail(error)
+
+    def abort(self) -> None:
+        """Say that the stream was cut short."""
+        self._sender.abort()
 
     def __enter__(self) -> Self:
         self._sender.__enter__()

@@ -18,6 +18,7 @@ from aiostream_data._engine.announced import Announced
 from aiostream_data._engine.at_exit import has_stopped, stop_at_exit
 from aiostream_data._engine.bridge import Bridge, Parcel
 from aiostream_data._engine.budget import Charge
+from aiostream_data._engine.channel import InputFailed
 from aiostream_data._engine.context import RunContext, value_of
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
@@ -137,7 +138,7 @@ class Engine:
         logging.getLogger(LOGGER).warning(
             "no element for %.4g s (stage_timeout=%.4g)\n%s", waited_s, limit_s, self.dump()
         )
-        self.bridge.end(self._failure)  # at once: what blocks the loop may do so for ever
+        self.bridge.end(self._failure, discard=True)  # at once: what blocks the loop may do so for ever
         self.stop_soon()
 
     def _what_is_stuck(self) -> tuple[str, str]:
@@ -297,7 +298,7 @@ class Engine:
         finally:
             self.resources.drop_blocks()
             self._stop_watching()
-            self.bridge.end(error)
+            self.bridge.end(error, discard=isinstance(failure, asyncio.CancelledError))
             self._ready.announce()
             if self.hosting is None:
                 has_stopped(self)
@@ -350,15 +351,23 @@ class Engine:
         async with open_plan(context, self.plan, self.options.state) as receiver:
             self.state.position = receiver.position
             rows = 0
-            async for chunk in receiver:
-                rows += len(chunk)
-                await self.bridge.put(await _parcel(chunk, pool))
-                del chunk
-                self.resources.look_after_memory()
+            try:
+                async for chunk in receiver:
+                    rows += len(chunk)
+                    await self.bridge.put(await _parcel(chunk, pool))
+                    del chunk
+                    self.resources.look_after_memory()
+            except InputFailed:
+                await self._until_slots_are_free()
+                raise
             receiver.check(rows)
             await known
-            if self.resources.devices:  # their slots must outlive the batches that the consumer has not taken out
-                await self.bridge.until_all_taken()
+            await self._until_slots_are_free()
+
+    async def _until_slots_are_free(self) -> None:
+        """Wait for the consumer where devices' slots must outlive the batches that it has not taken out."""
+        if self.resources.devices:
+            await self.bridge.until_all_taken()
 
     async def _check_state(self, context: RunContext) -> None:
         identity, options = self.state.identity, self.options

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from aiostream_data._engine.channel import ReceiverClosed, StreamAborted
+from aiostream_data._engine.channel import InputFailed, ReceiverClosed, StreamAborted
 
 
 class CarriedError(Exception):
@@ -19,6 +19,20 @@ class CarriedError(Exception):
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(repr(error))
+        self.error = error
+
+
+class PartlyDone(Exception):
+    """Work failed on some row, after it had done the rows before.
+
+    Attributes:
+        done: What was made of the rows before; what that is, whoever raises this says.
+        error: What it failed with.
+    """
+
+    def __init__(self, done: Any, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.done = done
         self.error = error
 
 
@@ -50,8 +64,15 @@ def root_error(failures: BaseException) -> BaseException | None:
         if isinstance(leaf, StreamAborted):
             echo = echo or leaf
             continue
-        return leaf
+        return own_error(leaf)
     return echo
+
+
+def own_error(error: BaseException) -> BaseException:
+    """Return the error that an exception of the engine's own tells of, or the exception itself."""
+    while isinstance(error, (InputFailed, PartlyDone)):
+        error = error.error
+    return error
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

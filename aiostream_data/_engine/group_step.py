@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.context import hop
+from aiostream_data._engine.failures import PartlyDone
 from aiostream_data._engine.group_journal import GroupJournal, GroupOrder
+from aiostream_data._engine.leading import leading
 from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.lineage import Beside, CutFrom, Lineage, concat_lineages
-from aiostream_data.records import Chunk, lineage_of
+from aiostream_data.records import Chunk, concat, lineage_of
 from aiostream_data.state_parts import Part
 from aiostream_data.transforms.held_rows import HeldRows
 
@@ -62,6 +64,22 @@ class GroupStep(Step):
                 f"memory limit of {limit} bytes; let it hold fewer rows, make them smaller before it, or open the "
                 "data set with a larger memory_limit"
             )
+
+    def one_by_one(self, make: Callable[[Any], Chunk | None], groups: Sequence[Any]) -> Chunk | None:
+        """Make elements again that could not be made together.
+
+        Raises:
+            PartlyDone: One of them cannot be made; ``done`` has those before.
+        """
+        made: list[Chunk] = []
+        for group in groups:
+            try:
+                element = make(group)
+            except Exception as error:
+                raise PartlyDone(concat(made) if made else None, error) from error
+            if element is not None:
+                made.append(element)
+        return concat(made) if made else None
 
     async def recall_rows(self, lineage: Lineage) -> Chunk:
         """Return rows of the input again, in the order asked for, where a row may be asked for twice."""
@@ -127,12 +145,21 @@ class SortingStep(GroupStep, Generic[O]):
         raise NotImplementedError
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        lengths = self.lengths(chunk)
+        found = leading(len(chunk), lambda first, stop: self.lengths(chunk.slice(first, stop)))
+        made = self._push(chunk.slice(0, found.rows), np.concatenate(found.done)) if found.rows else None
+        if found.error is not None:
+            raise PartlyDone(made, found.error)
+        return made
+
+    def _push(self, chunk: Chunk, lengths: Numbers) -> Chunk | None:
         self.lend(chunk)
         groups = self._journal.push(self._order, lengths, lineage_of(chunk))
         made = self._made(groups) if groups else None
         self.dropped = self._order.dropped
-        self._keep_held()
+        try:
+            self._keep_held()
+        except MemoryBudgetError as error:
+            raise PartlyDone(made, error) from error
         return made
 
     def finish(self) -> Iterator[Chunk]:
@@ -200,7 +227,12 @@ class SortingStep(GroupStep, Generic[O]):
 
     def _made(self, groups: Sequence[Any]) -> Chunk:
         self._accounted += sum(map(self.rows_done, groups))
-        return self.elements(self._rows, groups)
+        try:
+            return self.elements(self._rows, groups)
+        except Exception:  # noqa: BLE001 - raised behind the elements before
+            made = self.one_by_one(lambda group: self.elements(self._rows, [group]), groups)
+            assert made is not None
+            return made
 
     def _keep_held(self) -> None:
         self.keep(np.unique(self._order.held()))

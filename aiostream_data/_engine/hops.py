@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from aiostream_data._engine.channel import ReceiverClosed
 from aiostream_data._engine.window import Window
 from aiostream_data.executors.base import Outcome
 
@@ -41,8 +42,8 @@ class Hops(Generic[Job]):
             return
         line: _Line[Job] = _Line(self.ordered)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._admit(jobs, line))
-            group.create_task(self._emit_all(line))
+            admission = group.create_task(self._admit(jobs, line))
+            await self._emit_all(line, admission)
 
     async def _run_in_turn(self, jobs: AsyncIterator[Job]) -> None:
         try:
@@ -58,10 +59,12 @@ class Hops(Generic[Job]):
                 await self.window.acquire()
                 line.add(job, await self._begun(job))
                 del job  # waiting for the next must not hold this one's rows
+        except Exception as error:  # noqa: BLE001 - raised behind the jobs that were begun
+            line.close(error)
         finally:
+            line.close()
             if isinstance(jobs, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
                 await jobs.aclose()
-        line.close()
 
     async def _begun(self, job: Job) -> asyncio.Future[Outcome]:
         running = self.running
@@ -72,16 +75,32 @@ class Hops(Generic[Job]):
         future.add_done_callback(lambda _: running.release())
         return future
 
-    async def _emit_all(self, line: _Line[Job]) -> None:
+    async def _emit_all(self, line: _Line[Job], admission: asyncio.Task[None]) -> None:
+        """Emit every outcome. Where they come as they finish, one that fails waits for all that were begun."""
+        failure: Exception | None = None
         while (entry := await line.next()) is not None:
             job, future = entry
-            await self.emit(job, future.result())
+            try:
+                await self.emit(job, future.result())
+            except ReceiverClosed:
+                raise
+            except Exception as error:
+                if self.ordered:
+                    raise
+                failure = failure or error
+                admission.cancel()
             self.window.release()
             del entry, job, future  # waiting for the next must not hold this one's rows
+        if failure is not None or line.failure is not None:
+            raise failure or line.failure  # type: ignore[misc]
 
 
 class _Line(Generic[Job]):
-    """Jobs that were begun, given back one by one when they are finished."""
+    """Jobs that were begun, given back one by one when they are finished.
+
+    Attributes:
+        failure: Why no job follows, where that is an error.
+    """
 
     def __init__(self, ordered: bool) -> None:
         self._ordered = ordered
@@ -89,6 +108,7 @@ class _Line(Generic[Job]):
         self._finished: deque[tuple[Job, asyncio.Future[Outcome]]] = deque()
         self._unfinished = 0
         self._closed = False
+        self.failure: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def add(self, job: Job, future: asyncio.Future[Outcome]) -> None:
@@ -98,9 +118,10 @@ class _Line(Generic[Job]):
         self._unfinished += 1
         future.add_done_callback(lambda _: self._done(entry))
 
-    def close(self) -> None:
-        """Say that no job follows."""
-        self._closed = True
+    def close(self, failure: Exception | None = None) -> None:
+        """Say that no job follows, as finding the next one failed or as there is none. The first word counts."""
+        if not self._closed:
+            self._closed, self.failure = True, failure
         self._wake()
 
     async def next(self) -> tuple[Job, asyncio.Future[Outcome]] | None:

@@ -37,9 +37,14 @@ async def alone(place: WorkPlace, work: RowWork, rows: Chunk, timeout_s: float |
         row = rows.slice(number, number + 1)
         outcome = await _one_row(place, singles, row, timeout_s, first if known else None)
         if outcome.error is not None:
-            return outcome
+            if not dones:
+                return outcome
+            return _outcome_of(joined(dones, len(singles)).up_to(number, outcome.error))
         dones.append(outcome.value)
-    done = joined(dones, len(singles))
+    return _outcome_of(joined(dones, len(singles)))
+
+
+def _outcome_of(done: Done) -> Outcome:
     busy, cpu = (sum(getattr(tally, name) for tally in done.tallies) for name in ("busy_s", "cpu_s"))
     return Outcome(done, None, busy, cpu)
 
@@ -59,6 +64,8 @@ async def _one_row(
         if outcome.error is not None:
             return outcome
         done: Done = outcome.value
+        if done.failure is not None:
+            return Outcome(None, done.failure)
         chunk = done.chunk
         tallies += done.tallies
     kept = None if len(chunk) else np.empty(0, np.int64)

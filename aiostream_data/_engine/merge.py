@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from aiostream_data._engine.channel import EndOfStream, Receiver
+from aiostream_data._engine.channel import EndOfStream, InputFailed, Receiver
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.merge_log import Entry, MergeLog, StreamPlace
 from aiostream_data._engine.pacing import rows_of_a_chunk
@@ -74,13 +74,14 @@ class Merge:
         """Send everything.
 
         Raises:
+            InputFailed: A stream has failed, and all rows before were sent.
             StreamAborted: A stream was cut short.
         """
         order = self.order
         self.log.begin(order)
         while True:
             if not order.deterministic:
-                self._load_what_is_there()
+                await self._load_what_is_there(outlet)
             step = self._advance()
             if len(step):
                 run = unbroken_run(step.which, step.rows, self._current)
@@ -94,15 +95,22 @@ class Merge:
             slot, need = step.waiting.slot, step.waiting.need
             if len(self._picked) >= self._rows_at_once or not self._goes_on_at_once(need, slot):
                 await self._send_picked(outlet)
-            match need:
-                case Need.FINISHED:
-                    return
-                case Need.STREAM:
-                    await self._open_next(slot)
-                case Need.ROWS if order.deterministic:
-                    self._load(slot, await _next_chunk(self._open[slot].receiver))
-                case Need.ROWS:
-                    await _any_ready([stream.receiver for stream in self._open.values()])
+            if need is Need.FINISHED:
+                return
+            try:
+                await self._provide(need, slot)
+            except Exception:
+                await self._send_picked(outlet)  # rows before the failure come first
+                raise
+
+    async def _provide(self, need: Need, slot: int) -> None:
+        """Get what the order cannot go on without."""
+        if need is Need.STREAM:
+            await self._open_next(slot)
+        elif need is Need.ROWS and self.order.deterministic:
+            self._load(slot, await _next_chunk(self._open[slot].receiver))
+        elif need is Need.ROWS:
+            await _any_ready([stream.receiver for stream in self._open.values()])
 
     def _advance(self) -> Step:
         mark = self.order.mark()
@@ -153,14 +161,22 @@ class Merge:
             return True
         return need is Need.ROWS and self.order.deterministic and self._open[slot].receiver.ready
 
-    def _load_what_is_there(self) -> None:
+    async def _load_what_is_there(self, outlet: Outlet) -> None:
+        """Take a chunk of every stream that has one. A stream that failed waits until no other has rows."""
+        failure: InputFailed | None = None
         for slot, stream in list(self._open.items()):
             if self.order.rows_left(slot) == 0 and stream.receiver.ready:
                 try:
                     chunk: Chunk | None = stream.receiver.take()
                 except EndOfStream:
                     chunk = None
+                except InputFailed as error:
+                    failure = error
+                    continue
                 self._load(slot, chunk)
+        if failure is not None and not any(self.order.rows_left(slot) for slot in self._open):
+            await self._send_picked(outlet)
+            raise failure
 
 
 async def _next_chunk(receiver: Receiver[Chunk]) -> Chunk | None:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.context import value_of
 from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.failures import as_raisable
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.isolation import alone, broke_off
 from aiostream_data._engine.pacing import CHEAP_ROW_S, HOP_S, LONG_HOP_S, Pace
@@ -58,7 +59,7 @@ class Piece(NamedTuple):
     room: Charge | None = None
 
 
-Account = Callable[[Piece, Done], Awaitable[None]]
+Account = Callable[[Piece, Done], Awaitable[Done]]
 
 
 @dataclass
@@ -72,7 +73,8 @@ class PacedHops:
             rows have a time limit: what runs on it cannot be given up, since it takes the tail's rows along.
         processes: Gives the place to go over to when threads hold each other up; None for never.
         take_in: Numbers the rows of a chunk that arrives; returns the first one's number.
-        account: Takes note of a hop's account, before its rows are handed on.
+        account: Takes note of a hop's account, before its rows are handed on; returns what may be.
+        hands_all_on: The account lets all rows be handed on, so that the tail may take them in the same hop.
         fixed_workers: Hops at once, or None to choose from what rows cost.
         timeout_s: Seconds that one row may take.
         one_at_a_time: Begin no hop before the rows of the last one were handed on.
@@ -89,6 +91,7 @@ class PacedHops:
     ordered: bool
     cpus: int
     timeout_s: float | None = None
+    hands_all_on: bool = True
     one_at_a_time: bool = False
     pace: Pace = field(default_factory=Pace)
     workers: int = 1
@@ -123,7 +126,7 @@ class PacedHops:
             await hops.run(self._pieces(inlet))
 
     def _begin_serial(self, serial: Executor, piece: Piece, outlet: Outlet) -> asyncio.Future[Outcome]:
-        joins = outlet.tail is not None and self.ordered and self._apart == 0
+        joins = outlet.tail is not None and self.ordered and self.hands_all_on and self._apart == 0
         if joins or outlet.tail is None:
             self._allow(SERIAL_HOPS, SERIAL_HOPS)
         if outlet.tail is not None and joins:
@@ -166,9 +169,11 @@ class PacedHops:
         value: Any = value_of(outcome)
         if isinstance(value, Done):
             self._learn(len(piece.rows), outcome, value)
-            await self.account(piece, value)
-            await outlet.send(value.chunk)
+            done = await self.account(piece, value)
+            await outlet.send(done.chunk)
             self._apart -= 1
+            if done.failure is not None:
+                raise as_raisable(done.failure)
             return
         done, joined = value
         assert isinstance(joined, Joined)

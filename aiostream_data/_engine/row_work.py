@@ -13,14 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter, thread_time
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.failures import PartlyDone
 from aiostream_data._engine.finished import finished
+from aiostream_data._engine.leading import leading
 from aiostream_data._engine.names import Stable
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.user_code import (
@@ -31,6 +33,7 @@ from aiostream_data._engine.user_code import (
     map_numbers,
 )
 from aiostream_data.errors import PlanError
+from aiostream_data.executors.failure import Failure, workable
 from aiostream_data.records import Chunk, Columns, concat
 from aiostream_data.transforms.collate import collate, collate_results
 
@@ -57,11 +60,15 @@ class Part:
         return replace(self, user=replace(self.user, stable=stable)) if self.user.rng_key is not None else self
 
     def __call__(self, chunk: Chunk) -> Made:
+        """Do the work of a stage; where it fails on a row, for the rows before."""
         try:
-            return self._made(chunk)
+            made = self._made(chunk)
         except BaseException as error:
             error.add_note(self.stage)
             raise
+        if made.failure is not None:
+            made.failure.add_note(self.stage)
+        return made
 
     def _made(self, chunk: Chunk) -> Made:
         if self.kind == "filter":
@@ -82,12 +89,16 @@ class Made:
         kept: Their numbers in the chunk it was given; None for all.
         failed: Rows that were skipped or replaced, ascending.
         retries: Further attempts that were made.
+        failure: What ended the work at row number ``rows``; None where all rows were done.
+        rows: Rows that were done; counted where it failed only.
     """
 
     chunk: Chunk
     kept: NDArray[np.int64] | None = None
     failed: list[Failed] = field(default_factory=list)
     retries: int = 0
+    failure: BaseException | None = None
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +145,40 @@ class Done:
     Attributes:
         chunk, nbytes: The rows that came out of the last part, and their bytes.
         kept: Their numbers in the chunk the hop was given; None for all.
-        tallies: One per part.
+        tallies: One per part. They count the rows of the whole hop, also where a later part failed.
+        failure: What ended the hop at row number ``rows``; None where all rows were done.
+        rows: Rows that were done; counted where it failed only.
     """
 
     chunk: Chunk
     nbytes: int
     kept: NDArray[np.int64] | None
     tallies: tuple[Tally, ...]
+    failure: BaseException | None = None
+    rows: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process with what a worker tells of the failure: errors need not survive the way."""
+        told = None if self.failure is None else Failure(self.failure)
+        return _arrived, (self.chunk, self.nbytes, self.kept, self.tallies, told, self.rows)
+
+    def up_to(self, row: int, failure: BaseException) -> Done:
+        """Return what the rows before ``row`` of the hop gave, ended by a failure on that one."""
+        kept = np.arange(len(self.chunk)) if self.kept is None else self.kept
+        count = int(np.searchsorted(kept, row))
+        chunk = self.chunk.slice(0, count)
+        return Done(chunk, chunk_nbytes(chunk), kept[:count], self.tallies, failure, row)
+
+
+def _arrived(
+    chunk: Chunk,
+    nbytes: int,
+    kept: NDArray[np.int64] | None,
+    tallies: tuple[Tally, ...],
+    told: Failure | None,
+    rows: int,
+) -> Done:
+    return Done(chunk, nbytes, kept, tallies, None if told is None else told.as_error(), rows)
 
 
 @dataclass(frozen=True)
@@ -152,15 +190,17 @@ class RowWork:
     def __call__(self, chunk: Chunk, stable: Stable | None = None) -> Done:
         kept: NDArray[np.int64] | None = None
         tallies: list[Tally] = []
-        nbytes = 0
+        nbytes, failure, rows = 0, None, 0
         for part in self.parts:
             wall, cpu, rows_in = perf_counter(), thread_time(), len(chunk)
             made = (part if stable is None else part.with_stable(stable))(chunk) if rows_in else Made(chunk)
             chunk, nbytes = made.chunk, chunk_nbytes(made.chunk)
             times = perf_counter() - wall, thread_time() - cpu
             tallies.append(Tally(rows_in, len(chunk), nbytes, made.failed, made.retries, *times))
+            if made.failure is not None:  # of an earlier row than what a part before has failed on
+                failure, rows = made.failure, made.rows if kept is None else int(kept[made.rows])
             kept = _composed(kept, made.kept)
-        return Done(chunk, nbytes, kept, tuple(tallies))
+        return Done(chunk, nbytes, kept, tuple(tallies), failure, rows)
 
     def prepare_worker(self) -> None:
         """Make the states of this worker now, where making them would count as part of a call with a time limit."""
@@ -173,7 +213,7 @@ class RowWork:
 
 
 def joined(dones: Sequence[Done], parts: int) -> Done:
-    """Return what hops over consecutive pieces of a chunk gave, as if it had been one."""
+    """Return what hops over consecutive pieces of a chunk gave, as if it had been one. None of them failed."""
     first, given, kept = 0, [], []
     tallies = [Tally(0, 0, 0, [], 0, 0.0, 0.0)] * parts
     for done in dones:
@@ -197,53 +237,79 @@ def _mapped(user: UserFunction, chunk: Chunk) -> Made:
     if user.is_plain and isinstance(chunk, Columns) and chunk.structure.is_leaf:
         numbers = chunk.leaves[0]
         if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
-            return Made(_of_the_same(chunk, None, finished(user, map_numbers(user, chunk, numbers))))
+            return _mapped_numbers(user, chunk, numbers)
     if len(chunk) <= BLOCK_ROWS:
         return _mapped_block(user, chunk)
     blocks = [chunk.slice(start, start + BLOCK_ROWS) for start in range(0, len(chunk), BLOCK_ROWS)]
-    made = [_mapped_block(user, block) for block in blocks]
-    return _concatenated(made, [len(block) for block in blocks])
+    return _concatenated(partial(_mapped_block, user), blocks)
+
+
+def _mapped_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Made:
+    try:
+        mapped, failure = map_numbers(user, chunk, numbers), None
+    except PartlyDone as partly:
+        mapped, failure = partly.done, partly.error
+    kept = None if failure is None else np.arange(len(mapped))
+    return _only_finished(user, Made(_of_the_same(chunk, kept, mapped), kept, [], 0, failure, len(mapped)))
 
 
 def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
     results = call_rows(user, chunk)
-    kept = results.kept(len(chunk))
+    kept = results.kept()
+    more = results.failed, results.retries, results.failure, results.rows
     if kept is not None and not len(kept):
-        return Made(chunk.slice(0, 0), kept, results.failed, results.retries)
+        return Made(chunk.slice(0, 0), kept, *more)
     mapped = collate_results(results.values, chunk.ids if kept is None else chunk.ids.take(kept))
-    return Made(_of_the_same(chunk, kept, finished(user, mapped)), kept, results.failed, results.retries)
+    return _only_finished(user, Made(_of_the_same(chunk, kept, mapped), kept, *more))
+
+
+def _only_finished(user: UserFunction, made: Made) -> Made:
+    """Return what was made, up to the first value that is none yet; that is then the failure."""
+    found = leading(len(made.chunk), lambda first, stop: finished(user, made.chunk.slice(first, stop)))
+    if found.error is None:
+        return made
+    kept = np.arange(len(made.chunk)) if made.kept is None else made.kept
+    rows = int(kept[found.rows])
+    failed = [failed for failed in made.failed if failed.row < rows]
+    return Made(made.chunk.slice(0, found.rows), kept[: found.rows], failed, made.retries, found.error, rows)
 
 
 def _filtered(user: UserFunction, chunk: Chunk) -> Made:
     kept, results = kept_rows(user, chunk)
     if len(kept) == len(chunk):
         return Made(chunk, None, results.failed, results.retries)
-    return Made(chunk.take(kept), kept, results.failed, results.retries)
+    return Made(chunk.take(kept), kept, results.failed, results.retries, results.failure, results.rows)
 
 
 def _whole(user: UserFunction, chunk: Chunk, call: Callable[[Chunk], Chunk]) -> Made:
-    """Call a function for all rows at once; where that fails and rows may be left out, for each by itself."""
-    try:
-        return Made(_of_the_same(chunk, None, call(chunk)))
-    except Exception as error:
-        if not user.handling.interferes or isinstance(error, PlanError):
-            raise
-    singles = [chunk.slice(row, row + 1) for row in range(len(chunk))]
-    return _concatenated([_single(user, single, call) for single in singles], [1] * len(singles))
+    """Call a function for all rows at once; where that fails, for fewer, to learn on which row it does."""
+    if user.handling.interferes:
+        try:
+            return Made(_of_the_same(chunk, None, call(chunk)))
+        except Exception as error:  # noqa: BLE001 - of some row, which is found now
+            may_be_left_out = not isinstance(error, PlanError)
+        if may_be_left_out:
+            return _concatenated(partial(_single, user, call), [chunk.slice(row, row + 1) for row in range(len(chunk))])
+    found = leading(len(chunk), lambda first, stop: call(chunk.slice(first, stop)))
+    if found.error is None:
+        return Made(_of_the_same(chunk, None, found.done[0]))
+    kept = np.arange(found.rows)
+    given = concat(found.done) if found.done else chunk.slice(0, 0)
+    return Made(_of_the_same(chunk, kept, given), kept, [], 0, workable(found.error), found.rows)
 
 
-def _single(user: UserFunction, row: Chunk, call: Callable[[Chunk], Chunk]) -> Made:
-    """Give one row its attempts; skip or replace it, or raise its error, after the last."""
+def _single(user: UserFunction, call: Callable[[Chunk], Chunk], row: Chunk) -> Made:
+    """Give one row its attempts; skip or replace it, or end the work there, after the last."""
     handling = user.handling
     for attempt in itertools.count():
         try:
             return Made(_of_the_same(row, None, call(row)), None, [], attempt)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - returned, or counted
             if attempt < handling.retries:
                 user.pause(handling.pause_s(attempt))
                 continue
             if handling.kind == "raise":
-                raise
+                return Made(row.slice(0, 0), np.empty(0, np.int64), [], attempt, workable(error))
             failed = [Failed.of(error, row, 0, summary(row.element(0)), handling.kind)]
             break
     if handling.kind == "skip":
@@ -251,10 +317,17 @@ def _single(user: UserFunction, row: Chunk, call: Callable[[Chunk], Chunk]) -> M
     return Made(_of_the_same(row, None, collate([handling.value], row.ids)), None, failed, attempt)
 
 
-def _concatenated(made: Sequence[Made], rows: Sequence[int]) -> Made:
-    firsts = np.cumsum([0, *rows])
+def _concatenated(work: Callable[[Chunk], Made], parts: Sequence[Chunk]) -> Made:
+    """Return what work makes of consecutive parts of a chunk, up to the first failure."""
+    made: list[Made] = []
+    firsts = [0]
+    for part in parts:
+        made.append(work(part))
+        if made[-1].failure is not None:
+            break
+        firsts.append(firsts[-1] + len(part))
     failed = [
-        replace(failed, row=failed.row + int(first))
+        replace(failed, row=failed.row + first)
         for part, first in zip(made, firsts, strict=False)
         for failed in part.failed
     ]
@@ -264,10 +337,10 @@ def _concatenated(made: Sequence[Made], rows: Sequence[int]) -> Made:
     if all(part.kept is None for part in made):
         return Made(chunk, None, failed, retries)
     kept = [
-        first + (np.arange(count) if part.kept is None else part.kept)
-        for part, first, count in zip(made, firsts, rows, strict=False)
+        first + (np.arange(len(part.chunk)) if part.kept is None else part.kept)
+        for part, first in zip(made, firsts, strict=False)
     ]
-    return Made(chunk, np.concatenate(kept), failed, retries)
+    return Made(chunk, np.concatenate(kept), failed, retries, made[-1].failure, firsts[-1] + made[-1].rows)
 
 
 def _of_the_same(given: Chunk, kept: NDArray[np.int64] | None, made: Chunk) -> Chunk:

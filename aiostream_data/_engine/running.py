@@ -6,8 +6,8 @@ How a run ends:
 ending                 what the consumer sees                          what stages do
 =====================  ==============================================  ================================
 finished               every element, then the loop ends               close their outlets
-a stage failed         the root error once, at its next ``next()``,    abort: a cut stream is never
-                       unwrapped, with notes                           mistaken for a complete one
+a stage failed         every element before, then the root error,      fail: the error follows the rows
+                       unwrapped, with notes                           sent before, stage by stage
 consumer left early    nothing, or its own error                       cancelled, awaited, closed
 cancelled, Ctrl-C      CancelledError, KeyboardInterrupt               the same
 =====================  ==============================================  ================================
@@ -16,9 +16,10 @@ cancelled, Ctrl-C      CancelledError, KeyboardInterrupt               the same
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
+from aiostream_data._engine.carrying import carrying
 from aiostream_data._engine.channel import Receiver, ReceiverClosed, StreamAborted, open_channel, open_stepped_channel
 from aiostream_data._engine.compile import STEPS, build, fused_below, reads_inlets, steps_after
 from aiostream_data._engine.context import RunContext
@@ -140,17 +141,17 @@ def _channel_items(node: Node) -> int:
 async def supervise(
     stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str, source_of: RunContext | None
 ) -> None:
-    """Run one stage, end its channels, and let only a failure of its own out.
+    """Run one stage and end its channels. A failure goes through its outlet, behind the rows before.
 
-    Raises:
-        CardinalityError: The stage finished, but its rows do not add up.
+    A stage whose rows do not add up at its end has failed, too.
     """
     with ExitStack() as ends:
         for inlet in inlets:
             ends.enter_context(inlet)
         ends.enter_context(outlet)
         ends.enter_context(stage.context.services.runs.running(stage, inlets, outlet))
-        try:
+        ends.enter_context(carrying(outlet))
+        with _noted(stage.node):
             try:
                 await outlet.until_wanted()
                 if not stage.refills:
@@ -161,16 +162,6 @@ async def supervise(
                     source_of.drained.end()
             check_account(stage, inlets, outlet, label)
             await outlet.finish()
-        except ReceiverClosed:
-            return  # whoever read from us has enough
-        except BaseExceptionGroup as failures:
-            root = root_error(failures)
-            if root is None:
-                return
-            raise_as_it_is(_noted(root, stage.node))
-        except Exception as error:
-            _noted(error, stage.node)
-            raise
 
 
 def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str) -> None:
@@ -184,8 +175,14 @@ def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: 
         )
 
 
-def _noted(error: BaseException, node: Node) -> BaseException:
-    subject = error.error if isinstance(error, CarriedError) else error
-    if not any(note.startswith("stage: ") for note in getattr(subject, "__notes__", ())):
-        subject.add_note(node.noted)
-    return error
+@contextmanager
+def _noted(node: Node) -> Iterator[None]:
+    """Name the stage on an error of the block that names none."""
+    try:
+        yield
+    except Exception as error:
+        root = root_error(error)
+        subject = root.error if isinstance(root, CarriedError) else root
+        if subject is not None and not any(note.startswith("stage: ") for note in getattr(subject, "__notes__", ())):
+            subject.add_note(node.noted)
+        raise

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -32,8 +32,10 @@ from aiostream_data._engine.budget import (
     Charge,
 )
 from aiostream_data._engine.buffers import BlockPool
+from aiostream_data._engine.context import value_of
 from aiostream_data._engine.decompressor_memory import SMALL_NBYTES, DecompressorMemory, DecompressorTaken
 from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.leading import leading
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.shard_check import ShardCheck
@@ -51,6 +53,7 @@ from aiostream_data._engine.step_sizes import (
 )
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
 from aiostream_data.errors import ChecksumError, CorruptRecordError, StateMismatchError
+from aiostream_data.executors.base import Outcome
 from aiostream_data.formats.long_record import ObjectBuffer
 from aiostream_data.formats.stream import HEADROOM_NBYTES, RecordStream, StreamStep
 from aiostream_data.metrics.counters import StageCounters
@@ -127,7 +130,7 @@ class ShardReader:
     _block: tuple[NDArray[np.uint8], Charge] | None = None  # decompressed, as long as it is being cut
     _joined: tuple[weakref.ref[NDArray[np.uint8]], weakref.ref[_Lease]] | None = None  # of a record from several blocks
     _made: int = 0  # bytes, by the hop in progress
-    _damage: CorruptRecordError | None = None  # behind what that hop has given
+    _damage: Exception | None = None  # behind what that hop has given
 
     async def run(self, outlet: Outlet) -> None:
         """Send the rows of the shard from number ``first`` on, in order.
@@ -198,7 +201,7 @@ class ShardReader:
     async def _read_ranges(self, stream: RecordStream, outlet: Outlet) -> None:
         is_taken = False
         async with asyncio.TaskGroup() as group:
-            blocks: deque[asyncio.Task[_Block]] = deque()
+            blocks: deque[asyncio.Task[Outcome]] = deque()
             try:
                 await self._send_ranges(stream, outlet, blocks, group)
             except DecompressorTaken:
@@ -209,7 +212,7 @@ class ShardReader:
             raise DecompressorTaken
 
     async def _send_ranges(
-        self, stream: RecordStream, outlet: Outlet, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup
+        self, stream: RecordStream, outlet: Outlet, blocks: deque[asyncio.Task[Outcome]], group: asyncio.TaskGroup
     ) -> None:
         ahead = ReadAhead()
         ranges = self._ranges(ahead)
@@ -217,7 +220,7 @@ class ShardReader:
             blocks.append(self._begin(part, blocks, group))
         while blocks:
             ahead.took(self._most_ahead(), was_there=blocks[0].done())
-            block = await blocks[0]
+            block: _Block = value_of(await blocks[0])
             blocks.popleft()
             self.budget.poke()  # the next block is the head now, and may be urgent
             await self._send_all(stream, self._fed(stream, block), block, outlet)
@@ -245,12 +248,18 @@ class ShardReader:
         return range_sizes(self.budget.limit, self.open_at_once, self.node.spread, part_nbytes)
 
     def _begin(
-        self, part: ByteRange, blocks: deque[asyncio.Task[_Block]], group: asyncio.TaskGroup
-    ) -> asyncio.Task[_Block]:
+        self, part: ByteRange, blocks: deque[asyncio.Task[Outcome]], group: asyncio.TaskGroup
+    ) -> asyncio.Task[Outcome]:
         headroom = HEADROOM
 
         def urgent() -> bool:
             return bool(blocks) and blocks[0] is task and self.is_wanted()
+
+        async def outcome(fetch: Callable[[], Awaitable[_Block]]) -> Outcome:
+            try:
+                return Outcome(await fetch())
+            except Exception as error:  # noqa: BLE001 - raised in the range's turn, behind the rows before
+                return Outcome(error=error)
 
         async def fetch() -> _Block:
             charge = await self.budget.admit(part.nbytes + headroom, urgent, RANGES)
@@ -271,7 +280,7 @@ class ShardReader:
                 alone.gathered()
             return _Block(part.start, data if buffer is None else buffer.data(), 0, _Lease(charge, alone))
 
-        task = group.create_task(fetch_whole() if self.node.format.whole else fetch())
+        task = group.create_task(outcome(fetch_whole if self.node.format.whole else fetch))
         return task
 
     @contextmanager
@@ -361,7 +370,7 @@ class ShardReader:
             The chunks, and whether the stream may give more.
 
         Raises:
-            CorruptRecordError: The stream is damaged; all chunks before the damage were returned.
+            CorruptRecordError, ExampleParseError: The stream is damaged; all chunks before the damage were returned.
         """
         chunks: deque[Chunk] = deque()
         step, held = self._step_nbytes(stream, block), stream.held_nbytes
@@ -379,7 +388,10 @@ class ShardReader:
                 offset = stream.offset_of(int(column.starts[start]))
                 if offset is not None:
                     self.offsets.learn(self.number, self._row, offset)
-                chunks.append(self._leased(self._chunk(column.slice(start, start + CHUNK_ROWS)), column, block))
+                for chunk in self._chunks(column.slice(start, start + CHUNK_ROWS)):
+                    chunks.append(self._leased(chunk, column, block))
+                if self._damage is not None:
+                    return chunks, True
         return chunks, True
 
     def _next_column(self, pieces: Iterator[VarColumn], had_some: bool) -> VarColumn | None:
@@ -432,13 +444,21 @@ class ShardReader:
             return None
         return self._joined[1]()
 
-    def _chunk(self, column: VarColumn) -> Chunk:
+    def _chunks(self, column: VarColumn) -> Sequence[Chunk]:
+        """Return the rows of a column, decoded, in order; up to the first that cannot be decoded."""
         first, self._row = self._row, self._row + len(column)
         if first < self.first:  # given before the state was taken
             left_out = min(self.first - first, len(column))
             column, first = column.slice(left_out, len(column)), first + left_out
-        chunk: Chunk = records_chunk(column, RowIds.run(self.split, first, len(column)))
-        return decode(chunk, self.node.decoders, lambda row: (self.shard.url, first + row))
+
+        def decoded(start: int, stop: int) -> Chunk:
+            ids = RowIds.run(self.split, first + start, stop - start)
+            chunk: Chunk = records_chunk(column.slice(start, stop), ids)
+            return decode(chunk, self.node.decoders, lambda row: (self.shard.url, first + start + row))
+
+        found = leading(len(column), decoded)
+        self._damage = found.error
+        return found.done
 
 
 async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> None:

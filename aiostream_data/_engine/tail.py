@@ -19,6 +19,7 @@ from time import perf_counter, thread_time
 from typing import Any, ClassVar
 
 from aiostream_data._engine.context import RunContext
+from aiostream_data._engine.failures import PartlyDone, own_error
 from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.row_work import Done, RowWork
@@ -55,7 +56,11 @@ class Step:
     input_is_own: bool = False
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        """Take a chunk in, and return what can be handed on now."""
+        """Take a chunk in, and return what can be handed on now.
+
+        Raises:
+            PartlyDone: It failed on some row; what it can hand on of the rows before is ``done``.
+        """
         raise NotImplementedError
 
     def finish(self) -> Iterator[Chunk]:
@@ -114,6 +119,7 @@ class Joined:
         rows, nbytes: Of the chunk that the stage itself made.
         busy_s, cpu_s: What the stage's work alone took.
         chunk, chunk_nbytes: What came out of the tail; None when it holds everything back.
+        failure: What the work or a step failed with behind that.
     """
 
     rows: int
@@ -122,13 +128,19 @@ class Joined:
     cpu_s: float
     chunk: Chunk | None
     chunk_nbytes: int
+    failure: BaseException | None = None
 
 
 @dataclass
 class Tail:
-    """Steps in order."""
+    """Steps in order.
+
+    Attributes:
+        failure: What a step failed with; what the steps made of the rows before was returned. Nothing is pushed then.
+    """
 
     steps: Sequence[Step]
+    failure: BaseException | None = None
     _left: Iterator[Chunk] | None = field(default=None)
     _idle_since: float = field(default_factory=perf_counter)
     _nbytes: int = 0
@@ -151,14 +163,16 @@ class Tail:
         busy_s, cpu_s = perf_counter() - wall, thread_time() - cpu
         rows, nbytes = len(chunk), chunk_nbytes(chunk)
         out = self.push(chunk) if rows else None
-        return Joined(rows, nbytes, busy_s, cpu_s, out, self._nbytes)
+        return Joined(rows, nbytes, busy_s, cpu_s, out, self._nbytes, self.failure)
 
     def join_rows(self, work: RowWork, *args: Any) -> tuple[Done, Joined]:
         """Do the work of row-wise stages and push what they made; the account of the former keeps no rows."""
         done = work(*args)
         rows = len(done.chunk)
         out = self.push(done.chunk) if rows else None
-        joined = Joined(rows, done.nbytes, 0.0, 0.0, out, self._nbytes)  # the stages' times are in their account
+        self.failure = self.failure or done.failure
+        # The stages' times are in their account.
+        joined = Joined(rows, done.nbytes, 0.0, 0.0, out, self._nbytes, self.failure)
         return replace(done, chunk=done.chunk.slice(0, 0)), joined
 
     def push(self, chunk: Chunk) -> Chunk | None:
@@ -171,16 +185,16 @@ class Tail:
         self._idle_since = perf_counter()
         return out
 
-    def pushed(self, chunk: Chunk) -> tuple[Chunk | None, int]:
-        """Like :meth:`push`, with the bytes of what came out."""
-        return self.push(chunk), self._nbytes
+    def pushed(self, chunk: Chunk) -> tuple[Chunk | None, int, BaseException | None]:
+        """Like :meth:`push`, with the bytes of what came out, and what a step failed with behind that."""
+        return self.push(chunk), self._nbytes, self.failure
 
-    def rest(self) -> tuple[Chunk | None, int]:
-        """Return the next chunk that is left when the input has ended, and its bytes; None after the last."""
+    def rest(self) -> tuple[Chunk | None, int, BaseException | None]:
+        """Return the next chunk that is left when the input has ended, as :meth:`pushed`; None after the last."""
         if self._left is None:
             self._left = self._finish()
         with self._used():
-            return next(self._left, None), self._nbytes
+            return next(self._left, None), self._nbytes, self.failure
 
     def close(self) -> None:
         """Let go of what the steps hold: now, or at the end of the hop in progress. Idempotent; from any thread."""
@@ -214,7 +228,7 @@ class Tail:
     def _finish(self) -> Iterator[Chunk]:
         for number, step in enumerate(self.steps):
             left = step.finish()
-            while (chunk := self._timed(step, next, left, None)) is not None:
+            while self.failure is None and (chunk := self._timed(step, next, left, None)) is not None:
                 out = self._through(chunk, number + 1)
                 if out is not None:
                     yield out
@@ -234,11 +248,12 @@ class Tail:
         wall, cpu = perf_counter(), thread_time()
         try:
             out = work(*args)
-        except BaseException as error:
-            error.add_note(step.node.noted)
-            if isinstance(error, BatchShapeError) and (maker := made_by(step.node)) is not None:
-                error.add_note(maker)
-            raise
+        except BaseException as error:  # noqa: BLE001 - raised when the rows before were handed on
+            self.failure = own_error(error)  # of earlier rows than what another step has failed on
+            self.failure.add_note(step.node.noted)
+            if isinstance(self.failure, BatchShapeError) and (maker := made_by(step.node)) is not None:
+                self.failure.add_note(maker)
+            out = error.done if isinstance(error, PartlyDone) else None
         finally:
             counters.busy_s += perf_counter() - wall
             counters.cpu_s += thread_time() - cpu

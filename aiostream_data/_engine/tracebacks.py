@@ -102,16 +102,15 @@ def _place(note: str) -> int:
 
 
 def empty_frames(error: BaseException) -> None:
-    """Let go of what the functions of the package had in hand when an error passed through them.
+    """Let go of what the functions of the package had in hand when an error, or its cause, passed through them.
 
     The variables of the user's functions stay, for a debugger; so do those of functions that have not ended.
     """
-    traceback = error.__traceback__
-    while traceback is not None:
-        if is_machinery(traceback.tb_frame.f_code.co_filename):
-            with contextlib.suppress(RuntimeError):  # it is still running
-                traceback.tb_frame.clear()
-        traceback = traceback.tb_next
+    for part in _with_causes(error):
+        for traceback in _frames(part.__traceback__):
+            if is_machinery(traceback.tb_frame.f_code.co_filename):
+                with contextlib.suppress(RuntimeError):  # it is still running
+                    traceback.tb_frame.clear()
 
 
 @cache

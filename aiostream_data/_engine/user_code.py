@@ -18,6 +18,7 @@ from aiostream_data import _native
 from aiostream_data._engine.calls import noted_as_running
 from aiostream_data._engine.element_summary import note_call, rows_within, summary
 from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.failures import PartlyDone
 from aiostream_data._engine.misfits import as_arguments, misfit
 from aiostream_data._engine.names import Stable, rng_names
 from aiostream_data._engine.origins import Origins
@@ -86,7 +87,7 @@ class UserFunction:
         Raises:
             BaseException: What the function raised, with notes naming function and record.
         """
-        return call_rows(replace(self, handling=RAISE), chunk).values
+        return call_rows(replace(self, handling=RAISE), chunk).checked()
 
     def call_with(self) -> Callable[..., Any]:
         """Return what is called on this worker: the function, with the worker's state where it takes one.
@@ -143,23 +144,37 @@ class Results:
         lost: Numbers of the rows that gave none, ascending.
         failed: Rows that were skipped or replaced, ascending.
         retries: Further attempts that were made.
+        failure: What the function raised for the next row, where that may be neither skipped nor replaced.
     """
 
     values: list[Any] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     retries: int = 0
+    failure: BaseException | None = None
 
-    def kept(self, rows: int) -> NDArray[np.int64] | None:
-        """Return the numbers of the rows that gave a result; None for all of them."""
-        return np.delete(np.arange(rows), self.lost) if self.lost else None
+    @property
+    def rows(self) -> int:
+        """Rows for which the function was called and did not fail for good."""
+        return len(self.values) + len(self.lost)
+
+    def kept(self) -> NDArray[np.int64] | None:
+        """Return the numbers of the rows that gave a result; None for all rows that there were."""
+        if not self.lost and self.failure is None:
+            return None
+        return np.delete(np.arange(self.rows), self.lost)
+
+    def checked(self) -> list[Any]:
+        """Return the results; raise the failure where there is one."""
+        if self.failure is not None:
+            raise self.failure
+        return self.values
 
 
 def call_rows(user: UserFunction, chunk: Chunk) -> Results:
     """Call the function for every row, and do with those that fail what the function's handling says.
 
-    Raises:
-        BaseException: What the function raised where it may neither be skipped nor replaced, with notes.
+    No later row is called once one failed that may be neither skipped nor replaced: that is the ``failure``.
     """
     elements = chunk.elements()
     function = user.call_with()
@@ -169,12 +184,14 @@ def call_rows(user: UserFunction, chunk: Chunk) -> Results:
         while True:
             try:
                 results.values.extend(user.calls(function, left, chunk))  # what came before an error stays
-                if len(results.values) + len(results.lost) == len(elements):
+                if results.rows == len(elements):
                     return results
                 raise StopIteration("raised by the function")  # which ends an iteration silently
-            except BaseException as error:  # noqa: BLE001 - raised again, or counted
+            except BaseException as error:  # noqa: BLE001 - raised later, or counted
                 row = len(elements) - length_hint(left) - 1
                 _handle(user, function, chunk, elements, row, workable(error), results)
+            if results.failure is not None:
+                return results
 
 
 def _handle(
@@ -186,11 +203,12 @@ def _handle(
     error: BaseException,
     results: Results,
 ) -> None:
-    """Give a row another chance, skip or replace it; or raise its error."""
+    """Give a row another chance, skip or replace it; or note its error as the failure."""
     handling = user.handling
     if (refused := misfit(error, user.function, elements[row], user.by_name)) is not None:
         user.note(refused, chunk, row)
-        raise refused
+        results.failure = refused
+        return
     for attempt in range(handling.retries if isinstance(error, Exception) else 0):
         user.pause(handling.pause_s(attempt))
         results.retries += 1
@@ -202,7 +220,8 @@ def _handle(
             return
     user.note(error, chunk, row)
     if handling.kind == "raise" or not isinstance(error, Exception):
-        raise error
+        results.failure = error
+        return
     results.failed.append(Failed.of(error, chunk, row, summary(elements[row]), handling.kind))
     if handling.kind == "replace":
         results.values.append(handling.value)
@@ -221,16 +240,18 @@ def _one_call(user: UserFunction, function: Callable[..., Any], chunk: Chunk, ro
 def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Results]:
     """Return the numbers of the rows for which the function is true, ascending, and what became of those that failed.
 
-    Raises:
-        PlanError: It returned something else than a scalar bool; a note names the record.
+    A result that is no scalar bool is the ``failure``; a note names the record.
     """
     results = call_rows(user, chunk)
-    rows = results.kept(len(chunk))
+    rows = results.kept()
     for number, value in enumerate(results.values):
         if not is_scalar_bool(value):
-            error = no_scalar_bool(user.function, value)
-            error.add_note(f"record: {user.describe(chunk.ids, number if rows is None else int(rows[number]))}")
-            raise error
+            row = number if rows is None else int(rows[number])
+            results.failure = no_scalar_bool(user.function, value)
+            results.failure.add_note(f"record: {user.describe(chunk.ids, row)}")
+            results.values = results.values[:number]
+            results.lost = [lost for lost in results.lost if lost < row]
+            break
     true = np.flatnonzero(np.array(results.values, bool))
     return (true if rows is None else rows[true]), results
 
@@ -252,21 +273,27 @@ def no_scalar_bool(predicate: Callable[..., Any], value: Any) -> PlanError:
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
-    """Map plain numbers without boxing more than one at a time, as long as the results are plain numbers, too."""
+    """Map plain numbers without boxing more than one at a time, as long as the results are plain numbers, too.
+
+    Raises:
+        PartlyDone: The function failed on a row; ``done`` has the rows before.
+    """
     row = np.zeros(1, np.int64)
     left = iter(())
-    try:
-        with noted_as_running(user.function, user.describe, chunk.ids, left, row):
-            results, done, odd = _native.map_scalars(user.function, numbers, row)
-    except BaseException as raised:  # noqa: BLE001 - raised again
-        first = int(row[0])
-        error = misfit(raised, user.function, chunk.element(first)) or workable(raised)
-        user.note(error, chunk, first)
-        raise error  # noqa: B904 - it is the same, or stands for it
+    with noted_as_running(user.function, user.describe, chunk.ids, left, row):
+        results, done, odd, raised = _native.scalar_results(user.function, numbers, row)
+    if raised is not None:
+        error = misfit(raised, user.function, chunk.element(done)) or workable(raised)
+        user.note(error, chunk, done)
+        raise PartlyDone(Columns(LEAF, (results[:done],), chunk.ids.slice(0, done)), error)
     if done == len(chunk):
         return Columns(LEAF, (results,), chunk.ids)
-    rest = user.results(chunk.slice(done + 1, len(chunk)))
-    return collate_results([*results[:done].tolist(), odd, *rest], chunk.ids)
+    rest = call_rows(user, chunk.slice(done + 1, len(chunk)))
+    values = [*results[:done].tolist(), odd, *rest.values]
+    mapped = collate_results(values, chunk.ids.slice(0, len(values)))
+    if rest.failure is not None:
+        raise PartlyDone(mapped, rest.failure)
+    return mapped
 
 
 def map_batched(user: UserFunction, chunk: Chunk) -> Columns:

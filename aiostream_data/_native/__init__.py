@@ -50,10 +50,10 @@ except ImportError:
     from aiostream_data._native.ordering_py import interleave_rows
 
 try:
-    from aiostream_data._native.scalar_map import map_scalars
+    from aiostream_data._native.scalar_map import scalar_results
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.scalar_map_py import map_scalars
+    from aiostream_data._native.scalar_map_py import scalar_results
 
 try:
     from aiostream_data._native.spans import crc32c_spans, read_spans
@@ -82,10 +82,10 @@ __all__ = [
     "hash_ids",
     "hash_rows",
     "interleave_rows",
-    "map_scalars",
     "masked_crc32c",
     "parse_examples",
     "read_spans",
+    "scalar_results",
     "take_rows",
     "take_rows_many",
     "unbox_floats",

@@ -1,1 +1,1 @@
-from aiostream_data._native.scalar_map_py import map_scalars as map_scalars
+from aiostream_data._native.scalar_map_py import scalar_results as scalar_results

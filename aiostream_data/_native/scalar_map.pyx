@@ -16,12 +16,12 @@ cdef extern from "Python.h":
     object PyObject_CallOneArg(object function, object argument)
 
 
-def map_scalars(object function, object values not None, int64_t[::1] row not None):
-    """Return (results, done, odd): the function's results as int64 or float64, as far as they are of one type.
+def scalar_results(object function, object values not None, int64_t[::1] row not None):
+    """Return (results, done, odd, error): the function's results as int64 or float64, as far as they are of one type.
 
     ``done`` results are in the array; when a result is of another type than the first, or no number,
-    or does not fit, it is ``odd``, ``done`` is its row, and no later row was called. ``row[0]`` is
-    always the row whose call came last, also when the function raises.
+    or does not fit, it is ``odd``, ``done`` is its row, and no later row was called. When the function
+    raises, that is ``error``, and ``done`` is its row. ``row[0]`` is always the row whose call came last.
     """
     if values.dtype == np.int64:
         return _map_ints(function, values, row)
@@ -33,21 +33,27 @@ def map_scalars(object function, object values not None, int64_t[::1] row not No
 cdef object _map_ints(object function, const int64_t[:] values, int64_t[::1] row):
     cdef _Results results = _Results(values.shape[0])
     cdef Py_ssize_t i
-    for i in range(values.shape[0]):
-        row[0] = i
-        if not results.take(i, PyObject_CallOneArg(function, PyLong_FromLongLong(values[i]))):
-            return results.array(), i, results.odd
-    return results.array(), values.shape[0], None
+    try:
+        for i in range(values.shape[0]):
+            row[0] = i
+            if not results.take(i, PyObject_CallOneArg(function, PyLong_FromLongLong(values[i]))):
+                return results.array(), i, results.odd, None
+    except BaseException as error:
+        return results.array(), row[0], None, error
+    return results.array(), values.shape[0], None, None
 
 
 cdef object _map_floats(object function, const double[:] values, int64_t[::1] row):
     cdef _Results results = _Results(values.shape[0])
     cdef Py_ssize_t i
-    for i in range(values.shape[0]):
-        row[0] = i
-        if not results.take(i, PyObject_CallOneArg(function, PyFloat_FromDouble(values[i]))):
-            return results.array(), i, results.odd
-    return results.array(), values.shape[0], None
+    try:
+        for i in range(values.shape[0]):
+            row[0] = i
+            if not results.take(i, PyObject_CallOneArg(function, PyFloat_FromDouble(values[i]))):
+                return results.array(), i, results.odd, None
+    except BaseException as error:
+        return results.array(), row[0], None, error
+    return results.array(), values.shape[0], None, None
 
 
 cdef class _Results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -131,6 +131,8 @@ class Batcher:
         self._describe = describe
         self.runs: list[RowIds] = []
         """RowIds of the rows of the batches given last, one after another in as few arrays as there are."""
+        self.batches: list[Batch] = []
+        """Batches given last; where a push failed, those that it had made before."""
         self._carry: list[Chunk] = []
         self._carry_nbytes = 0
 
@@ -144,7 +146,7 @@ class Batcher:
 
     def drop(self) -> None:
         """Let go of the rows carried over; nothing is pushed after that."""
-        self._carry, self._carry_nbytes, self.runs = [], 0, []
+        self._carry, self._carry_nbytes, self.runs, self.batches = [], 0, [], []
 
     def push(self, chunk: Chunk, own: bool = False) -> list[Batch]:
         """Take in all rows of ``chunk``; return the batches that are full with them.
@@ -158,7 +160,7 @@ class Batcher:
         """
         chunk = as_stackable(chunk)
         self.runs = []
-        batches: list[Batch] = []
+        self.batches = batches = []
         whole: list[Cut] = []
         for cut in self.order.push(len(chunk)):
             if cut.completes and not self._carry:
@@ -168,20 +170,21 @@ class Batcher:
             if cut.completes:
                 batches.append(self._batch([*self._carried_away(), part]))
             else:
-                batches += self._whole_batches(chunk, whole, own)
+                batches.extend(self._whole_batches(chunk, whole, own))
                 whole = []
                 self._carry_over(part)
-        return batches + self._whole_batches(chunk, whole, own)
+        batches.extend(self._whole_batches(chunk, whole, own))  # what came before one that fails stays
+        return batches
 
-    def _whole_batches(self, chunk: Chunk, cuts: Sequence[Cut], own: bool) -> list[Batch]:
+    def _whole_batches(self, chunk: Chunk, cuts: Sequence[Cut], own: bool) -> Iterable[Batch]:
         if not isinstance(chunk, Columns) or not cuts or chunk.made_of is not None or self._is_left(chunk):
-            return [self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts]
+            return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
         leaves = [_cut_column(leaf, cuts, own) for leaf in chunk.leaves]
         first = cuts[0].start
         ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
         rows = [self.runs[-1].slice(start - first, stop - first) for start, stop, _ in cuts]
-        return list(map(Batch, chunk.structure.rows(leaves), rows))
+        return map(Batch, chunk.structure.rows(leaves), rows)
 
     def _is_left(self, chunk: Chunk) -> bool:
         """Tell whether rows are left where they stand."""

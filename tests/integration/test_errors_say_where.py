@@ -208,7 +208,7 @@ def test_an_error_in_a_process_is_told_the_same_way() -> None:
 def test_an_error_in_a_process_keeps_all_frames_when_they_are_asked_for() -> None:
     error = error_of(asd.Dataset.range(100).map(fail_deeply, executor="process", concurrency=1), full_tracebacks=True)
     assert isinstance(error, RecordError)
-    assert "user_code.py" in error.worker_traceback
+    assert "_native/scalar_map" in error.worker_traceback
 
 
 def test_what_a_function_was_handling_or_names_as_the_cause_is_kept() -> None:

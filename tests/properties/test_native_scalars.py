@@ -41,26 +41,28 @@ def test_mapping_numbers_agrees_with_the_twin(data: st.DataObject, floats: bool)
         calls.append((type(value), repr(value)))
         return results[(len(calls) - 1) % max(1, len(results))]
 
-    native, done, odd = _native.map_scalars(function, values, native_row)
+    native, done, odd, _ = _native.scalar_results(function, values, native_row)
     seen, calls = calls, []
-    twin, twin_done, twin_odd = scalar_map_py.map_scalars(function, values, twin_row)
+    twin, twin_done, twin_odd, _ = scalar_map_py.scalar_results(function, values, twin_row)
     assert (seen, done, repr(odd), native_row[0]) == (calls, twin_done, repr(twin_odd), twin_row[0])
     assert same(native[:done], twin[:done])
 
 
-def test_the_row_of_a_call_that_raises_is_known() -> None:
+@pytest.mark.parametrize("kind", [_native, scalar_map_py])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_results_before_a_call_that_raises_are_returned_with_the_error(kind: Any, dtype: Any) -> None:
     row = np.zeros(1, np.int64)
-    with pytest.raises(ZeroDivisionError):
-        _native.map_scalars(lambda value: 1 // (value - 3), np.arange(9), row)
-    assert row[0] == 3
+    results, done, odd, error = kind.scalar_results(lambda value: 6 // (3 - value), np.arange(9, dtype=dtype), row)
+    assert (done, row[0], odd, type(error)) == (3, 3, None, ZeroDivisionError)
+    assert results[:done].tolist() == [2, 3, 6]
 
 
 def test_values_of_another_dtype_are_refused() -> None:
     with pytest.raises(TypeError, match="int32"):
-        _native.map_scalars(abs, np.arange(3, dtype=np.int32), np.zeros(1, np.int64))
+        _native.scalar_results(abs, np.arange(3, dtype=np.int32), np.zeros(1, np.int64))
 
 
 def test_values_with_gaps_between_them_are_read_where_they_are() -> None:
     values = np.arange(10)[::2]
-    results, done, _ = _native.map_scalars(lambda value: value * 2, values, np.zeros(1, np.int64))
+    results, done, _, _ = _native.scalar_results(lambda value: value * 2, values, np.zeros(1, np.int64))
     assert (done, results.tolist()) == (5, [0, 4, 8, 12, 16])

@@ -64,13 +64,24 @@ def test_what_was_put_comes_before_the_end_and_the_end_stays() -> None:
     run(case())
 
 
-@pytest.mark.parametrize("discard", [False, True])
-def test_after_an_error_or_a_close_nothing_that_waits_is_delivered(discard: bool) -> None:
+def test_an_error_follows_what_waits() -> None:
     async def case() -> None:
         bridge = Bridge(4)
-        error = None if discard else KeyError("cut short")
+        error = KeyError("cut short")
         await bridge.put(parcel(1))
-        bridge.end(error, discard=discard)
+        bridge.end(error)
+        assert take(bridge) == [1]
+        assert bridge.get() == Ending(error)
+
+    run(case())
+
+
+@pytest.mark.parametrize("error", [None, KeyError("cut short")])
+def test_after_a_close_nothing_that_waits_is_delivered(error: KeyError | None) -> None:
+    async def case() -> None:
+        bridge = Bridge(4)
+        await bridge.put(parcel(1))
+        bridge.end(error, discard=True)
         assert bridge.get() == Ending(error)
 
     run(case())

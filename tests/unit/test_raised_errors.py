@@ -56,7 +56,7 @@ SIGNALS = frozenset(
             "DeadlinePassed",
             "DecompressorTaken",
         ),
-        *("EndOfStream", "ForeignEntryError", "NoNumpyFormError", "NotAListing"),
+        *("EndOfStream", "ForeignEntryError", "InputFailed", "NoNumpyFormError", "NotAListing", "PartlyDone"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
         *("_Misfit", "_StaleConnection"),
     }

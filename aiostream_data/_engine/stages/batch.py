@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from aiostream_data._engine.failures import PartlyDone
 from aiostream_data._engine.places import Place, Rows
 from aiostream_data._engine.position import State
 from aiostream_data._engine.state_writer import BookWriter
@@ -32,7 +33,10 @@ class BatchStep(Step):
 
     def push(self, chunk: Chunk) -> Chunk | None:
         nbytes = self._held.nbytes + chunk.nbytes
-        batches = self._batcher.push(chunk, self.input_is_own)
+        try:
+            batches = self._batcher.push(chunk, self.input_is_own)
+        except Exception as error:
+            raise PartlyDone(self._as_items(self._batcher.batches), error) from error
         self._held.resize(self._batcher.nbytes)
         # What came in and is not carried over went out; asking every array for its size costs far more.
         self._batched_nbytes = max(0, nbytes - self._held.nbytes)

@@ -65,7 +65,17 @@ class BucketStep(SortingStep[BucketOrder]):
         if node.share is None:
             return super()._made(groups)
         self._accounted += sum(map(self.rows_done, groups))
-        shares = [share_of_batch(len(group.rows), *node.share, node.tail) for group in groups]
+        share = node.share
+        try:
+            return self._own_shares(groups, share)
+        except Exception:  # noqa: BLE001 - raised behind the batches before
+            made = self.one_by_one(lambda group: self._own_shares([group], share), groups)
+            assert made is not None
+            return made
+
+    def _own_shares(self, groups: Sequence[Bucketful], share: tuple[int, int]) -> Chunk:
+        """Return this rank's batch of the rows of every group."""
+        shares = [share_of_batch(len(group.rows), *share, self.node.tail) for group in groups]
         own = [group.rows[share.rows] for group, share in zip(groups, shares, strict=True)]
         parts = zip(rows_of_groups(self._rows, own), shares, strict=True)
         return self._stacked((self._filled_up(rows, share) for rows, share in parts), groups)

@@ -107,7 +107,13 @@ class CacheStage(Stage):
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send(first, outlet))
-                held = await self._read(node, first)
+                try:
+                    held = await self._read(node, first)
+                except Exception as error:  # noqa: BLE001 - raised behind the rows before
+                    first.fail(error)
+                    del passes[node.token]  # whoever waits begins anew: the rows before may wait for his
+                    first.end()
+                    return
                 origins = self.context.services.origins
                 _complete[node.token] = _Kept(first.kept, origins, self._read_epoch, held, self._order)
                 del passes[node.token]

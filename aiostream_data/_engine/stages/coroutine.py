@@ -15,7 +15,7 @@ from aiostream_data._engine.context import value_of
 from aiostream_data._engine.element_summary import note_call, rows_within, summary
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failed import Failed
-from aiostream_data._engine.failures import as_raisable
+from aiostream_data._engine.failures import PartlyDone, as_raisable
 from aiostream_data._engine.misfits import as_arguments, misfit
 from aiostream_data._engine.names import rng_stream
 from aiostream_data._engine.pacing import CHUNK_ROWS
@@ -58,6 +58,7 @@ class CoroutineStage(CallStage):
     _since: float = 0.0
     _state: Any = None
     _rows: AwaitedRows | None = None
+    _failure: Exception | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,13 +124,20 @@ class CoroutineStage(CallStage):
                     continue
             await self._flush(outlet)  # what is ready must not wait for a slow one
         await self._flush(outlet)
+        if self._failure is not None:
+            raise self._failure
 
     async def _take_out(self, entries: list[Entry], results: Results, outlet: Outlet) -> None:
         for entry in entries:
             self.counters.busy_s += entry.busy_s
             if entry.error is not None:
-                await self._flush(outlet)
-                raise as_raisable(self._noted(entry, entry.error))
+                error = as_raisable(self._noted(entry, entry.error))
+                if self.node.ordered or self._rows is None:
+                    await self._flush(outlet)
+                    raise error
+                self._failure = self._failure or error  # raised when the rows that were begun before have ended
+                self._rows.take_no_more()
+                continue
             nbytes = object_nbytes(entry.value)
             if entry.room is not None:
                 results.returned(entry.room, object_nbytes(entry.element), nbytes)
@@ -143,6 +151,9 @@ class CoroutineStage(CallStage):
         self._since = perf_counter()
         if not entries:
             return
+        spent: BaseException | None = None
+        if self._handling.interferes:
+            entries, spent = await self._within_budget(entries)
         given = [entry for entry in entries if not entry.skipped and not entry.left_out]
         failed = [entry.failed for entry in entries if entry.failed is not None]
         lost = len(entries) - len(given)
@@ -156,7 +167,7 @@ class CoroutineStage(CallStage):
                 [number for number, entry in enumerate(entries) if not entry.skipped and not entry.left_out], np.int64
             )
         if self._handling.interferes:
-            await self._count(entries, failed, skipped)
+            self._count(entries, failed, skipped)
         self.counters.dropped += lost - skipped
         outlet.dropped += lost
         if isinstance(self.node, Filter):
@@ -164,14 +175,25 @@ class CoroutineStage(CallStage):
                 await outlet.send_work(_gathered, alike)
         elif given:
             await outlet.send_work(_collated, given)
+        if spent is not None:
+            raise as_raisable(spent)
 
-    async def _count(self, entries: list[Entry], failed: list[Failed], skipped: int) -> None:
-        counters, context = self.counters, self.context
-        counters.skipped += skipped
-        counters.replaced += len(failed) - skipped
-        counters.retries += sum(entry.retries for entry in entries)
-        letters, node = context.services.dead_letters, self.node
-        await letters.take(context.place(node), context.nth(node), node, len(entries), failed)
+    def _count(self, entries: list[Entry], failed: list[Failed], skipped: int) -> None:
+        self.counters.skipped += skipped
+        self.counters.replaced += len(failed) - skipped
+        self.counters.retries += sum(entry.retries for entry in entries)
+
+    async def _within_budget(self, entries: list[Entry]) -> tuple[list[Entry], BaseException | None]:
+        """Return the entries up to the one that too many failed with, and the error of that."""
+        context, node = self.context, self.node
+        letters = context.services.dead_letters
+        bad = [(number, entry.failed) for number, entry in enumerate(entries) if entry.failed is not None]
+        failed = [one for _, one in bad]
+        try:
+            await letters.take(context.place(node), context.nth(node), node, len(entries), failed)
+        except PartlyDone as spent:
+            return entries[: bad[spent.done][0]], spent.error
+        return entries, None
 
     async def _each(self, chunks: AsyncIterator[Chunk], results: Results) -> AsyncGenerator[Entry, None]:
         number, keeps = 0, isinstance(self.node, Filter)

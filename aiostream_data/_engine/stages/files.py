@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.carrying import carrying
 from aiostream_data._engine.channel import open_channel
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.merge import Merge, Stream
@@ -347,7 +348,7 @@ def _in_the_order_of(lineage: Lineage, rows: Chunk) -> Chunk:
 
 
 async def _read(reader: ShardReader, outlet: Outlet) -> None:
-    with outlet:
+    with outlet, carrying(outlet):
         await reader.run(outlet)
 
 

@@ -6,18 +6,19 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from aiostream_data._engine.budget import READ_AHEAD, Budget
+from aiostream_data._engine.carrying import carrying
 from aiostream_data._engine.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.element_summary import summary
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.failures import CarriedError
+from aiostream_data._engine.failures import CarriedError, PartlyDone, as_raisable
 from aiostream_data._engine.memory_rows import chunks_of, rows_of
 from aiostream_data._engine.merge import Merge, Stream
 from aiostream_data._engine.merge_log import MergeLog, check_merge
@@ -82,24 +83,37 @@ class InterleaveStage(Stage):
             await merge.run(outlet)
 
     async def nodes_of(self, rows: Chunk) -> list[Node]:
-        """Call the user's function for every row and return the plans that it gives; a row left out gives nothing."""
+        """Call the user's function for every row and return the plans that it gives; a row left out gives nothing.
+
+        Raises:
+            PartlyDone: The function failed on a row, or on too many; ``done`` has the plans of the rows before.
+        """
         node: Interleave = self.node
         results = await self._results(rows, handling_of(node.on_error))
         self.counters.skipped += len(results.lost)
         self.counters.replaced += len(results.failed) - len(results.lost)
         self.counters.retries += results.retries
-        context = self.context
+        context, count, failure = self.context, results.rows, results.failure
         letters = context.services.dead_letters
-        await letters.take(context.place(node), context.nth(node), node, len(rows), results.failed)
+        try:
+            await letters.take(context.place(node), context.nth(node), node, count, results.failed)
+        except PartlyDone as spent:
+            count, failure = results.failed[spent.done].row, spent.error
+        nodes: list[Node] = []
         made = iter(results.values)
-        return [
-            NOTHING if row in results.lost else self._node_made_for(rows, row, next(made)) for row in range(len(rows))
-        ]
+        try:
+            for row in range(count):
+                nodes.append(NOTHING if row in results.lost else self._node_made_for(rows, row, next(made)))
+        except PlanError as error:
+            failure = error
+        if failure is not None:
+            raise PartlyDone(nodes, failure)
+        return nodes
 
     async def nodes_made_before(self, rows: Chunk) -> list[Node]:
         """Call the function once more for rows of which none was left out, and return the plans that it gave."""
         results = await self._results(rows, handling_of(self.node.on_error).of_given_rows)
-        return [self._node_made_for(rows, row, result) for row, result in enumerate(results.values)]
+        return [self._node_made_for(rows, row, result) for row, result in enumerate(results.checked())]
 
     async def _results(self, rows: Chunk, handling: Handling) -> Results:
         services = self.context.services
@@ -224,13 +238,16 @@ class _InnerStreams:
     _row: int = 0
     _given: int = 0
     _at_end: bool = False
+    _failure: Exception | None = None  # behind the data sets made so far
 
     async def next(self) -> Stream | None:
         await self._open_ahead()
-        if not self._opened:
-            return None
-        self._given += 1
-        return self._opened.popleft()
+        if self._opened:
+            self._given += 1
+            return self._opened.popleft()
+        if self._failure is not None:
+            raise self._failure
+        return None
 
     async def again(self, state: State, given: int) -> Stream:
         stage = self.stage
@@ -250,25 +267,37 @@ class _InnerStreams:
     async def _open_ahead(self) -> None:
         node: Interleave = self.stage.node
         while self._given + len(self._opened) <= node.cycle_length:
-            if not self._made and not await self._make_more():
+            if not self._made and not await self._has_made_more():
                 return
             self._opened.append(self._open(*self._made.popleft()))
 
-    async def _make_more(self) -> bool:
-        """Call the function for the next few elements; False when there are none."""
+    async def _has_made_more(self) -> bool:
+        """Call the function for the next few elements; return whether it made data sets of any."""
+        if self._failure is None:
+            try:
+                await self._make_more()
+            except PartlyDone as partly:
+                self._made += partly.done
+                self._failure = as_raisable(partly.error)
+            except Exception as error:  # noqa: BLE001 - raised when the data sets before are used up
+                self._failure = error
+        return bool(self._made)
+
+    async def _make_more(self) -> None:
         node: Interleave = self.stage.node
         if self._chunk is None or self._row == len(self._chunk):
             self._chunk = None if self._at_end else await self.inlet.receive()
             self._row = 0
             if self._chunk is None:
                 self._at_end = True
-                return False
+                return
         stop = min(self._row + min(CALLS_PER_HOP, node.cycle_length + 1), len(self._chunk))
         part = self._chunk.slice(self._row, stop)
         self._row = stop
-        for row, inner in enumerate(await self.stage.nodes_of(part)):
-            self._made.append((inner, lineage_of(part.slice(row, row + 1))))
-        return True
+        try:
+            self._made += _made_for(part, await self.stage.nodes_of(part))
+        except PartlyDone as partly:
+            raise PartlyDone(_made_for(part, partly.done), partly.error) from None
 
     def _open(self, inner: Node, outer: Lineage, given: int = 0, state: State = None) -> Stream:
         context = self.stage.context_of(inner, outer)
@@ -332,6 +361,11 @@ class _InnerPlace:
             self.position.forget(given - self.first)
 
 
+def _made_for(rows: Chunk, nodes: Sequence[Node]) -> list[tuple[Node, Lineage]]:
+    """Return the plans that were made for leading rows, each with its row."""
+    return [(inner, lineage_of(rows.slice(row, row + 1))) for row, inner in enumerate(nodes)]
+
+
 def _with_outer(chunk: Chunk, outer: Lineage) -> Chunk:
     """Join the ids of one outer row to those of every row."""
     repeated = outer.take(np.zeros(len(chunk), np.int64))
@@ -384,7 +418,7 @@ async def _forward(
     place: _InnerPlace,
     name: Callable[[BaseException, Node, Lineage], None],
 ) -> None:
-    with suppress(ReceiverClosed), sender, _named(lambda error: name(error, node, place.outer)):
+    with sender, carrying(sender), _named(lambda error: name(error, node, place.outer)):
         async with context.open(node, place.state) as receiver:
             place.position = receiver.position
             receiver.wanted_for(lambda: sender.is_awaited)

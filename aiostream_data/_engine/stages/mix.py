@@ -99,11 +99,17 @@ class TakesTurns(Stage):
                 return
             if need is Need.ROWS:
                 self._current.pop(slot, None)  # used up: do not hold its memory while waiting
-                chunk = await inlets[slot].receive()
-                if chunk is None:
-                    self.order.ended(slot)
-                else:
-                    self.load(slot, chunk)
+                try:
+                    self._provide(slot, await inlets[slot].receive())
+                except Exception:
+                    await self._send_picked(outlet)  # rows before the failure come first
+                    raise
+
+    def _provide(self, slot: int, chunk: Chunk | None) -> None:
+        if chunk is None:
+            self.order.ended(slot)
+        else:
+            self.load(slot, chunk)
 
     async def _give(self, step: MixStep | ChooseStep, outlet: Outlet) -> None:
         self._log.add(self._decided, step.place)

@@ -19,7 +19,7 @@ from aiostream_data.state_parts import Part
 from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths, structure_of_rows
 from aiostream_data.transforms.packed_rows import pack_rows
-from aiostream_data.transforms.packing import Bin, PackOrder, Piece, RowTooLongError
+from aiostream_data.transforms.packing import Bin, PackOrder, Piece
 from aiostream_data.transforms.pieces import with_pieces, without_pieces
 
 Numbers = NDArray[np.int64]
@@ -55,20 +55,17 @@ class PackStep(SortingStep[PackOrder]):
                 raise is_last.refused("must be true or false")
         return held
 
-    def push(self, chunk: Chunk) -> Chunk | None:
-        first = self._order.pushed
-        try:
-            return super().push(chunk)
-        except RowTooLongError as error:
-            where = self.context.services.origins.describe(chunk.ids, error.row - first)
-            raise BatchShapeError(
-                f"{where} has length {error.length}, more than the {self.node.max_length} of a packed row; make it "
-                "shorter in a map, or say what becomes of such elements with too_long="
-            ) from None
-
     def lengths(self, chunk: Chunk) -> Numbers:
+        node: Pack = self.node
         describe = self.context.services.origins.describe
-        return row_lengths(leaves_of(chunk, self.node.fields), lambda row: describe(chunk.ids, row))
+        lengths = row_lengths(leaves_of(chunk, node.fields), lambda row: describe(chunk.ids, row))
+        row = int(np.argmax(lengths > node.max_length)) if len(lengths) else 0
+        if node.too_long == "error" and len(lengths) and lengths[row] > node.max_length:
+            raise BatchShapeError(
+                f"{describe(chunk.ids, row)} has length {lengths[row]}, more than the {node.max_length} of a "
+                "packed row; make it shorter in a map, or say what becomes of such elements with too_long="
+            )
+        return lengths
 
     def elements(self, rows: HeldRows, groups: Sequence[Bin]) -> Chunk:
         pieces = [piece for packed in groups for piece in packed.pieces]

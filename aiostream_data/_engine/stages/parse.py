@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from aiostream_data._engine.context import settle
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.hops import Hops
+from aiostream_data._engine.leading import leading
 from aiostream_data._engine.parse_rows import parse_rows
 from aiostream_data._engine.stages.base import OneToOne
 from aiostream_data._engine.window import Window
 from aiostream_data.executors.base import Outcome
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import ParseExample
-from aiostream_data.records import Chunk
+from aiostream_data.records import Chunk, concat
 
 
 @dataclass
@@ -27,12 +28,14 @@ class ParseStage(OneToOne):
         self.counters.workers = services.cpus
 
         async def emit(chunk: Chunk, outcome: Outcome) -> None:
-            parsed = settle(self.counters, outcome)
+            parsed, failure = settle(self.counters, outcome)
             # Byte features share the records' memory, so the records' lease lives on with them.
             await outlet.send(parsed.with_lease((chunk.lease, services.budget.charge(parsed.nbytes))))
+            if failure is not None:
+                raise failure
 
         def begin(chunk: Chunk) -> asyncio.Future[Outcome]:
-            return services.pool.submit(self._parse, chunk)
+            return services.pool.submit(self._parse_leading, chunk)
 
         await Hops(begin, emit, Window(services.cpus), ordered=True).run(aiter(inlets[0]))
 
@@ -43,3 +46,8 @@ class ParseStage(OneToOne):
     def _parse(self, chunk: Chunk) -> Chunk:
         node: ParseExample = self.node
         return parse_rows(node.decoder, chunk, self.context.services.origins)
+
+    def _parse_leading(self, chunk: Chunk) -> tuple[Chunk, Exception | None]:
+        """Return the rows up to the first that cannot be parsed, and the error of that one."""
+        found = leading(len(chunk), lambda first, stop: self._parse(chunk.slice(first, stop)))
+        return concat(found.done) if found.done else chunk.slice(0, 0), found.error

@@ -22,7 +22,7 @@ from aiostream_data._engine.signature import check_signature
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import NumberedRows
 from aiostream_data._engine.state_book import TABLE
-from aiostream_data.errors import DamagedStateError, StageBuildError, StateMismatchError
+from aiostream_data.errors import AiostreamError, DamagedStateError, StageBuildError, StateMismatchError
 from aiostream_data.executors.failure import workable
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage
@@ -79,13 +79,15 @@ class PythonSource(NumberedRows):
             while not ended:
                 room = await outlet.admit(nbytes)
                 pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature(), self._name())
-                chunk, ended = await hop(self.counters, pull)
+                chunk, ended, failure = await hop(self.counters, pull)
                 first += len(chunk)
                 count = self._following(4 * len(chunk))
                 nbytes = chunk_nbytes(chunk)
                 room.resize(nbytes)
                 await outlet.send(chunk.with_lease(room))
                 del chunk, room
+                if failure is not None:
+                    raise as_raisable(failure)
         finally:
             close = getattr(iterator, "close", None)
             if close is not None:
@@ -100,15 +102,18 @@ class PythonSource(NumberedRows):
             while not ended:
                 room = await outlet.admit(nbytes)
                 started = perf_counter()
-                elements, ended = await _pull_async(iterator, count, first, self._name())
+                elements, ended, failure = await _pull_async(iterator, count, first, self._name())
                 count = self._following(4 * count)
                 self.counters.busy_s += perf_counter() - started
-                chunk = await self.hop(_chunk, elements, namespace.base, first, self._signature())
+                chunk, wrong = await self.hop(_chunk, elements, namespace.base, first, self._signature())
+                failure = wrong or failure
                 first += len(chunk)
                 nbytes = chunk_nbytes(chunk)
                 room.resize(nbytes)
                 await outlet.send(chunk.with_lease(room))
                 del elements, chunk, room
+                if failure is not None:
+                    raise as_raisable(failure)
         finally:
             close = getattr(iterator, "aclose", None)
             if close is not None:
@@ -215,9 +220,12 @@ def _begin_once(node: PythonIterable) -> None:
     _begun.add(node)
 
 
-def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature: Any, name: str) -> tuple[Chunk, bool]:
+def _pull(
+    iterator: Iterator[Any], count: int, split: int, first: int, signature: Any, name: str
+) -> tuple[Chunk, bool, BaseException | None]:
+    """Return the next few elements, whether they are the last, and what the iterator failed with behind them."""
     elements: list[Any] = []
-    nbytes, ended = 0, False
+    nbytes, ended, failure = 0, False, None
     deadline = perf_counter() + PULL_S
     while len(elements) < count and nbytes < CHUNK_NBYTES and perf_counter() < deadline:
         try:
@@ -225,16 +233,19 @@ def _pull(iterator: Iterator[Any], count: int, split: int, first: int, signature
         except StopIteration:
             ended = True
             break
-        except BaseException as raised:  # noqa: BLE001 - raised again
-            error = workable(raised)
-            error.add_note(f"record: {name} record {first + len(elements)}")
-            raise error  # noqa: B904 - it is the same, or stands for it
+        except BaseException as raised:  # noqa: BLE001 - raised behind the elements before
+            failure = workable(raised)
+            failure.add_note(f"record: {name} record {first + len(elements)}")
+            break
         elements.append(element)
         nbytes += 8 if isinstance(element, (int, float)) else object_nbytes(element)
-    return _chunk(elements, split, first, signature), ended
+    chunk, wrong = _chunk(elements, split, first, signature)
+    return chunk, ended, wrong or failure
 
 
-async def _pull_async(iterator: AsyncIterator[Any], count: int, first: int, name: str) -> tuple[list[Any], bool]:
+async def _pull_async(
+    iterator: AsyncIterator[Any], count: int, first: int, name: str
+) -> tuple[list[Any], bool, BaseException | None]:
     elements: list[Any] = []
     nbytes = 0
     deadline = perf_counter() + PULL_S
@@ -242,17 +253,17 @@ async def _pull_async(iterator: AsyncIterator[Any], count: int, first: int, name
         try:
             element = await anext(iterator)
         except StopAsyncIteration:
-            return elements, True
+            return elements, True, None
         except BaseException as raised:
             task = asyncio.current_task()
             if isinstance(raised, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            error = workable(raised)
-            error.add_note(f"record: {name} record {first + len(elements)}")
-            raise as_raisable(error) from raised  # raised by the user's code: no signal to this task or its loop
+            failure = workable(raised)
+            failure.add_note(f"record: {name} record {first + len(elements)}")
+            return elements, False, failure
         elements.append(element)
         nbytes += object_nbytes(element)
-    return elements, False
+    return elements, False, None
 
 
 def _pass_over(
@@ -303,8 +314,13 @@ def _too_short(rows: int, needed: int) -> StateMismatchError:
     return StateMismatchError([f"the source gave {rows} rows, and the state was taken after {needed} of them"])
 
 
-def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> Chunk:
-    if signature is not None:
-        for row, element in enumerate(elements):
+def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> tuple[Chunk, AiostreamError | None]:
+    """Return the elements up to the first that does not fit the signature, and what is wrong with that one."""
+    wrong = None
+    for row, element in enumerate(elements if signature is not None else ()):
+        try:
             check_signature(element, signature, first + row)
-    return collate(elements, RowIds.run(split, first, len(elements)))
+        except AiostreamError as error:
+            wrong, elements = error, elements[:row]
+            break
+    return collate(elements, RowIds.run(split, first, len(elements))), wrong

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from aiostream_data._engine.channel import EndOfStream, Receiver, ReceiverClosed, Sender, open_channel
+from aiostream_data._engine.carrying import carrying
+from aiostream_data._engine.channel import EndOfStream, Receiver, Sender, open_channel
 from aiostream_data._engine.context import Drained, RunContext
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.places import Place, Rows
@@ -16,7 +16,6 @@ from aiostream_data._engine.position import Log, Position, State, taken_up
 from aiostream_data._engine.recall import in_epochs, in_groups, inputs_of
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.tracebacks import empty_frames
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Concatenate, Repeat
@@ -215,7 +214,7 @@ class ConcatenateStage(InTurns):
 
 
 async def _play(turn: Turn, after: Drained | None, sender: Sender[Chunk]) -> None:
-    with suppress(ReceiverClosed), sender:
+    with sender, carrying(sender):
         if after is not None:
             await after.wait()
         async with turn.context.open(turn.node, turn.state) as receiver:
@@ -229,15 +228,10 @@ async def _play(turn: Turn, after: Drained | None, sender: Sender[Chunk]) -> Non
 async def _pass_on(receiver: Receiver[Chunk], sender: Sender[Chunk]) -> int:
     """Hand on all chunks, and return how many rows they had."""
     rows = 0
-    try:
-        async for chunk in receiver:
-            rows += len(chunk)
-            await sender.send(chunk, chunk.nbytes)
-    except BaseException as error:
-        empty_frames(error)  # another run of the plan may have failed before, and keep this error, unread
-        raise
-    finally:
-        chunk = None  # type: ignore[assignment]
+    async for chunk in receiver:
+        rows += len(chunk)
+        await sender.send(chunk, chunk.nbytes)
+        del chunk
     return rows
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.failures import root_error
+from aiostream_data._engine.failures import PartlyDone, as_raisable, root_error
 from aiostream_data._engine.paced_hops import MAX_AUTO_THREADS, PacedHops, Piece
 from aiostream_data._engine.parse_rows import parse_rows
 from aiostream_data._engine.row_work import Done, Part, RowWork, Tally
@@ -26,6 +26,7 @@ from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
 from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, lineage_of
+from aiostream_data.row_ids import RowIds
 
 IN_OTHER_PLACES: Final = ("process", "interpreter")
 
@@ -71,6 +72,7 @@ class RowwiseStage(CallStage):
             ordered=node.ordered,
             cpus=services.cpus,
             timeout_s=node.timeout_s,
+            hands_all_on=not any(self._counts_failures),
             one_at_a_time=services.one_at_a_time,
         )
         try:
@@ -115,19 +117,30 @@ class RowwiseStage(CallStage):
         self._taken += len(chunk)
         return first
 
-    async def _account(self, piece: Piece, done: Done) -> None:
-        rows = len(piece.rows)
+    async def _account(self, piece: Piece, done: Done) -> Done:
+        """Count what became of rows; return the hop up to the row that one too many failed on, if there is one."""
+        for number, tally in enumerate(done.tallies):
+            self._count(number, tally)
+            if self._counts_failures[number]:
+                done = await self._within_budget(piece, done, number, tally)
+        rows = len(piece.rows) if done.failure is None else done.rows
         if self.kept is not None:
             self.kept.begin(rows).kept = np.arange(rows) if done.kept is None else done.kept
         if self.log is not None:
             numbers = np.arange(piece.number, piece.number + rows)
             self.log.give_out(numbers, None if done.kept is None else numbers[done.kept])
-        for number, tally in enumerate(done.tallies):
-            self._count(number, tally)
-            if self._counts_failures[number]:
-                node, context = self.nodes[number], self.context
-                letters = context.services.dead_letters
-                await letters.take(context.place(node), context.nth(node), node, tally.rows_in, tally.failed)
+        return done
+
+    async def _within_budget(self, piece: Piece, done: Done, number: int, tally: Tally) -> Done:
+        node, context = self.nodes[number], self.context
+        letters = context.services.dead_letters
+        try:
+            await letters.take(context.place(node), context.nth(node), node, tally.rows_in, tally.failed)
+        except PartlyDone as spent:
+            row = _number_of(piece.rows, tally.failed[spent.done].ids)
+            if done.failure is None or row < done.rows:
+                return done.up_to(row, spent.error)
+        return done
 
     def _count(self, number: int, tally: Tally) -> None:
         """Add one part's account to its stage's counters, but for what the ends of the chain count themselves."""
@@ -161,7 +174,14 @@ class RowwiseStage(CallStage):
             return rows  # they were kept
         part = part_of(self, self.node, handling_of(self.node.on_error).of_given_rows)
         done: Done = await self.hop(RowWork((part,)), rows)
+        if done.failure is not None:
+            raise as_raisable(done.failure)
         return done.chunk
+
+
+def _number_of(rows: Chunk, ids: RowIds) -> int:
+    """Return the number of the row that has these ids."""
+    return next(row for row in range(len(rows)) if rows.ids.row(row).tolist() == ids.tolist())
 
 
 def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> Part:

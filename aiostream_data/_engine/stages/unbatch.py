@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.failures import PartlyDone
+from aiostream_data._engine.leading import leading
 from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Log, State, in_order_only, taken_up
 from aiostream_data._engine.state_writer import BookWriter
@@ -49,7 +51,16 @@ class UnbatchStep(Step):
         self._given = 0
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        rows, sizes = split_rows(chunk, self.context.services.origins.describe)
+        found = leading(len(chunk), lambda first, stop: self._split(chunk.slice(first, stop)))
+        self.rows_in -= len(chunk) - found.rows
+        made = self._pushed(chunk.slice(0, found.rows), found.done) if found.rows else None
+        if found.error is not None:
+            raise PartlyDone(made, found.error)
+        return made
+
+    def _pushed(self, chunk: Chunk, split: list[tuple[Chunk, list[int]]]) -> Chunk:
+        """Take in elements that were split in one or several parts."""
+        rows, sizes = concat([rows for rows, _ in split]), [size for _, sizes in split for size in sizes]
         self._given += len(self._rest) if self._refilled is not None else 0
         names = lineage_of(rows) if self._names_rows else None
         self._log.add(self._given - self._skip, _Cut(self.rows_in - len(chunk), sizes, names))
@@ -59,6 +70,9 @@ class UnbatchStep(Step):
         self._given += len(rows)
         refilled, self._refilled = self._refilled, None
         return rows if refilled is None else concat([refilled, rows])
+
+    def _split(self, chunk: Chunk) -> tuple[Chunk, list[int]]:
+        return split_rows(chunk, self.context.services.origins.describe)
 
     def finish(self) -> Iterator[Chunk]:
         if self._skip:
@@ -126,7 +140,7 @@ class UnbatchStep(Step):
         index = lineage.ids.last_ordinals()
         elements, numbers = _elements_of(lineage)
         whole = await self.context.recall(self.node.input, elements)
-        rows, sizes = split_rows(whole, self.context.services.origins.describe)
+        rows, sizes = self._split(whole)
         firsts = np.cumsum(np.array([0, *sizes]))
         return rows.take(firsts[numbers] + index)
 

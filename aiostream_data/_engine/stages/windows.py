@@ -50,7 +50,11 @@ class WindowStep(GroupStep):
 
     def push(self, chunk: Chunk) -> Chunk | None:
         self._rows.push(chunk)
-        made = self._elements(self._rows, self._order.push(len(chunk)))
+        windows = self._order.push(len(chunk))
+        try:
+            made: Chunk | None = self._elements(self._rows, windows)
+        except Exception:  # noqa: BLE001 - raised behind the windows before
+            made = self.one_by_one(lambda window: self._elements(self._rows, [window]), windows)
         self.keep(np.arange(self._order.first_needed(), self._order.pushed))
         return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -95,3 +96,53 @@ def few_concatenated(*element: Any) -> asd.Dataset[int]:
 def weights_of(row: int) -> list[int]:
     """Return weights of two data sets, by the row of a mixture."""
     return [1 + row % 3, 2]
+
+
+class Broken(Exception):
+    """What the functions here fail with."""
+
+
+@dataclass(frozen=True)
+class Breaks:
+    """A function that gives every element back, but for about one of ``share``, on which it fails.
+
+    Attributes:
+        seed: Draws which elements those are.
+        as_predicate: Return True instead.
+        as_lengths: Return another number of values for one of them, which do not stack with the others.
+    """
+
+    seed: int
+    share: int
+    as_predicate: bool = False
+    as_lengths: bool = False
+
+    def __call__(self, *element: Any) -> Any:
+        is_bad = (fn.number(*element) * 7919 + self.seed) % 1009 % self.share == 0
+        if self.as_lengths:
+            return np.full(2 if is_bad else 3, fn.number(*element))
+        if is_bad:
+            raise Broken(str(fn.number(*element)))
+        if self.as_predicate:
+            return True
+        return element if len(element) > 1 else element[0]
+
+
+@dataclass(frozen=True)
+class BreaksLater(Breaks):
+    """The same as a coroutine function."""
+
+    async def __call__(self, *element: Any) -> Any:
+        await fn.later(*element)
+        return super().__call__(*element)
+
+
+@dataclass(frozen=True)
+class BreaksInside(Breaks):
+    """A function for flat_map() and interleave() that fails, or gives a data set that does."""
+
+    def __call__(self, *element: Any) -> Any:
+        value = fn.number(*element)
+        if value % 3 == 0:
+            super().__call__(*element)
+        return asd.Dataset.range(10 * value, 10 * value + value % 5).map(Breaks(self.seed, self.share))
