@@ -107,10 +107,8 @@ def empty_frames(error: BaseException) -> None:
     The variables of the user's functions stay, for a debugger; so do those of functions that have not ended.
     """
     for part in _with_causes(error):
-        for traceback in _frames(part.__traceback__):
-            if is_machinery(traceback.tb_frame.f_code.co_filename):
-                with contextlib.suppress(RuntimeError):  # it is still running
-                    traceback.tb_frame.clear()
+        frames = list(_frames(part.__traceback__))
+        _forget_locals(frames, [not is_machinery(frame.tb_frame.f_code.co_filename) for frame in frames])
 
 
 @cache
