@@ -101,14 +101,22 @@ class ExampleParser:
             ExampleParseError: For the first record that is damaged or does not fit.
         """
         records = records_of(chunk, "parse_example")
-        try:
-            leaves = self._leaves(records)
-        except _Misfit as misfit:
-            first = self._first_misfit(records, misfit)
-            url, record = describe(first.row)
-            raise ExampleParseError(url, record, first.feature, first.expected, first.found) from None
+        leaves, misfit = self._leaves_or_misfit(records)
+        if misfit is not None:
+            url, record = describe(misfit.row)
+            raise ExampleParseError(url, record, misfit.feature, misfit.expected, misfit.found)
         shared = any(isinstance(leaf, VarColumn) and leaf.kind != "array" for leaf in leaves)
         return Columns(self.structure, leaves, chunk.ids, chunk.lease if shared else None)
+
+    def _leaves_or_misfit(self, records: VarColumn) -> tuple[tuple[Column, ...], _Misfit | None]:
+        """Return the columns, or what is wrong with the first record that does not fit.
+
+        An error raised here would have the misfit for its context, and keep the records in memory.
+        """
+        try:
+            return self._leaves(records), None
+        except _Misfit as misfit:
+            return (), self._first_misfit(records, misfit)
 
     def _leaves(self, records: VarColumn) -> tuple[Column, ...]:
         buffer = np.ascontiguousarray(records.values)
