@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aiostream_data import __version__, _native
+from aiostream_data import Dataset, __version__, _native
 from aiostream_data._native import notice
 from aiostream_data.cli import doctor
 from aiostream_data.cli.main import main
@@ -91,6 +91,7 @@ def test_running_without_the_native_core_is_told_once(monkeypatch: pytest.Monkey
     notice.warn_without_native_core.cache_clear()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        notice.warn_without_native_core()
-        notice.warn_without_native_core()
+        for _ in range(2):
+            Dataset.range(1).open().close()
     assert ["without its native core" in str(warning.message) for warning in told] == [True]
+    assert told[0].filename == __file__
