@@ -21,7 +21,7 @@ from aiostream_data.testing.servers import ObjectServer
 
 FOLDERS: Final = ("cat", "dog")
 """What a ``*`` in the name of a folder stands for: as in a folder of images, whose folders are their labels."""
-FILES: Final = tuple(f"{number:05d}" for number in range(4))
+FILES: Final = ("00000", "00001", "00002", "00003")
 """What a ``*`` in the name of a file stands for."""
 LINES: Final = 3_000
 RECORDS: Final = 100
