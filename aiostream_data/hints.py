@@ -119,7 +119,7 @@ class Hints(metaclass=_Hinting):
         def __getitem__(self, index: object) -> NoReturn:
             raise ArgumentTypeError(
                 "a Dataset has no elements by number: take(1) or skip(n).take(1) is a data set of one, "
-                "next(iter(dataset)) is the first"
+                "next(iter(dataset)) is the first. PyTorch's DataLoader takes it inside an IterableDataset"
             )
 
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray[Any, Any]:

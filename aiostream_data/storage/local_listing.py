@@ -78,7 +78,7 @@ def _holds(folder: str) -> str:
     """Return a clause that names some files of a folder, for whoever mistyped one."""
     try:
         with os.scandir(folder) as listing:
-            names = sorted(entry.name for entry in islice(listing, NAMED_FILES))
+            names = sorted(entry.name + "/" * entry.is_dir() for entry in islice(listing, NAMED_FILES))
     except OSError:
         return ""
     return f"; the folder holds {', '.join(map(shown, names))}" if names else "; the folder is empty"
