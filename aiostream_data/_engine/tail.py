@@ -25,6 +25,7 @@ from aiostream_data._engine.position import Position, State
 from aiostream_data._engine.row_work import Done, RowWork
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.tracebacks import empty_frames
 from aiostream_data.errors import BatchShapeError, CardinalityError
 from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
@@ -181,7 +182,7 @@ class Tail:
         for step in self.steps:
             step.counters.input_wait_s += waited_s
         with self._used():
-            out = self._through(chunk, 0)
+            out = None if self._closed else self._through(chunk, 0)
         self._idle_since = perf_counter()
         return out
 
@@ -253,6 +254,7 @@ class Tail:
             self.failure.add_note(step.node.noted)
             if isinstance(self.failure, BatchShapeError) and (maker := made_by(step.node)) is not None:
                 self.failure.add_note(maker)
+            empty_frames(self.failure)  # it may be kept, and must not keep rows
             out = error.done if isinstance(error, PartlyDone) else None
         finally:
             counters.busy_s += perf_counter() - wall

@@ -62,9 +62,9 @@ def folded(error: BaseException) -> TracebackType | None:
 
 
 def _forget_locals(frames: list[TracebackType], kept: list[bool]) -> None:
-    """Let go of what the frames that are left out, and the package's that called them, hold in their variables."""
+    """Let go of what the frames that are left out, and the package's that called any, hold in their variables."""
     for traceback, keep in zip(frames, kept, strict=True):
-        frame: FrameType | None = None if keep else traceback.tb_frame
+        frame: FrameType | None = traceback.tb_frame.f_back if keep else traceback.tb_frame
         while frame is not None and is_machinery(frame.f_code.co_filename):
             with contextlib.suppress(RuntimeError):  # it still runs, and forgets by itself at its end
                 frame.clear()

@@ -199,11 +199,11 @@ def a_failure_in_a_stage(dataset: Dataset[Any], moment: Moment) -> None:
     """Let whichever stage hands on a chunk next fail at it."""
     passed = Outlet._pass
 
-    async def fail_then(outlet: Outlet, chunk: Chunk | None, nbytes: int) -> None:
+    async def fail_then(outlet: Outlet, chunk: Chunk | None, *more: Any) -> None:
         if moment.passed and moment.reached_at is None:
             moment.reached()
             raise InjectedError
-        await passed(outlet, chunk, nbytes)
+        await passed(outlet, chunk, *more)
 
     with (
         mock.patch.object(Outlet, "_pass", fail_then),

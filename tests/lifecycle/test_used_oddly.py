@@ -58,15 +58,18 @@ CLOSING: dict[str, Callable[[Callable[[int], int]], asd.Dataset[Any]]] = {
 def test_a_function_may_close_the_loader_that_calls_it_and_does_not_wait_for_itself(where: str) -> None:
     def close(number: int) -> int:
         if number == 5:
+            assert is_open.wait(10.0)  # functions run ahead as soon as a loader is opened
             began = perf_counter()
             loader.close()
             waited.append(perf_counter() - began)
         return number
 
+    is_open = threading.Event()
     waited: list[float] = []
     with leaves_nothing(), warnings.catch_warnings():
         warnings.simplefilter("error")
         loader = CLOSING[where](close).open()
+        is_open.set()
         with pytest.raises(LoaderClosedError):
             list(loader)
         loader.close()
