@@ -402,8 +402,8 @@ def defaults() -> Iterator[tuple[str, Any]]:
         callables = [("", value), *vars(value).items()] if inspect.isclass(value) else [("", value)]
         module = name.partition(":")[0]
         for method, function in callables:
-            if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
-                continue  # what wraps a method takes the arguments of that method
+            if not inspect.isfunction(function) or not function.__module__.endswith(module):
+                continue  # also what wraps a method of a base class, and is looked at there
             label = f"{module}:{method or function.__name__}"
             for parameter in inspect.signature(function).parameters.values():
                 if is_seconds(parameter.name) and parameter.default is not inspect.Parameter.empty:
