@@ -78,6 +78,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         super().__init__(plan)
         self._iterations = itertools.count()
         self._iteration_seed = secrets.randbits(62)
+        self._iterated_in = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"plan": self.plan}
@@ -397,6 +398,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         deterministic: bool = True,
         rank: int | None = None,
         world_size: int | None = None,
+        worker: tuple[int, int] | None = None,
         replicate: int = 1,
         policy: Policy = "row",
         tail: Tail | None = None,
@@ -434,6 +436,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             rank, world_size: Which of how many processes this is, each of which gets its own rows. Without both
                 they are looked up (torch.distributed, JAX, Ray Train, launchers' variables), unless the chain has
                 a ``shard()``; ``rank=0, world_size=1`` reads everything.
+            worker: Number of this process, and count, of the processes that share what this rank gets. Without it the
+                workers of PyTorch's DataLoader over an IterableDataset are found: together they give each element of
+                the rank once. ``(0, 1)`` gives this process all of them.
             replicate: So many consecutive ranks get the same rows.
             policy, tail, counts, consensus: How rows are shared, and what makes the ranks' numbers of batches
                 equal; see :class:`aiostream_data.ranks.Sharing`.
@@ -468,7 +473,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         # Imported here, since they are most of what importing everything would cost.
         from aiostream_data.loader import Loader
         from aiostream_data.loading.memory_bound import log_memory_bound
-        from aiostream_data.loading.opening import Opening, ranks_of
+        from aiostream_data.loading.opening import Opening, ranks_of, workers_of
         from aiostream_data.loading.saved import Saved
         from aiostream_data.loading.steering import Steering
         from aiostream_data.metrics.prices import Prices
@@ -486,6 +491,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             seed=seed_of(seed),
             deterministic=flag("deterministic", deterministic),
             ranks=ranks_of(self.plan, rank, world_size, replicate),
+            workers=workers_of(self.plan, worker, rank, world_size),
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
             broadcast=function_or_none("broadcast", broadcast),
             on_error=None if policy_of(on_error) == Raise() else on_error,
@@ -564,11 +570,19 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         """Open and iterate; what is left is closed when the iterator is dropped."""
         return _AsyncIteration(self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()))
 
-    def _seed_of_iterations(self) -> int:
+    def _seed_of_iterations(self) -> int | None:
+        """Return the seed that all iterations over this object have; None where other processes must have it, too."""
+        from aiostream_data.loading.opening import is_shared
         from aiostream_data.plan.replaying import replayed_seed
 
         logged = replayed_seed(self.plan)
-        return self._iteration_seed if logged is None else logged
+        if logged is not None:
+            return logged
+        if is_shared(self.plan):
+            return None
+        if self._iterated_in != os.getpid():  # a fork must not repeat what its parent drew, nor its siblings
+            self._iterated_in, self._iteration_seed = os.getpid(), secrets.randbits(62)
+        return self._iteration_seed
 
     def _next_epoch(self) -> int:
         epoch = next(self._iterations)

@@ -32,7 +32,7 @@ from aiostream_data._engine.stages.shuffle import ShuffleStep
 from aiostream_data._engine.stages.subprocess import SubprocessStage
 from aiostream_data._engine.stages.unbatch import UnbatchStep
 from aiostream_data._engine.stages.windows import PaddedBatchStep, RebatchStep, WindowStep
-from aiostream_data._engine.stages.worker_shard import WorkerShardStep
+from aiostream_data._engine.stages.worker_shard import LoaderShardStep, WorkerShardStep
 from aiostream_data._engine.stages.zip import ZipStage
 from aiostream_data._engine.tail import Step
 from aiostream_data.metrics.counters import StageCounters
@@ -45,7 +45,7 @@ from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.blocking import Block
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.replaying import Recalled
-from aiostream_data.plan.subprocess import InSubprocess, WorkerShard
+from aiostream_data.plan.subprocess import InSubprocess, LoaderShard, WorkerShard
 
 STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.Tensors: MemorySource,
@@ -92,6 +92,7 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
     win.Pack: PackStep,
     CostBatch: CostBatchStep,
     WorkerShard: WorkerShardStep,
+    LoaderShard: LoaderShardStep,
 }
 """Nodes that ride on the hops of what they read, instead of being a task of their own."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data.errors import RankError
 from aiostream_data.loading.same_rank import check_same_rank
 from aiostream_data.loading.saved import Saved
 from aiostream_data.loading.steering import Steering
@@ -18,8 +19,9 @@ from aiostream_data.plan.blocking import with_blocked
 from aiostream_data.plan.ranks import check_enough_rows, for_rank
 from aiostream_data.plan.replaying import replayed_seed
 from aiostream_data.plan.rewrite import unordered, with_policy
+from aiostream_data.plan.worker_share import for_loader_worker
 from aiostream_data.policies import OnError
-from aiostream_data.ranks import Ranks, Sharing, choose_ranks
+from aiostream_data.ranks import LoaderWorkers, Ranks, Sharing, choose_ranks, choose_workers
 from aiostream_data.ranks.listing import Broadcast, ListOnce
 from aiostream_data.storage.cache.options import ShardCache
 
@@ -38,6 +40,7 @@ class Opening:
         memory_limit: Bytes.
         epoch, seed: Of the first pass; the seed as it was given. A state has its own.
         ranks, sharing: Which rank this is, and how the rows are shared.
+        workers: Which worker of a DataLoader this is, and how many share the rank's elements.
         force, allow: Differences between the state and the plan that do not matter.
         saved: Where to go on.
         steering: What is left out.
@@ -62,6 +65,7 @@ class Opening:
     deterministic: bool = True
     ranks: Ranks = field(default_factory=Ranks)
     sharing: Sharing = field(default_factory=Sharing)
+    workers: LoaderWorkers = field(default_factory=LoaderWorkers)
     force: bool = False
     allow: Collection[str] = ()
     saved: Saved | None = None
@@ -84,7 +88,7 @@ class Opening:
 
         Raises:
             PlanError: The plan cannot be shared like that.
-            RankError: There are fewer rows than ranks.
+            RankError: There are fewer rows than ranks, or workers of a DataLoader would have to speak for their rank.
             StateMismatchError: The state is damaged, or says where another rank was with an order of its own.
         """
         saved = self.saved
@@ -111,7 +115,7 @@ class Opening:
             of_ranks = [_resuming(options, each) for each in saved.of_ranks]
             options = replace(_resuming(options, saved), of_ranks=of_ranks)
             if not self.force:
-                check_same_rank(saved, plan, self.ranks, self.sharing.policy)
+                check_same_rank(saved, plan, self.ranks, self.sharing.policy, self.workers)
         if not self.debug:
             return Engine(plan, options)
         from aiostream_data._engine.stepping import SteppingEngine
@@ -120,7 +124,17 @@ class Opening:
 
     def _root_seed(self) -> int | None:
         seed = replayed_seed(self.plan) if self.seed is None else self.seed
-        return self.ranks.root_seed(seed)
+        if seed is None and self.ranks.world_size == 1:
+            seed = self.workers.seed
+        return self.workers.among(self.ranks).root_seed(seed)
+
+    def _check_workers(self) -> None:
+        called = "consensus" if self.sharing.consensus else "broadcast" if self.broadcast else None
+        if called is not None and self.workers.count > 1:
+            raise RankError(
+                f"{called}= is called by every rank once, and this is {self.workers} of a DataLoader: leave it out, or "
+                "let the rank itself open the data set"
+            )
 
     def again(self, saved: Saved, **changes: Any) -> Opening:
         """Return how to open the same, where another state says."""
@@ -135,8 +149,13 @@ class Opening:
     def _plan(self) -> Node:
         plan = self.plan if self.on_error is None else with_policy(self.plan, self.on_error)
         plan = with_blocked(plan, self.steering.blocked)
-        plan = for_rank(plan, self.ranks, self.sharing)
-        check_enough_rows(plan, self.ranks)
+        self._check_workers()
+        if self.sharing.policy == "file":
+            plan = for_rank(plan, self.workers.among(self.ranks), self.sharing)
+        else:
+            plan = for_rank(plan, self.ranks, self.sharing)
+            check_enough_rows(plan, self.ranks)
+            plan = for_loader_worker(plan, self.workers.number, self.workers.count)
         return plan if self.deterministic else unordered(plan)
 
 
@@ -153,6 +172,22 @@ def _resuming(options: EngineOptions, saved: Saved) -> EngineOptions:
         held_against={**saved.pipeline, "seed": saved.seed},
         received=saved.received,
     )
+
+
+def workers_of(plan: Node, worker: tuple[int, int] | None, rank: int | None, world_size: int | None) -> LoaderWorkers:
+    """Return which worker of a DataLoader opens a plan; see :func:`choose_workers`."""
+    shards = [(node.num_shards, node.index) for node in walk(plan) if isinstance(node, op.Shard)]
+    return choose_workers(worker, rank, world_size, shards)
+
+
+def is_shared(plan: Node) -> bool:
+    """Tell whether a data set that is opened without a word about ranks and workers gets its seed from those.
+
+    Raises:
+        PlanError, RankError: That cannot be told.
+    """
+    workers = workers_of(plan, None, None, None)
+    return workers.seed is not None or ranks_of(plan, None, None, 1).world_size > 1
 
 
 def ranks_of(plan: Node, rank: int | None, world_size: int | None, replicate: int) -> Ranks:

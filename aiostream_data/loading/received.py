@@ -16,6 +16,7 @@ from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.saved import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
 from aiostream_data.provenance import Origin
+from aiostream_data.ranks import LoaderWorkers
 from aiostream_data.ranks.padding import padding_rows
 from aiostream_data.row_ids import RowIds
 
@@ -113,6 +114,7 @@ class Received:
                 "share": ranks.share,
                 "shares": ranks.shares,
                 "policy": self._opening.sharing.policy,
+                **_worker(self._opening.workers),
             },
             steering=self._opening.steering.as_dict(),
             **engine.state.place(place),
@@ -197,6 +199,11 @@ class Received:
     def _entry(self, parcel: Parcel, number: int) -> tuple[MadeOf | None, RowIds]:
         made_of = parcel.ids[number] if isinstance(parcel.ids, list) else None
         return made_of, parcel.own_ids.row(number)
+
+
+def _worker(workers: LoaderWorkers) -> dict[str, Any]:
+    """Return what a state says of the worker that saved it: nothing where there was one process for all."""
+    return {} if workers.count == 1 else {"worker": [workers.number, workers.count]}
 
 
 def _delivered(opening: Opening, engine: Engine) -> Delivered:

@@ -111,8 +111,11 @@ _NAMES = tuple(part.name for part in fields(Saved) if part.name not in ("row_che
 
 
 def joined_streams(streams: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """Return the hash of several ranks' rows together; None unless every rank's is known, each once."""
-    known = [stream for stream in streams if stream is not None]
+    """Return the hash of several ranks' rows together; None unless every rank's is known, each once.
+
+    That of a DataLoader's worker is not known: where its rows stand in the stream of its rank depends on the others'.
+    """
+    known = [stream for stream in streams if stream is not None and "worker" not in stream]
     shares = {stream["share"] for stream in known}
     if len(known) < len(streams) or len(shares) != known[0]["shares"] or max(shares) != len(shares) - 1:
         return None

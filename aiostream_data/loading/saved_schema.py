@@ -51,7 +51,7 @@ def check_table(state: Part) -> None:
 
 
 def _check_stream(stream: Part) -> None:
-    fields = stream.fields("hash", "rows", "next_index", "share", "shares", optional=("policy",))
+    fields = stream.fields("hash", "rows", "next_index", "share", "shares", optional=("policy", "worker"))
     if not _HASH.fullmatch(fields["hash"].text()):
         raise fields["hash"].refused("must be 32 hexadecimal digits in lower case")
     shares = fields["shares"].integer(1, MAX_SHARES)
@@ -60,6 +60,9 @@ def _check_stream(stream: Part) -> None:
     fields["rows"].integer(0, next_index)
     if "policy" in fields and fields["policy"].value not in ("row", "file"):
         raise fields["policy"].refused("must be 'row' or 'file'")
+    if "worker" in fields:
+        worker, workers = fields["worker"].items(2, 2)
+        worker.integer(0, workers.integer(1, MAX_SHARES) - 1)
 
 
 def _check_pipeline(pipeline: Part) -> None:

@@ -148,7 +148,7 @@ def walk(node: Node) -> Iterator[Node]:
 TRANSPARENT: Final = (
     *("prefetch", "to_device", "parse_example", "parse_sequence_example"),
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
-    *("in_subprocess", "worker_shard", "recalled"),
+    *("in_subprocess", "worker_shard", "loader_shard", "recalled"),
 )
 """Labels of nodes that draw nothing at random, and that a plan has or lacks by where and how it runs."""
 

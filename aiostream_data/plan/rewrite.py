@@ -25,7 +25,7 @@ from aiostream_data.plan.operators import (
 from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
-from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.subprocess import InSubprocess, LoaderShard
 from aiostream_data.plan.windows import Bucket, PaddedBatch
 from aiostream_data.policies import OnError, handling_of
 
@@ -47,7 +47,7 @@ def unordered(node: Node) -> Node:
 
     What ranks or several worker processes share keeps its order, which decides who gets what.
     """
-    if isinstance(node, RankShard) or (isinstance(node, InSubprocess) and node.workers > 1):
+    if isinstance(node, (RankShard, LoaderShard)) or (isinstance(node, InSubprocess) and node.workers > 1):
         return node
     node = with_inputs(node, unordered)
     return replace(node, ordered=False) if isinstance(node, (Map, Interleave, ReadFiles)) else node

@@ -59,6 +59,15 @@ class WorkerShard(SameElements):
         return f"worker {self.index} of {self.workers}, blocks of {self.block}"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoaderShard(WorkerShard):
+    """The same for the workers of PyTorch's DataLoader, each of which goes on from a state of its own."""
+
+    @property
+    def label(self) -> str:
+        return "loader_shard"
+
+
 def in_subprocess(*, input: Node, workers: int) -> InSubprocess:
     """Return the node that runs its input in processes of its own.
 

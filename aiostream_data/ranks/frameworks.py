@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from aiostream_data.ranks.world import Ranks
 
+_SEED_BITS: Final = (1 << 62) - 1
+
 
 def ranks_from_frameworks(modules: Mapping[str, ModuleType]) -> list[Ranks]:
     """Return what every framework among the loaded ``modules`` says that knows of several processes."""
@@ -18,6 +20,18 @@ def ranks_from_frameworks(modules: Mapping[str, ModuleType]) -> list[Ranks]:
         if ranks is not None:
             found.append(ranks)
     return found
+
+
+def torch_worker(modules: Mapping[str, ModuleType]) -> tuple[int, int, int] | None:
+    """Return number, count and common seed of the workers of PyTorch's DataLoader, if this process is one of several.
+
+    None as well in a worker over a dataset with indices, which gets rows of its own from the DataLoader.
+    """
+    data = modules.get("torch.utils.data")
+    info = None if data is None else data.get_worker_info()
+    if info is None or info.num_workers == 1 or not isinstance(info.dataset, data.IterableDataset):  # type: ignore[union-attr]
+        return None
+    return info.id, info.num_workers, (info.seed - info.id) & _SEED_BITS
 
 
 def _torch(distributed: Any) -> Ranks | None:

@@ -74,7 +74,16 @@ def test_every_public_operator_and_source_is_drawn() -> None:
 def test_every_kind_of_run_is_drawn() -> None:
     plans = [draw_plan(random.Random(seed)) for seed in range(400)]
     runs = repr([draw_runs(random.Random(seed), plan, 12, 0.2) for seed, plan in enumerate(plans)])
-    for switch in ("Ranks(", "'process'", "workers=1", "workers=3", "debug=True", "elsewhere=True", "memory_limit="):
+    for switch in (
+        "Ranks(",
+        "Workers(",
+        "'process'",
+        "workers=1",
+        "workers=3",
+        "debug=True",
+        "elsewhere=True",
+        "memory_limit=",
+    ):
         assert switch in runs
     for switch in ("deterministic=False", "'inline'", "spill=", "ahead=", "read_ahead", "cut=", "all_states=True"):
         assert switch in runs

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from aiostream_data._engine.places import Place
-from aiostream_data._engine.position import State
+from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.tail import Step
-from aiostream_data.plan.subprocess import WorkerShard
+from aiostream_data.plan.subprocess import LoaderShard, WorkerShard
 from aiostream_data.records import Chunk
 
 
@@ -20,12 +21,17 @@ class WorkerShardStep(Step):
     """Running form of ``WorkerShard``.
 
     Its place is that of its input, behind the block that the last row is in: the same for any number of workers.
+
+    Attributes:
+        begun: How many rows of the input came before the first that is pushed, in its round of all workers.
     """
+
+    begun: int = 0
 
     def push(self, chunk: Chunk) -> Chunk | None:
         node: WorkerShard = self.node
-        first = self.rows_in - len(chunk)
-        blocks = np.arange(first, self.rows_in) // node.block
+        stop = self.begun + self.rows_in
+        blocks = np.arange(stop - len(chunk), stop) // node.block
         mine = np.flatnonzero(blocks % node.workers == node.index)
         self.dropped += len(chunk) - len(mine)
         if not len(mine):
@@ -51,5 +57,36 @@ class WorkerShardStep(Step):
         node: WorkerShard = self.node
         if rows == 0:
             return 0
-        blocks, rest = divmod(rows - 1, node.block)
-        return min((blocks * node.workers + node.index) * node.block + rest + 1, self.rows_in)
+        of_before = min(node.block, max(0, self.begun - node.index * node.block))
+        blocks, rest = divmod(of_before + rows - 1, node.block)
+        return min((blocks * node.workers + node.index) * node.block + rest + 1 - self.begun, self.rows_in)
+
+
+@dataclass
+class LoaderShardStep(WorkerShardStep):
+    """Running form of ``LoaderShard``.
+
+    Its place says besides how far the round of all workers has come, as the next block may be another worker's.
+    """
+
+    kind: ClassVar[str] = "loader_shard"
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        node: LoaderShard = self.node
+        of_input = self._input_rows(rows)
+        row = (self.begun + of_input) % (node.workers * node.block)
+        return {"op": self.kind, "row": row, "input": self.source.at(of_input, book)}
+
+    def resume(self, state: State) -> State:
+        if state is None:
+            return None
+        found = taken_up(state, self.kind)
+        self.begun = found["row"]
+        return found["input"]
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "row", "input")
+        if place.node is not None:
+            fields["row"].integer(0, place.node.workers * place.node.block - 1)
+        yield place.of_input(fields["input"], rows=place.rows.or_more)

@@ -10,7 +10,7 @@ from typing import Any
 from drawn_cases import CaseHangs, ends_within
 
 from aiostream_data.errors import PlanError, RankError, StageBuildError
-from metamorphic.circumstances import Ranks, Run, Stops, draw_runs
+from metamorphic.circumstances import Ranks, Run, Stops, Workers, draw_runs
 from metamorphic.drawing import Step, one_of
 from metamorphic.oracle import Finding, Wanted, compare_in_any_order, compare_in_order
 from metamorphic.plans import draw_plan
@@ -141,6 +141,8 @@ def _check(case: Case, reference: Given) -> Finding | None:
         with ends_within(CASE_S + PROCESS_S * (0 if case.run is None else case.run.processes), case):
             if isinstance(case.run, Ranks):
                 return _check_ranks(case, case.run, reference)
+            if isinstance(case.run, Workers):
+                return _check_workers(case, case.run, reference)
             return None if case.run is None else _check_stops(case, case.run, reference)
     except CaseHangs as hang:
         return Finding("hang", str(hang))
@@ -186,6 +188,20 @@ def _check_ranks(case: Case, run: Ranks, reference: Given) -> Finding | None:
     states = f"[{', '.join(first.state for first in firsts)}]" if run.all_states else firsts[-1].state
     others = [_of_rank(case, run, rank, states) for rank in range(run.after)]
     return compare_ranks(run, reference, others, done, hashed=run.all_states)
+
+
+def _check_workers(case: Case, run: Workers, reference: Given) -> Finding | None:
+    """Compare what each worker gives, before and after its stop, with every so many-th element of the reference."""
+    for worker in range(run.count):
+        task = Task(case.code, {**case.options, "worker": (worker, run.count)}, case.small_rows, TOLD_EVERY)
+        first = run_leg(task, replace(run.legs[worker], take=run.steps))
+        second = run_leg(task, run.legs[run.count + worker], first.state)
+        mine = slice(worker, None, run.count)
+        wanted = Given(reference.elements[mine], reference.origins[mine])
+        finding = compare_in_order(wanted, [Given(leg.elements, leg.origins) for leg in (first, second)])
+        if finding is not None:
+            return Finding(f"workers: {finding.kind}", f"worker {worker} of {run.count}: {finding.text}")
+    return None
 
 
 def _of_rank(case: Case, run: Ranks, rank: int, states: str | None) -> Given:

@@ -61,7 +61,23 @@ class Ranks(Short):
         return f"{code}.batch({GLOBAL_BATCH // ranks})" if self.batched else code
 
 
-Run = Stops | Ranks
+@dataclass(frozen=True, repr=False)
+class Workers(Short):
+    """So many workers of a DataLoader, each of which is stopped and taken up again.
+
+    Attributes:
+        count: Number of workers.
+        steps: Elements that each receives before it stops.
+        legs: One for each worker before its stop, then one for each after it.
+    """
+
+    count: int
+    steps: int
+    legs: tuple[Leg, ...]
+    processes: ClassVar[int] = 0
+
+
+Run = Stops | Ranks | Workers
 
 
 def draw_runs(random: Random, plan: Drawn, elements: int, slow: float, hosted: bool = True) -> list[Run]:
@@ -76,6 +92,8 @@ def draw_runs(random: Random, plan: Drawn, elements: int, slow: float, hosted: b
         runs.append(_ranks(random, plan, elements))
     elif chance(random, 0.25):
         runs.append(_stops(random, plan, elements, slow, hosted))
+    if plan.ordered and chance(random, 0.2):
+        runs.append(_workers(random, elements))
     return runs
 
 
@@ -95,6 +113,12 @@ def _ranks(random: Random, plan: Drawn, elements: int) -> Ranks:
     steps = random.randint(0, elements // rows)
     legs = tuple(_light_leg(random) for _ in range(before + after))
     return Ranks(before, after, steps, batched, chance(random, 0.5), legs)
+
+
+def _workers(random: Random, elements: int) -> Workers:
+    count = random.randint(2, 4)
+    steps = random.randint(0, elements // count + 1)
+    return Workers(count, steps, tuple(_light_leg(random) for _ in range(2 * count)))
 
 
 def _light_leg(random: Random) -> Leg:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from metamorphic.cases import Failure, find
-from metamorphic.circumstances import Ranks, Run, Stops
+from metamorphic.circumstances import Ranks, Run, Stops, Workers
 from metamorphic.drawing import Step
 from metamorphic.program import NOWHERE
 from metamorphic.running import Leg
@@ -80,7 +80,7 @@ def _smaller_runs(run: Run | None) -> Iterator[Run]:
             if leg.take:
                 for less in {0, leg.take // 2, leg.take - 1} - {leg.take}:
                     yield replace(run, legs=_with(run.legs, number, replace(leg, take=less)))
-    if isinstance(run, Ranks) and run.steps:
+    if isinstance(run, (Ranks, Workers)) and run.steps:
         yield replace(run, steps=run.steps - 1)
     if run is not None:
         for number, leg in enumerate(run.legs):
