@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.device.backend import ALIGNMENT, NativeArray
 from aiostream_data.errors import DeviceLeafError
 from aiostream_data.parts import Parts
@@ -166,7 +167,20 @@ def _numeric_parts(path: str, leaf: Any) -> Sequence[tuple[str, NDArray[Any] | P
         return named if is_numeric(leaf.values.dtype) else None
     if isinstance(leaf, (bool, int, float, complex, np.generic)):
         leaf = np.asarray(leaf)
-    return [(path, leaf)] if isinstance(leaf, (np.ndarray, Parts)) and is_numeric(leaf.dtype) else None
+    if not isinstance(leaf, (np.ndarray, Parts)) or not is_numeric(leaf.dtype) or _means_more(leaf):
+        return None
+    return [(path, leaf)]
+
+
+def _means_more(leaf: NDArray[Any] | Parts) -> bool:
+    """Tell whether an array has a mask or a unit, which a slot would lose."""
+    if isinstance(leaf, Parts):
+        return False
+    try:
+        array_of(leaf)
+    except NoNumpyFormError:
+        return True
+    return False
 
 
 def is_numeric(dtype: np.dtype[Any]) -> bool:
@@ -178,4 +192,4 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
 def _describe(leaf: Any) -> str:
     if isinstance(leaf, RaggedArray):
         return f"a ragged array of {leaf.values.dtype}"
-    return f"an array of {leaf.dtype}" if isinstance(leaf, np.ndarray) else f"a {type(leaf).__name__}"
+    return f"an array of {leaf.dtype}" if type(leaf) is np.ndarray else f"a {type_name(type(leaf))}"

@@ -124,9 +124,10 @@ def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
 
 
 def too_few(things: int, noun: str, world_size: int) -> RankError:
-    """Return the error that says that there are fewer rows or files than ranks."""
+    """Return the error that there are fewer rows or files than ranks, workers of a DataLoader counted in."""
     plural = noun if things == 1 else noun + "s"
-    return RankError(f"{things} {plural} cannot be shared by {world_size} ranks; use fewer ranks, or replicate=")
+    cure = "use fewer ranks or DataLoader workers, or replicate="
+    return RankError(f"{things} {plural} cannot be shared by {world_size} ranks; {cure}")
 
 
 def _one_of(name: str, value: Any, known: Sequence[str]) -> None:

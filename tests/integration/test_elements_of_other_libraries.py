@@ -305,6 +305,31 @@ def test_no_function_is_named_where_none_made_the_elements() -> None:
     assert not any(note.startswith("made by: ") for note in error.__notes__)
 
 
+def masked(x: Any) -> Any:
+    return {"m": np.ma.array([x, 7], mask=[False, True])}
+
+
+MASKED: dict[str, Callable[[], Any]] = {
+    "threads": lambda: SIX.map(masked),
+    "processes": lambda: SIX.map(masked, executor="process", concurrency=1),
+    "subprocess": lambda: SIX.map(masked).in_subprocess(),
+    "cache": lambda: SIX.map(masked).cache(),
+    "shuffle": lambda: SIX.map(masked).shuffle(1, seed=1),
+    "spilled": lambda: SIX.map(masked).shuffle(1, seed=1, spill=True),
+    "to_device": lambda: SIX.map(masked).to_device("cpu"),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_masked_array_keeps_its_mask_wherever_it_passes(name: str) -> None:
+    assert [row["m"].sum() for row in MASKED[name]()] == list(range(6))
+
+
+def test_a_masked_array_is_not_split_into_rows_or_handed_to_a_batched_function() -> None:
+    for dataset in (SIX.map(masked).unbatch(), SIX.map(masked).map(lambda row: row, batched=True)):
+        assert "its mask would be lost" in str(error_of(dataset))
+
+
 # -- values beside each other
 
 
