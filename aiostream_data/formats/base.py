@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,3 +61,73 @@ class KnowsLargest(Protocol):
     @property
     def largest_nbytes(self) -> int:
         """Bytes of the largest record."""
+
+
+@runtime_checkable
+class KnowsEnd(Protocol):
+    """A framer whose records declare their length."""
+
+    def check_end(self, nbytes: int) -> None:
+        """Raise if a record of which a part was received ends behind byte ``nbytes``, the end of the stream.
+
+        Raises:
+            CorruptRecordError: It does.
+        """
+
+
+class Loss(NamedTuple):
+    """Damaged bytes that were skipped.
+
+    Attributes:
+        offset: Of the first of them, in the decompressed stream.
+        nbytes: Their number; None if the rest of the stream is lost.
+        reason: What is wrong with them.
+    """
+
+    offset: int
+    nbytes: int | None
+    reason: str
+
+
+Report: TypeAlias = Callable[[Loss], None]
+"""Receives each loss when all records before it were given, and none behind it."""
+
+
+class Recovery(Protocol):
+    """Finds records behind damage. Not thread-safe; one per open shard."""
+
+    @property
+    def consumed(self) -> int:
+        """After :meth:`cut`: index of the first byte that has to be given again."""
+
+    @property
+    def in_sync(self) -> bool:
+        """After :meth:`cut`: a record begins there, as far as is known."""
+
+    @property
+    def wanted(self) -> int:
+        """If it is not in sync: how many bytes from there on make the next call worth its while."""
+
+    def begin(self) -> None:
+        """Go to a damaged record, with which the bytes of the next call begin."""
+
+    def cut(
+        self, values: NDArray[np.uint8], start: int, stop: int, base: int, end: int | None
+    ) -> Iterator[VarColumn | Loss]:
+        """Yield records of ``values[start:stop]``, and losses, in the order of the stream.
+
+        Run it to its end before the next call. What all calls yield depends on the stream, not on where it is cut.
+
+        Args:
+            values: uint8, contiguous; the records keep it alive.
+            base: Offset in the stream of ``values[0]``; may be negative.
+            end: Index at which the stream ends, if that is known. ``stop == end`` if nothing follows.
+        """
+
+
+@runtime_checkable
+class Recovers(Format, Protocol):
+    """A format in which records can be found again behind damage."""
+
+    def recovery(self) -> Recovery:
+        """Return what finds them in one stream."""

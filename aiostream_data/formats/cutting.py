@@ -123,7 +123,7 @@ class Tail:
 class CuttingFramer(ABC):
     """A framer for records that can be cut from a contiguous run of bytes."""
 
-    _prefix_nbytes = 0
+    prefix_nbytes = 0
     """Bytes that stand before the data of each record."""
 
     def __init__(self, url: str) -> None:
@@ -133,7 +133,14 @@ class CuttingFramer(ABC):
         self._long_nbytes = 0  # of the stream, up to here
         self._offset = 0  # of the first byte in the stream that belongs to no record given out
         self._failure: CorruptRecordError | None = None
+        self._damaged: bytes | None = None  # data of a long record that failed
+        self._rest: Bytes | None = None  # received and not looked at, when the record before it failed
         self._shift: int | None = None
+
+    @property
+    def offset(self) -> int:
+        """Byte of the stream behind the last record that was given out."""
+        return self._offset
 
     def resume(self, offset: int) -> None:
         """Begin at a record that starts at byte ``offset`` of the stream, instead of at the stream's start."""
@@ -172,7 +179,9 @@ class CuttingFramer(ABC):
             headroom += used
             if not self._is_whole(self._long):
                 return
+            self._rest = block[headroom:]
             yield self._long_column(self._long)
+            self._rest = None
         if not self._completes(block[headroom:]):
             self._tail.append(block[headroom:])
             if self._tail.nbytes >= LONG_NBYTES:
@@ -184,10 +193,11 @@ class CuttingFramer(ABC):
             window = self._window(values, start, stop, most_rows)
             column, consumed, problem = self._cut(values, start, window)
             mapped = column.values is values  # else the records are a copy in another encoding
-            self._shift = self._offset - start - self._prefix_nbytes if mapped else None
+            self._shift = self._offset - start - self.prefix_nbytes if mapped else None
             self._offset += consumed - start
             if problem is not None:
                 self._failed(problem)
+                self._rest = values[consumed:stop]
             elif window == stop:
                 self._keep(values[consumed:stop])
             if len(column):
@@ -207,12 +217,23 @@ class CuttingFramer(ABC):
             return
         tail = self._tail.view()
         column, _, problem = self._end(tail)
-        self._shift = self._offset - self._prefix_nbytes if column.values is tail else None
+        self._shift = self._offset - self.prefix_nbytes if column.values is tail else None
         if problem is not None:
             raise self._failed(problem)
         self._tail = Tail()
         if len(column):
             yield column
+
+    def unread(self) -> list[Bytes]:
+        """Return all bytes received from the damaged record on, in pieces. Call it once, after a failure."""
+        if self._long is not None:
+            data = self._long.data() if self._damaged is None else self._damaged
+            parts = self._long_parts(data, self._long.suffix)
+            pieces = [np.frombuffer(part, np.uint8) for part in parts if part]
+        else:
+            pieces = [self._tail.taken()]
+        received = [piece for piece in (*pieces, self._rest) if piece is not None and len(piece)]
+        return received or [np.empty(0, np.uint8)]
 
     def _failed(self, problem: str) -> CorruptRecordError:
         self._failure = CorruptRecordError(self._url, self._offset, problem)
@@ -243,10 +264,15 @@ class CuttingFramer(ABC):
         """Return what is wrong with a complete long record."""
         return None
 
+    def _long_parts(self, data: bytes, suffix: bytes) -> list[bytes]:
+        """Return a long record, or what was received of it, as it stands in the stream."""
+        return [data, suffix]
+
     def _long_column(self, long: LongRecord) -> VarColumn:
         data = long.data()
         problem = self._problem_of(data, long.suffix)
         if problem is not None:
+            self._damaged = data
             raise self._failed(problem)
         self._long = None
         self._shift = self._offset

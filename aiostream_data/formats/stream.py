@@ -21,7 +21,7 @@ from aiostream_data.codecs.compression import Compression, Decompressor, canonic
 from aiostream_data.codecs.file_kinds import START_NBYTES, FileKind, kind_of
 from aiostream_data.codecs.short_streams import Evidence, by_name, chosen, may_begin_any
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.base import Format
+from aiostream_data.formats.base import Format, Framer, KnowsEnd
 from aiostream_data.formats.cutting import MOST_ROWS, Tail, no_records
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.records import VarColumn
@@ -79,13 +79,6 @@ class Resumable(Protocol):
 
 
 @runtime_checkable
-class KnowsEnd(Protocol):
-    """A framer whose records declare their length."""
-
-    def check_end(self, nbytes: int) -> None: ...
-
-
-@runtime_checkable
 class HoldsBack(Protocol):
     """A framer that keeps the bytes of records that are not complete."""
 
@@ -127,10 +120,13 @@ class RecordStream:
 
     Attributes:
         step: The same.
+        is_over: Nothing more is given, whatever is fed.
 
     Raises:
         PlanError: There is no such compression.
     """
+
+    is_over = False
 
     def __init__(
         self, format: Format, url: str, compression: str, offset: int = 0, step: StreamStep | None = None
@@ -141,7 +137,7 @@ class RecordStream:
         self._url = url
         self._asked = compression
         self.step = step or StreamStep()
-        self._framer = format.framer(url)
+        self._framer = self._new_framer()
         # What it can do is asked once: a look at all members of a protocol takes microseconds.
         self._resumable = self._framer if isinstance(self._framer, Resumable) else None
         self._holder = self._framer if isinstance(self._framer, HoldsBack) else None
@@ -157,6 +153,9 @@ class RecordStream:
                 raise ValueError(f"a {format.name} object cannot be read from byte {offset} on")
             self._resumable.resume(offset)
             self._probe = None
+
+    def _new_framer(self) -> Framer:
+        return self._format.framer(self._url)
 
     def offset_of(self, start: int) -> int | None:
         """Return the byte of the object at which a record begins, or None where it could not be read from there.

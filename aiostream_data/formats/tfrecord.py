@@ -10,6 +10,7 @@ from aiostream_data.codecs.file_kinds import starts_tfrecord
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
+from aiostream_data.formats.tfrecord_recovery import TFRecordRecovery
 from aiostream_data.records import VarColumn
 
 HEADER = struct.Struct("<QI")
@@ -61,6 +62,9 @@ class TFRecordFormat:
     def framer(self, url: str) -> TFRecordFramer:
         return TFRecordFramer(self, url)
 
+    def recovery(self) -> TFRecordRecovery:
+        return TFRecordRecovery(self.verify, self.max_record_nbytes)
+
     def recognises(self, first_bytes: bytes) -> bool:
         """Return whether an uncompressed stream starts with these bytes: the first length has a valid checksum."""
         return starts_tfrecord(first_bytes)
@@ -69,12 +73,13 @@ class TFRecordFormat:
 class TFRecordFramer(CuttingFramer):
     """Cuts one TFRecord stream. Releases the GIL where the native core is built."""
 
-    _prefix_nbytes = HEADER.size
+    prefix_nbytes = HEADER.size
 
     def __init__(self, description: TFRecordFormat, url: str) -> None:
         super().__init__(url)
         self._format = description
         self._wanted = HEADER.size  # bytes from the tail's start that the next attempt needs
+        self._long_length = 0
 
     @property
     def record_nbytes(self) -> int:
@@ -100,7 +105,8 @@ class TFRecordFramer(CuttingFramer):
         return min(stop, start + max(first, wide))
 
     def _begin_long(self, rest: Bytes) -> LongRecord | None:
-        long = LongRecord(self._wanted - FRAMING_NBYTES, FOOTER.size)
+        self._long_length = self._wanted - FRAMING_NBYTES
+        long = LongRecord(self._long_length, FOOTER.size)
         long.take(rest[HEADER.size :])
         return long
 
@@ -109,6 +115,10 @@ class TFRecordFramer(CuttingFramer):
         if self._format.verify and _native.masked_crc32c(data) != FOOTER.unpack(suffix)[0]:
             return "payload checksum mismatch"
         return None
+
+    def _long_parts(self, data: bytes, suffix: bytes) -> list[bytes]:
+        length = struct.pack("<Q", self._long_length)
+        return [length, FOOTER.pack(_native.masked_crc32c(length)), data, suffix]
 
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
         starts, lengths, consumed, problem = _native.frame_tfrecords(

@@ -1,0 +1,99 @@
+"""Compute CRC-32C over many ranges of a buffer in one pass, however much the ranges overlap.
+
+How this works. The checksum of a range follows from the checksums of the two prefixes that end where the range begins
+and ends: ``crc(B) = crc(AB) ^ shifted(crc(A), len(B))``. Shifting a checksum over zero bytes is linear over GF(2), so
+shifts over powers of two are four table lookups each. The bytes are read once, whatever the ranges are.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+
+Checksums = NDArray[np.uint32]
+Numbers = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+_MASK_DELTA = np.uint32(0xA282EAD8)
+
+
+def masked(checksums: Checksums) -> Checksums:
+    """Mask checksums as TFRecord stores them."""
+    found: Checksums = (checksums >> np.uint32(15) | checksums << np.uint32(17)) + _MASK_DELTA
+    return found
+
+
+def crc32c_words(words: NDArray[np.uint64]) -> Checksums:
+    """Return the CRC-32C of each word of 8 bytes, in little-endian order."""
+    zero, tables = _word_tables()
+    parts = words.astype("<u8").view(np.uint8).reshape(-1, 8)
+    found = np.full(len(parts), zero, np.uint32)
+    for byte in range(8):
+        found ^= tables[byte][parts[:, byte]]
+    return found
+
+
+def crc32c_ranges(values: Bytes, starts: Numbers, stops: Numbers) -> Checksums:
+    """Return the CRC-32C of ``values[starts[i] : stops[i]]`` for every i.
+
+    Takes time in proportion to the bytes between the first start and the last stop, plus the number of ranges.
+    """
+    if not len(starts):
+        return np.empty(0, np.uint32)
+    places, which = np.unique(np.concatenate([starts, stops]), return_inverse=True)
+    view, crc32c = values.data, _native.crc32c
+    bounds = places.tolist()
+    prefix, prefixes, last = 0, [], bounds[0]
+    for place in bounds:
+        prefix = crc32c(view[last:place], prefix)
+        prefixes.append(prefix)
+        last = place
+    of_starts, of_stops = np.array(prefixes, np.uint32)[which.reshape(2, -1)]
+    found: Checksums = of_stops ^ _shifted(of_starts, stops - starts)
+    return found
+
+
+def _shifted(checksums: Checksums, nbytes: Numbers) -> Checksums:
+    """Return the checksums as they are after so many zero bytes."""
+    found = checksums.copy()
+    for bit in range(int(nbytes.max()).bit_length()):
+        rows = np.flatnonzero(nbytes >> bit & 1)
+        found[rows] = _applied(_shift_table(bit), found[rows])
+    return found
+
+
+def _applied(table: Checksums, values: Checksums) -> Checksums:
+    """Apply a linear map of 32 bits, given as a table of 256 entries per byte."""
+    parts = values.astype("<u4").view(np.uint8).reshape(-1, 4)
+    found: Checksums = table[0][parts[:, 0]]
+    for byte in range(1, 4):
+        found = found ^ table[byte][parts[:, byte]]
+    return found
+
+
+@cache
+def _shift_table(bit: int) -> Checksums:
+    """Return the table that shifts a checksum over ``2**bit`` zero bytes."""
+    if bit:
+        half = _shift_table(bit - 1)
+        return _applied(half, half.reshape(-1)).reshape(4, 256)
+    byte = np.arange(256, dtype=np.uint32)
+    # Of a single byte the checksum differs from that of a zero byte by the byte's entry in the table of the CRC.
+    zero = _native.crc32c(b"\0")
+    first = np.array([_native.crc32c(bytes([value])) ^ zero for value in range(256)], np.uint32)
+    return np.stack([first, byte, byte << np.uint32(8), byte << np.uint32(16)])
+
+
+@cache
+def _word_tables() -> tuple[np.uint32, Checksums]:
+    """Return the checksum of 8 zero bytes, and how each value of each byte changes it."""
+    zero = _native.crc32c(bytes(8))
+    table = [
+        [_native.crc32c(bytes(byte) + bytes([value]) + bytes(7 - byte)) ^ zero for value in range(256)]
+        for byte in range(8)
+    ]
+    return np.uint32(zero), np.array(table, np.uint32)
