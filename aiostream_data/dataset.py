@@ -447,7 +447,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             skip: Elements (first, stop) that are read and not given, counted from the stream's very beginning.
             block: Origins, (URL, record index) pairs and URLs of objects that are not given.
             on_error: What becomes of a record on which a stage fails that has no ``on_error`` of its own: "raise",
-                "skip", or a policy; see :meth:`map`.
+                "skip", or a policy; see :meth:`map`. Sources of files skip damage and missing files by it; with Replace
+                they raise.
             dead_letters: A file of JSON lines to which every record that is skipped or replaced is appended, once;
                 :meth:`replay` runs them again.
             shard_cache: A :class:`ShardCache`, or the path of a folder for one: what is read of remote shards is kept
@@ -548,7 +549,8 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
 
         Each is read again at its source, and taken through the stage in which it failed and all after it;
         without ``repeat``, ``take``, ``skip`` and ``shard``, which count all rows. Open it as any other, with an
-        error policy and another log for those that fail still. Without a seed it runs with that of the log.
+        error policy and another log for those that fail still. Without a seed it runs with that of the log. What
+        sources lost is left out, with a warning: repair the files and read them.
 
         Args:
             log: What ``open(dead_letters=...)`` or :class:`Quarantine` wrote for this data set, or one like it.

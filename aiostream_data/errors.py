@@ -370,7 +370,13 @@ class NoMatchError(StorageError, FileNotFoundError):
 
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
-    """The object, or its bucket, does not exist."""
+    """The object, or its bucket, does not exist.
+
+    Attributes:
+        is_bucket: The bucket does not exist.
+    """
+
+    is_bucket = False
 
 
 class AccessDeniedError(StorageError, PermissionError):

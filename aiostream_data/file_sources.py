@@ -17,6 +17,7 @@ from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
+from aiostream_data.policies import OnError, source_policy_of
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.urls import has_magic, split_url
 
@@ -91,6 +92,7 @@ class FileSources:
         ordered: bool = True,
         read_ahead: Concurrency = AUTO,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[bytes]:
         """Return the records of TFRecord files, as bytes (tf.data ``TFRecordDataset``).
@@ -104,14 +106,17 @@ class FileSources:
             read_ahead: Files opened before their turn comes.
             index: File of :func:`aiostream_data.write_index` that names the files, so that nothing is listed. Without
                 ``files`` all that it names are read, in its order.
+            on_error: What becomes of damaged records and files, and of files that are missing: "raise" (the default),
+                "skip", or a policy as for :meth:`map`, but not Replace. See docs/bad_data.md.
             storage_options: For the store, as in fsspec.
 
         Raises (when opened or iterated):
             NoMatchError, StorageError: The files cannot be found or read.
             IndexFileError: The index is none, or was cut.
+            ErrorBudgetError: More was lost than ``on_error`` allows.
             CorruptRecordError: A file is damaged. With ``verify``, every record delivered matches its checksum.
         """
-        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead)
+        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error)
         return cls._begin(read.node(files, TFRecordFormat(verify=flag("verify", verify)), storage_options, index))
 
     @classmethod
@@ -129,6 +134,7 @@ class FileSources:
         ordered: bool = True,
         read_ahead: Concurrency = AUTO,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[str]:
         r"""Return the lines of text files without their ends (tf.data ``TextLineDataset``).
@@ -140,7 +146,9 @@ class FileSources:
             verify: Check all of a compressed file before any of its lines are delivered. The file is read and
                 decompressed twice. Without it, lines of a damaged file may be delivered before the error.
         """
-        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, verify)
+        read = _Reading(
+            compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
+        )
         return cls._begin(read.node(files, TextFormat(encoding=encoding), storage_options, index))
 
     @classmethod
@@ -160,6 +168,7 @@ class FileSources:
         ordered: bool = True,
         read_ahead: Concurrency = AUTO,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[bytes]:
         """Return records of ``record_nbytes`` bytes each (tf.data ``FixedLengthRecordDataset``).
@@ -167,7 +176,9 @@ class FileSources:
         What is left between header and footer must be whole records. ``verify`` as in :meth:`from_text`, the rest as in
         :meth:`from_tfrecord`.
         """
-        read = _Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, verify)
+        read = _Reading(
+            compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
+        )
         format = FixedLengthFormat(
             record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
         )
@@ -184,10 +195,14 @@ class FileSources:
         ordered: bool = True,
         read_ahead: Concurrency = 16,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
-        """Return whole objects as ``{"url": str, "data": bytes}``, one element each, in order of URL."""
-        read = _Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, False, (WithUrl(),))
+        """Return whole objects as ``{"url": str, "data": bytes}``, one element each, in order of URL.
+
+        The rest as in :meth:`from_tfrecord`.
+        """
+        read = _Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, on_error, False, (WithUrl(),))
         return cls._begin(read.node(files, WholeFileFormat(), storage_options, index))
 
 
@@ -202,6 +217,7 @@ class _Reading:
     seed: int | None
     ordered: bool
     read_ahead: Concurrency
+    on_error: OnError
     checks_first: bool = False
     decoders: tuple[Decoder, ...] = ()
 
@@ -211,6 +227,7 @@ class _Reading:
         compression = _compression(self.compression)
         plan = getattr(files, "plan", None)
         inner = plan if isinstance(plan, Node) else None
+        source_policy_of(self.on_error)
         named_in = _index(index)
         if inner is not None and named_in is not None:
             raise PlanError("index= names files, and so does the data set of files: give one of them")
@@ -229,6 +246,7 @@ class _Reading:
             decoders=self.decoders,
             index_url=named_in,
             checks_first=flag("verify", self.checks_first),
+            on_error=self.on_error,
         )
 
 

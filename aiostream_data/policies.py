@@ -121,6 +121,30 @@ def policy_of(value: OnError) -> ErrorPolicy:
     )
 
 
+def source_policy_of(value: OnError) -> ErrorPolicy:
+    """Return the policy that a user's argument stands for, given to a source of files.
+
+    Raises:
+        PlanError: It stands for none, or gives a value for a record that nobody knows.
+    """
+    policy = policy_of(value)
+    if isinstance(policy, Replace) or (isinstance(policy, Retry) and isinstance(policy.then, Replace)):
+        raise PlanError(
+            "on_error of a source cannot be Replace(...): damage may hide any number of records; use Skip(...), and "
+            "Replace(...) for functions"
+        )
+    return policy
+
+
+def policy_for_sources(policy: OnError) -> OnError:
+    """Return what a policy for all stages means for sources of files: without a value for a record, they raise."""
+    if isinstance(policy, Replace):
+        return None
+    if isinstance(policy, Retry) and isinstance(policy.then, Replace):
+        return Retry(policy.times, policy.backoff_s)
+    return policy
+
+
 def may_drop(value: OnError) -> bool:
     """Tell whether a stage with this policy may give fewer rows than it takes."""
     policy = policy_of(value)

@@ -72,7 +72,7 @@ class DeadLetters:
             if outcome.error is not None:
                 raise outcome.error
         if spent is not None:
-            spent.__cause__ = _cause(one)
+            spent.__cause__ = one.cause or _cause(one)
             raise PartlyDone(len(allowed), spent)
 
     def close(self) -> None:
@@ -85,9 +85,11 @@ class DeadLetters:
 
     def _entry(self, nth: int, label: str, failed: Failed) -> dict[str, Any]:
         origin = element_origin(failed.ids, failed.made_of, self._origins, self._seed)
+        damage = failed.damage
         return {
             "url": origin.url,
-            "offset": origin.offset,
+            "offset": origin.offset if damage is None or damage.offset is None else damage.offset,
+            **({} if damage is None else {"nbytes": damage.nbytes, "lost": damage.lost}),
             "index": origin.index,
             "epoch": origin.epoch,
             "stage": label,

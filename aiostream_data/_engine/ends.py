@@ -170,6 +170,10 @@ class Outlet:
         del chunk
         await self._pass(*value_of(await pushed))
 
+    async def send_mark(self, chunk: Chunk) -> None:
+        """Hand on a chunk without rows, to whoever looks for what stands beside it."""
+        await self._sender.send(chunk, 0)
+
     async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
         """Hand on what ``work(*args)`` returns, made on a worker thread in one hop with the tail."""
         if self.tail is None:

@@ -1,13 +1,14 @@
-"""A row on which a user function failed and that was skipped or replaced: what is told of it, as plain text."""
+"""A row that was skipped or replaced, since a function failed on it or it is damaged: what is told of it, as text."""
 
 from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from aiostream_data._engine.element_summary import forget_calls
 from aiostream_data._engine.tracebacks import present
+from aiostream_data.errors import DataError, StorageError
 from aiostream_data.lineage import MadeOf
 from aiostream_data.records import Chunk
 from aiostream_data.row_ids import RowIds
@@ -17,6 +18,20 @@ MAX_LINE: Final = 4_000
 
 MAX_TEXT: Final = 40_000
 """Characters that are told of a traceback, which ends with the message."""
+
+
+class Damage(NamedTuple):
+    """Where a source lost something.
+
+    Attributes:
+        lost: "records", "rest of the shard" or "shard".
+        offset: First byte of it, in the decompressed stream; None if unknown.
+        nbytes: Number of bytes; None for all up to the end.
+    """
+
+    lost: Literal["records", "rest of the shard", "shard"]
+    offset: int | None
+    nbytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +45,8 @@ class Failed:
         text: The whole traceback.
         element: Types, shapes and dtypes of the element.
         kind: What became of it: "skip" or "replace".
+        damage: Where it was lost in its shard; None if a function failed.
+        cause: The error, if the row is damaged.
     """
 
     row: int
@@ -39,6 +56,14 @@ class Failed:
     text: str
     element: str
     kind: Literal["skip", "replace"]
+    damage: Damage | None = None
+    cause: DataError | StorageError | None = None
+
+    @classmethod
+    def lost(cls, error: DataError | StorageError, ids: RowIds, damage: Damage) -> Self:
+        """Return what is told of damage in a shard."""
+        line = error_line(error)
+        return cls(0, ids, None, line, line, damage.lost, "skip", damage, error)
 
     @classmethod
     def of(cls, error: BaseException, chunk: Chunk, row: int, element: str, kind: Literal["skip", "replace"]) -> Self:

@@ -75,6 +75,12 @@ def own_error(error: BaseException) -> BaseException:
     return error
 
 
+def errors_of(failures: BaseException) -> list[BaseException]:
+    """Return all failures that are no echo of another, in the order in which they are told."""
+    echoes = (ReceiverClosed, asyncio.CancelledError, StreamAborted)
+    return [own_error(leaf) for leaf in _leaves(failures) if not isinstance(leaf, echoes)]
+
+
 def _leaves(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for inner in error.exceptions for leaf in _leaves(inner)]

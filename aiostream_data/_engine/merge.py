@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from aiostream_data._engine.channel import EndOfStream, InputFailed, Receiver
 from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.merge_log import Entry, MergeLog, StreamPlace
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
 from aiostream_data._engine.position import POSITION, State
 from aiostream_data._engine.resuming import resuming
+from aiostream_data._engine.shard_losses import ShardLosses
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data.records import Chunk
 from aiostream_data.transforms.interleave import InterleaveOrder, Need, Step
@@ -23,10 +25,17 @@ SHORT_RUN = 4
 
 
 class Stream(NamedTuple):
-    """One of the streams: where its chunks come from, and what knows its place."""
+    """One of the streams.
+
+    Attributes:
+        receiver: Where its chunks come from. Those without rows only have losses in front of them.
+        place: What knows its place.
+        losses: What it has left out; None if it leaves nothing out.
+    """
 
     receiver: Receiver[Chunk]
     place: StreamPlace
+    losses: ShardLosses | None = None
 
 
 class Streams(Protocol):
@@ -48,11 +57,14 @@ class Merge:
 
     Attributes:
         log: Where it notes its place, for whoever asks.
+        account: Awaited with the number of rows merged so far, and what was lost behind them. Called in the order of
+            the rows, if that is deterministic.
     """
 
     streams: Streams
     order: InterleaveOrder
     log: MergeLog
+    account: Callable[[int, list[Failed]], Awaitable[None]] | None = None
     _open: dict[int, Stream] = field(default_factory=dict)
     _places: dict[int, StreamPlace] = field(default_factory=dict)  # also of streams that have ended in their slot
     _current: dict[int, Chunk] = field(default_factory=dict)
@@ -96,19 +108,25 @@ class Merge:
             if len(self._picked) >= self._rows_at_once or not self._goes_on_at_once(need, slot):
                 await self._send_picked(outlet)
             if need is Need.FINISHED:
+                if self.account is not None:
+                    await self.account(self._chosen, [])
                 return
             try:
-                await self._provide(need, slot)
+                await self._provide(need, slot, outlet)
             except Exception:
                 await self._send_picked(outlet)  # rows before the failure come first
                 raise
 
-    async def _provide(self, need: Need, slot: int) -> None:
+    async def _provide(self, need: Need, slot: int, outlet: Outlet) -> None:
         """Get what the order cannot go on without."""
         if need is Need.STREAM:
             await self._open_next(slot)
         elif need is Need.ROWS and self.order.deterministic:
-            self._load(slot, await _next_chunk(self._open[slot].receiver))
+            receiver = self._open[slot].receiver
+            if not receiver.ready:
+                await receiver.wait_ready()
+            await self._account(slot, outlet)
+            self._load(slot, _taken(receiver))
         elif need is Need.ROWS:
             await _any_ready([stream.receiver for stream in self._open.values()])
 
@@ -145,11 +163,21 @@ class Merge:
             receiver.check(self._loaded.pop(slot, 0))
             receiver.close()
             self.streams.ended()
-        else:
+        elif len(chunk):
             self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
             self._current[slot] = chunk
             self._loaded[slot] = self._loaded.get(slot, 0) + len(chunk)
             self.order.load(slot, len(chunk))
+
+    async def _account(self, slot: int, outlet: Outlet) -> None:
+        """Account for what a stream has lost in front of its next chunk, behind the rows merged so far."""
+        losses = self._open[slot].losses
+        if losses is None or not losses.waiting or self.account is None:
+            return
+        lost = losses.take(self._loaded.get(slot, 0))
+        if lost:
+            await self._send_picked(outlet)
+            await self.account(self._chosen, lost)
 
     async def _send_picked(self, outlet: Outlet) -> None:
         if len(self._picked):
@@ -166,22 +194,19 @@ class Merge:
         failure: InputFailed | None = None
         for slot, stream in list(self._open.items()):
             if self.order.rows_left(slot) == 0 and stream.receiver.ready:
+                await self._account(slot, outlet)
                 try:
-                    chunk: Chunk | None = stream.receiver.take()
-                except EndOfStream:
-                    chunk = None
+                    self._load(slot, _taken(stream.receiver))
                 except InputFailed as error:
                     failure = error
-                    continue
-                self._load(slot, chunk)
         if failure is not None and not any(self.order.rows_left(slot) for slot in self._open):
             await self._send_picked(outlet)
             raise failure
 
 
-async def _next_chunk(receiver: Receiver[Chunk]) -> Chunk | None:
+def _taken(receiver: Receiver[Chunk]) -> Chunk | None:
     try:
-        return await receiver.receive()
+        return receiver.take()
     except EndOfStream:
         return None
 

@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -35,10 +35,13 @@ from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.context import value_of
 from aiostream_data._engine.decompressor_memory import SMALL_NBYTES, DecompressorMemory, DecompressorTaken
 from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.failed import Damage, Failed
 from aiostream_data._engine.leading import leading
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
 from aiostream_data._engine.shard_check import ShardCheck
+from aiostream_data._engine.shard_damage import damage_of
+from aiostream_data._engine.shard_losses import MOST_AT_ONCE, ShardLosses
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_siblings import ShardSiblings
 from aiostream_data._engine.sizes import chunk_nbytes
@@ -52,13 +55,17 @@ from aiostream_data._engine.step_sizes import (
     rows_of_a_step,
 )
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
-from aiostream_data.errors import ChecksumError, CorruptRecordError, StateMismatchError
+from aiostream_data.errors import ChecksumError, CorruptRecordError, DataError, StateMismatchError, StorageError
 from aiostream_data.executors.base import Outcome
+from aiostream_data.formats.base import Loss, Report
+from aiostream_data.formats.cutting import no_records
 from aiostream_data.formats.long_record import ObjectBuffer
+from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import HEADROOM_NBYTES, RecordStream, StreamStep
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.policies import Handling
 from aiostream_data.records import ByteRange, Chunk, Column, Columns, ShardRef, VarColumn, records_chunk
 from aiostream_data.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
@@ -104,6 +111,8 @@ class ShardReader:
         split: Split number of the rows' ids.
         siblings: The other shards of the source, asked where this one is too short to show its compression.
         offsets: Where records begin, as far as it is known; what is learned is added.
+        losses: Where it notes what it skips.
+        handling: What becomes of damage.
         open_at_once: Shards that are read at the same time, and have to fit into the budget together.
         is_wanted: Whether the order is waiting for this very shard: its admissions then pass over a
             full budget, since everything that fills it is queued behind this shard.
@@ -123,6 +132,8 @@ class ShardReader:
     is_wanted: Callable[[], bool] = lambda: False
     first: int = 0
     open_at_once: int = 1
+    losses: ShardLosses = field(default_factory=ShardLosses)
+    handling: Handling = field(default_factory=Handling)
     _row: int = 0
     _offset: int = 0
     _alone: Alone | None = None
@@ -131,6 +142,12 @@ class ShardReader:
     _joined: tuple[weakref.ref[NDArray[np.uint8]], weakref.ref[_Lease]] | None = None  # of a record from several blocks
     _made: int = 0  # bytes, by the hop in progress
     _damage: Exception | None = None  # behind what that hop has given
+    _attempts: int = 0  # further ones, at the damage in front of which it stands
+    _lost: list[tuple[int, Loss]] = field(default_factory=list)  # by that hop, with record numbers
+    _is_checking: bool = False
+
+    def __post_init__(self) -> None:
+        self._skips = self.handling.kind == "skip" and not self.handling.retries
 
     async def run(self, outlet: Outlet) -> None:
         """Send the rows of the shard from number ``first`` on, in order.
@@ -139,12 +156,11 @@ class ShardReader:
             CorruptRecordError, ExampleParseError, StorageError: The shard is damaged or unreachable.
             ChecksumError: The bytes are not those that its store says it has; raised before the last rows are sent.
         """
-        if self.shard.nbytes is None:
-            self.shard = await self.stores.info(self.shard.url)
         self._waiting, self._memory = self.budget.charge(0, RECORDS), DecompressorMemory(self.budget, self.is_wanted)
         try:
             while not await self._has_sent_all(outlet):
                 self.first = max(self.first, self._row)
+                self._lost.clear()
                 self._alone, self._reserved_nbytes, self._block, self._damage = None, 0, None, None
                 self._waiting.end()
                 self._memory.release()
@@ -152,17 +168,45 @@ class ShardReader:
             self._memory.release()
 
     async def _has_sent_all(self, outlet: Outlet) -> bool:
-        """Read from the start, and return whether that came to the end; if not, other shards took the memory."""
+        """Read from the start, and return whether that came to the end; if not, the shard is to be read again."""
         try:
+            if self.shard.nbytes is None:
+                self.shard = await self.stores.info(self.shard.url)
             await self._read(outlet)
         except DecompressorTaken:
             return False
+        except Exception as error:
+            damage = damage_of(error, delivers_later=self.node.format.whole or self._is_checking)
+            if damage is None or not self.handling.interferes:
+                raise
+            return await self._is_done_with(damage, error)
+        return True
+
+    async def _is_done_with(self, damage: DataError | StorageError, error: Exception) -> bool:
+        """Deal with damage that ended the reading; return whether the rest of the shard is lost, or is read again."""
+        if self._row > self.first:
+            self._attempts = 0
+        if not self._skips and self._attempts < self.handling.retries:
+            await asyncio.sleep(self.handling.pause_s(self._attempts))
+            self._attempts += 1
+            self.counters.retries += 1
+            return False
+        if self.handling.kind != "skip":
+            raise error
+        if not self._skips and isinstance(damage, CorruptRecordError) and not self._is_checking:
+            self._skips = True
+            return False
+        self._row = max(self.first, self._row)
+        self._lose_rest(damage)
         return True
 
     async def _read(self, outlet: Outlet) -> None:
+        self._is_checking, self._row = True, 0
         await self._check_first()
-        step = self._step()
-        stream, self._row = stream_before(self.node, self.shard, self.offsets.before(self.number, self.first), step)
+        self._is_checking = False
+        report = self._lose if self._skips else None
+        hint = self.offsets.before(self.number, self.first)
+        stream, self._row = stream_before(self.node, self.shard, hint, self._step(), report)
         self._offset = stream.first_offset
         with closing(self.stores.running_check(self.shard)) as self._check:
             await self._read_ranges(stream, outlet)
@@ -225,6 +269,10 @@ class ShardReader:
             self.budget.poke()  # the next block is the head now, and may be urgent
             await self._send_all(stream, self._fed(stream, block), block, outlet)
             del block
+            if stream.is_over:
+                for block_ahead in blocks:
+                    block_ahead.cancel()
+                return
             for part in islice(ranges, max(0, ahead.ranges - len(blocks))):
                 blocks.append(self._begin(part, blocks, group))
 
@@ -305,8 +353,26 @@ class ShardReader:
             del work
             self._settle(stream)
             room.end()
+            self._tell_losses()
             while chunks:
                 await outlet.send(chunks.popleft())
+            if self.losses.waiting >= MOST_AT_ONCE:
+                await outlet.send_mark(records_chunk(no_records(), RowIds.none()))
+
+    def _tell_losses(self) -> None:
+        """Note what the last hop has lost, before what comes behind it is sent."""
+        for ordinal, loss in self._lost:
+            error = CorruptRecordError(self.shard.url, loss.offset, loss.reason)
+            self._add_loss(ordinal, error, loss.offset, loss.nbytes)
+        self._lost.clear()
+
+    def _lose_rest(self, error: DataError | StorageError) -> None:
+        """Note that everything behind the last row is lost."""
+        self._add_loss(self._row, error, error.offset if isinstance(error, CorruptRecordError) else None, None)
+
+    def _add_loss(self, ordinal: int, error: DataError | StorageError, offset: int | None, nbytes: int | None) -> None:
+        damage = _damage_at(ordinal, offset, nbytes)
+        self.losses.add(ordinal, Failed.lost(error, RowIds.of_source(self.split, [ordinal]), damage))
 
     async def _until_it_may_gather(self, stream: RecordStream) -> None:
         """Wait for memory to gather on, where a record of which a part was received is larger than its share.
@@ -376,11 +442,11 @@ class ShardReader:
         step, held = self._step_nbytes(stream, block), stream.held_nbytes
         self._made = 0
         reserved = max(self._memory.nbytes, SMALL_NBYTES)
-        while self._made + max(0, stream.held_nbytes - held) + step <= room_nbytes:
+        while self._made + max(0, stream.held_nbytes - held) + step <= room_nbytes and len(self._lost) < MOST_AT_ONCE:
             if stream.window_nbytes > reserved:
                 return chunks, True
             column = self._next_column(pieces, had_some=bool(chunks))
-            if column is None or not len(column):  # a block was used up
+            if column is None or not (len(column) or len(column.values)):  # a block was used up
                 self._block = None
             if column is None:
                 return chunks, self._damage is not None
@@ -405,6 +471,12 @@ class ShardReader:
                 raise
             self._damage = error
             return None
+
+    def _lose(self, loss: Loss) -> None:
+        """Give a record number to a loss, and note it unless that was done before the state was taken."""
+        ordinal, self._row = self._row, self._row + 1
+        if ordinal >= self.first:
+            self._lost.append((ordinal, loss))
 
     def _leased(self, chunk: Chunk, column: VarColumn, block: _Block | None) -> Chunk:
         """Return a chunk with a lease on what it keeps alive: the buffer that it looks into, and its own arrays."""
@@ -461,6 +533,12 @@ class ShardReader:
         return found.done
 
 
+def _damage_at(ordinal: int, offset: int | None, nbytes: int | None) -> Damage:
+    if nbytes is not None:
+        return Damage("records", offset, nbytes)
+    return Damage("rest of the shard" if ordinal else "shard", offset if ordinal else 0, None)
+
+
 async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> None:
     """Read all of an object, by several requests at once where it is large; the buffer is as long as it is.
 
@@ -479,12 +557,18 @@ async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> 
 
 
 def stream_before(
-    node: ReadFiles, shard: ShardRef, hint: Hint, step: StreamStep | None = None
+    node: ReadFiles, shard: ShardRef, hint: Hint, step: StreamStep | None = None, report: Report | None = None
 ) -> tuple[RecordStream, int]:
-    """Return a stream that begins at a known record, and the number of that record."""
-    if node.format.whole or not hint.offset:
-        return RecordStream(node.format, shard.url, node.compression, step=step), 0
-    return RecordStream(node.format, shard.url, node.compression, hint.offset, step), hint.ordinal
+    """Return a stream that begins at a known record, and the number of that record.
+
+    Args:
+        report: Receives losses, and damage is skipped; without it, damage is raised.
+    """
+    offset, ordinal = (0, 0) if node.format.whole or not hint.offset else (hint.offset, hint.ordinal)
+    what = node.format, shard.url, node.compression, offset, step
+    if report is None:
+        return RecordStream(*what), ordinal
+    return SkippingStream(*what, report=report, nbytes=shard.nbytes or 0), ordinal
 
 
 def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chunk:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -23,9 +23,11 @@ from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.shard_check import ShardCheck
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import HEADROOM, decode, read_object, stream_before
-from aiostream_data.errors import StateMismatchError
+from aiostream_data.errors import CorruptRecordError, StateMismatchError
+from aiostream_data.formats.base import Loss
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.policies import handling_of
 from aiostream_data.records import ByteRange, Chunk, ShardRef, VarColumn, concat, records_chunk
 from aiostream_data.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
@@ -135,61 +137,99 @@ class ShardRows:
 
     async def _read_from(self, hint: Hint, ordinals: NDArray[np.int64], first: NDArray[np.uint8]) -> Chunk:
         """Return records that are looked for from a known one, whose place is where ``first`` begins."""
-        stream, row = stream_before(self.node, self.shard, hint)
+        stream, picking = self._stream(hint, ordinals)
         window = self.budget.charge(0, WINDOWS)
-        found: list[Chunk] = []
-        row = await self._picked(stream, window, stream.feed(first, 0), row, ordinals, found)
+        await self._picked(stream, window, stream.feed(first, 0), picking)
         step = self._step_nbytes
         for part in plan_ranges(self.shard.nbytes or 0, step, step, hint.offset + len(first)):
-            if row > int(ordinals[-1]):
-                return concat(found)
+            if picking.is_done:
+                return concat(picking.found)
             with self._noted(HEADROOM + part.nbytes):
                 block = np.empty(HEADROOM + part.nbytes, np.uint8)
                 await self.stores.read_into(self.shard, part.start, block.data[HEADROOM:])
-                row = await self._picked(stream, window, stream.feed(block, HEADROOM), row, ordinals, found)
-        return await self._finish(stream, window, row, ordinals, found)
+                await self._picked(stream, window, stream.feed(block, HEADROOM), picking)
+        return await self._finish(stream, window, picking)
 
     async def _read_whole(self, ordinals: NDArray[np.int64]) -> Chunk:
-        stream, row = stream_before(self.node, self.shard, Hint(self.number, 0, 0))
+        stream, picking = self._stream(Hint(self.number, 0, 0), ordinals)
         window = self.budget.charge(0, WINDOWS)
-        found: list[Chunk] = []
         if self.shard.nbytes:
             with self._noted(self.shard.nbytes):
                 block = np.empty(self.shard.nbytes, np.uint8)
                 await read_object(self.stores, self.shard, block.data)
-                row = await self._picked(stream, window, stream.feed(block, 0), row, ordinals, found)
-        return await self._finish(stream, window, row, ordinals, found)
+                await self._picked(stream, window, stream.feed(block, 0), picking)
+        return await self._finish(stream, window, picking)
 
-    async def _finish(
-        self, stream: RecordStream, window: Charge, row: int, ordinals: NDArray[np.int64], found: list[Chunk]
-    ) -> Chunk:
-        if row <= int(ordinals[-1]):
-            row = await self._picked(stream, window, stream.finish(), row, ordinals, found)
-        if row <= int(ordinals[-1]):
+    def _stream(self, hint: Hint, ordinals: NDArray[np.int64]) -> tuple[RecordStream, _Picking]:
+        picking = _Picking(self.shard.url, ordinals)
+        report = picking.lose if handling_of(self.node.on_error).kind == "skip" else None
+        stream, picking.row = stream_before(self.node, self.shard, hint, report=report)
+        return stream, picking
+
+    async def _finish(self, stream: RecordStream, window: Charge, picking: _Picking) -> Chunk:
+        if not picking.is_done:
+            await self._picked(stream, window, stream.finish(), picking)
+        if not picking.is_done:
             raise StateMismatchError(
-                [f"{safe_url(self.shard.url)} has {row} records, and record {ordinals[-1]} was asked for"]
+                [f"{safe_url(self.shard.url)} has {picking.row} records, and record {picking.last} was asked for"]
             )
-        return concat(found)
+        return concat(picking.found)
 
-    async def _picked(self, stream: RecordStream, window: Charge, *work: Any) -> int:
+    async def _picked(
+        self, stream: RecordStream, window: Charge, pieces: Iterator[VarColumn], picking: _Picking
+    ) -> None:
         """Do what :meth:`_pick` does in a hop, and note what the decompressor holds then."""
-        row: int = await self.hop(self._pick, *work)
+        await self.hop(self._pick, pieces, picking)
         window.resize(stream.window_nbytes)
-        return row
+        if picking.damage is not None:
+            raise picking.damage
 
-    def _pick(self, pieces: Iterator[VarColumn], row: int, ordinals: NDArray[np.int64], found: list[Chunk]) -> int:
-        """Add the wanted records of a few pieces to ``found``; return the number of the record that follows."""
+    def _pick(self, pieces: Iterator[VarColumn], picking: _Picking) -> None:
+        """Pick the wanted records out of a few pieces."""
         for column in pieces:
+            row, ordinals = picking.row, picking.ordinals
             wanted = ordinals[(ordinals >= row) & (ordinals < row + len(column))]
             if len(wanted):
-                found.append(self._decoded(column.take(wanted - row).compact(), wanted))
-            row += len(column)
-        return row
+                picking.found.append(self._decoded(column.take(wanted - row).compact(), wanted))
+            picking.row += len(column)
 
     def _decoded(self, column: VarColumn, ordinals: NDArray[np.int64]) -> Chunk:
         ids = RowIds.of_source(self.split, ordinals)
         chunk: Chunk = records_chunk(column, ids)
         return decode(chunk, self.node.decoders, lambda row: (self.shard.url, int(ordinals[row])))
+
+
+@dataclass
+class _Picking:
+    """Records that are looked for in one stream.
+
+    Attributes:
+        row: Number of the next record.
+        found: What was found, in order.
+        damage: In place of a record that is looked for.
+    """
+
+    url: str
+    ordinals: NDArray[np.int64]
+    row: int = 0
+    found: list[Chunk] = field(default_factory=list)
+    damage: CorruptRecordError | None = None
+
+    @property
+    def last(self) -> int:
+        """Number of the last record that is looked for."""
+        return int(self.ordinals[-1])
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing behind the records seen is looked for."""
+        return self.row > self.last
+
+    def lose(self, loss: Loss) -> None:
+        """Pass over damage, unless it is looked for."""
+        if self.damage is None and self.row in self.ordinals:
+            self.damage = CorruptRecordError(self.url, loss.offset, loss.reason)
+        self.row += 1
 
 
 def recalled_nbytes(memory_limit: int, shards_at_once: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiostream_data.codecs.short_streams import MARK_NBYTES, Evidence, suffix_of
+from aiostream_data.errors import ObjectNotFoundError
 from aiostream_data.formats.stream import PROBE_NBYTES, resolve
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ShardRef
@@ -24,12 +25,16 @@ SIZES_ASKED = 16
 class ShardSiblings:
     """Reads the first bytes of a few shards of one source, for each suffix once.
 
+    Attributes:
+        may_be_missing: Shards that do not exist are passed over.
+
     Which shards these are depends on the list of shards alone: the first of the same suffix that are long enough.
     """
 
     node: ReadFiles
     shards: Sequence[ShardRef]
     stores: StoreSet
+    may_be_missing: bool = False
     _known: dict[str, Evidence | None] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -47,28 +52,32 @@ class ShardSiblings:
 
     async def _found(self, suffix: str) -> Evidence | None:
         compressed: Evidence | None = None
-        for shard in await self._siblings(suffix):
-            first = bytearray(min(PROBE_NBYTES, shard.nbytes or 0))
-            await self.stores.read_into(shard, 0, memoryview(first))
-            compression = resolve("auto", self.node.format, bytes(first))
+        for shard, first in await self._beginnings(suffix):
+            compression = resolve("auto", self.node.format, first)
             if not compression:
                 return None
             reason = f"other shards of its source are {compression} streams, such as {safe_url(shard.url)}"
             compressed = compressed or Evidence(compression, reason)
         return compressed
 
-    async def _siblings(self, suffix: str) -> list[ShardRef]:
-        """Return the first shards of a suffix that are long enough to show their compression."""
+    async def _beginnings(self, suffix: str) -> list[tuple[ShardRef, bytes]]:
+        """Return the first bytes of the first shards of a suffix that are long enough to show their compression."""
         asked = 0
-        found: list[ShardRef] = []
+        found: list[tuple[ShardRef, bytes]] = []
         for shard in self.shards:
             if len(found) == SIBLINGS or asked == SIZES_ASKED:
                 break
             if suffix_of(shard.url) != suffix:
                 continue
-            if shard.nbytes is None:
-                shard = await self.stores.info(shard.url)
-                asked += 1
-            if shard.nbytes is not None and shard.nbytes >= MARK_NBYTES:
-                found.append(shard)
+            try:
+                if shard.nbytes is None:
+                    asked += 1
+                    shard = await self.stores.info(shard.url)
+                if shard.nbytes is not None and shard.nbytes >= MARK_NBYTES:
+                    first = bytearray(min(PROBE_NBYTES, shard.nbytes))
+                    await self.stores.read_into(shard, 0, memoryview(first))
+                    found.append((shard, bytes(first)))
+            except ObjectNotFoundError:
+                if not self.may_be_missing:
+                    raise
         return found

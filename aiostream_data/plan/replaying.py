@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -47,7 +48,8 @@ def replayed(plan: Node, entries: Iterable[Mapping[str, Any]]) -> Node:
     Raises:
         DeadLetterError: The log is empty, of several seeds, or names a stage that the plan does not have.
     """
-    listed = list({json.dumps(entry["name"]): entry for entry in entries}.values())  # logs may be joined to one
+    known = list({json.dumps(entry["name"]): entry for entry in entries}.values())  # logs may be joined to one
+    listed = _without_damage(known)
     if not all(isinstance(entry.get("seed"), int) for entry in listed):
         raise DeadLetterError("the log is damaged: an entry has no seed")
     seeds = {entry["seed"] for entry in listed}
@@ -61,6 +63,22 @@ def replayed(plan: Node, entries: Iterable[Mapping[str, Any]]) -> Node:
     for entry in listed:
         at[_stage_of(plan, entry)].append(entry["row"])
     return _over(plan, dict(at), seeds.pop())
+
+
+def _without_damage(entries: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the entries of records on which functions failed. What sources lost has no record that could run again.
+
+    Raises:
+        DeadLetterError: There are no others.
+    """
+    failed = [entry for entry in entries if "lost" not in entry]
+    lost = len(entries) - len(failed)
+    cure = "repair the files, or fetch them again, and read them as a data set of their own"
+    if lost and not failed:
+        raise DeadLetterError(f"the log has only what sources lost, and replay() runs functions: {cure}")
+    if lost:
+        warnings.warn(f"replay() leaves out {lost} entries of the log, which sources lost: {cure}", stacklevel=5)
+    return failed
 
 
 def _stage_of(plan: Node, entry: Mapping[str, Any]) -> Node:

@@ -27,7 +27,7 @@ from aiostream_data.plan.shuffling import chosen_shuffle
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, LoaderShard
 from aiostream_data.plan.windows import Bucket, PaddedBatch
-from aiostream_data.policies import OnError, handling_of
+from aiostream_data.policies import OnError, handling_of, policy_for_sources
 
 
 def rewrite(node: Node) -> Node:
@@ -58,6 +58,8 @@ def with_policy(node: Node, policy: OnError) -> Node:
     node = with_inputs(node, lambda child: with_policy(child, policy))
     if isinstance(node, (Call, Interleave, ParseExample)) and node.on_error is None:
         return replace(node, on_error=policy)
+    if isinstance(node, ReadFiles) and node.on_error is None:
+        return replace(node, on_error=policy_for_sources(policy))
     return node
 
 

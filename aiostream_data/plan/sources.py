@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node
 from aiostream_data.plan.written import Verbatim, call_arguments
+from aiostream_data.policies import OnError
 from aiostream_data.safe_url import safe_url
 from aiostream_data.structure import Structure
 
@@ -178,6 +179,7 @@ class ReadFiles(Node):
         decoders: Row-wise steps fused into the reading hop by a rewrite.
         share: (number, count) where ranks share the files, each taking every ``count``-th of the epoch's order.
         index_url: The file that names the shards, which are not listed then.
+        on_error: What becomes of damage, and of files that are missing.
         checks_first: Check all of a compressed file before any of its rows are delivered.
     """
 
@@ -198,6 +200,7 @@ class ReadFiles(Node):
     spread: bool = False
     index_url: str | None = field(default=None, repr=False)
     checks_first: bool = False
+    on_error: OnError = None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -224,6 +227,7 @@ class ReadFiles(Node):
             seed=(self.seed, None),
             ordered=(self.ordered, True),
             read_ahead=(self.read_ahead, default[1]),
+            on_error=(self.on_error, None),
             **_from(self.index_url, self.storage_options),
         ) + _shared(self.share)
 

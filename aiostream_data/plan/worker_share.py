@@ -66,7 +66,8 @@ def check_shared(node: InSubprocess) -> None:
     if node.workers == 1:
         return
     for lower in walk(place_of_sharing(node.input)):
-        if handling_of(getattr(lower, "on_error", None)).kind != "raise":
+        # Sources read everything in every worker: their counters count so, and the log has each loss once.
+        if not isinstance(lower, ReadFiles) and handling_of(getattr(lower, "on_error", None)).kind != "raise":
             raise PlanError(
                 f"in_subprocess(workers={node.workers}): {lower.label} has on_error=, and every worker would run it on "
                 "all records and log them; use workers=1, or map() it directly before batch() with Replace"

@@ -337,7 +337,9 @@ def _refusal(
     bucket = shown_bucket(url)
     told = f"HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
     if status == 404 and (is_listing or "bucket does not exist" in detail):
-        return ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} ({told})")
+        missing = ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} ({told})")
+        missing.is_bucket = True
+        return missing
     if status in (401, 403) and is_anonymous:
         return CredentialsError(
             safe_url(url), f"the bucket is not public, and no Google credentials were found ({told}): {HOW_TO_SIGN_IN}"

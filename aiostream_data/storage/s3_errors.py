@@ -149,8 +149,10 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str, regio
     told = ", ".join(filter(None, parts))
     make: Callable[[str, str], StorageError]
     if code == "NoSuchBucket":
-        make, reason = ObjectNotFoundError, f"there is no bucket {bucket!r} ({told})"
-    elif code == "NoSuchKey" or status == 404:
+        missing = ObjectNotFoundError(where, f"there is no bucket {bucket!r} ({told})")
+        missing.is_bucket = True
+        return missing
+    if code == "NoSuchKey" or status == 404:
         make, reason = ObjectNotFoundError, f"bucket {bucket!r} has no such object ({told})"
     elif code in _EXPIRED:
         expired = CredentialsError(where, f"the AWS credentials have expired ({told}); renew them")

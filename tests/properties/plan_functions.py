@@ -120,6 +120,10 @@ def few_batched(*element: Any) -> Dataset[int]:
     return Dataset.range(10 * first, 10 * first + first % 7).repeat(2).batch(3).unbatch().take(5)
 
 
+def left_of(path: str) -> Dataset[str]:
+    return Dataset.from_text(path, on_error="skip")
+
+
 def lines_of(path: str) -> Dataset[str]:
     return Dataset.from_text(path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 from aiostream_data._engine.carrying import carrying
 from aiostream_data._engine.channel import open_channel
 from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.failures import PartlyDone
 from aiostream_data._engine.merge import Merge, Stream
 from aiostream_data._engine.merge_log import MergeLog, check_merge
 from aiostream_data._engine.origins import Namespace, local
-from aiostream_data._engine.places import Place
+from aiostream_data._engine.places import SKIPPED_ROWS, Place
 from aiostream_data._engine.position import State, taken_up
 from aiostream_data._engine.recall import outermost
+from aiostream_data._engine.shard_losses import ShardLosses
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.shard_reader import ShardReader
 from aiostream_data._engine.shard_rows import ShardRows, recalled_nbytes
@@ -32,6 +35,7 @@ from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.ranks import of_this_rank
 from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.policies import handling_of
 from aiostream_data.records import Chunk, Items, ShardRef, concat, gather
 from aiostream_data.row_ids import SPLIT_MASK, RowIds
 from aiostream_data.safe_url import safe_url
@@ -98,6 +102,7 @@ class ReadFilesSource(Stage):
 
     _log: MergeLog = field(default_factory=MergeLog)
     _state: State = None
+    _accounted: int = 0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: ReadFiles = self.node
@@ -111,13 +116,29 @@ class ReadFilesSource(Stage):
         stores = self.context.services.stores(node.storage_options)
         async with asyncio.TaskGroup() as group:
             streams = _ShardStreams(self, turns, shards, namespace, outlet, group, stores)
-            merge = Merge(streams, order, self._log)
+            merge = Merge(streams, order, self._log, self._account if streams.handling.interferes else None)
             if self._state is not None:
                 streams.skip(self._state["next"])
                 await merge.resume(self._state)
                 if streams.has_more:  # as when shards were appended since
                     order.more_streams()
             await merge.run(outlet)
+
+    async def _account(self, rows: int, lost: list[Failed]) -> None:
+        """Count losses against the budget, and log them.
+
+        Args:
+            rows: Rows merged before them, in this run.
+        """
+        rows, self._accounted = rows - self._accounted, rows
+        lost = [replace(each, row=rows + number) for number, each in enumerate(lost)]
+        letters, context = self.context.services.dead_letters, self.context
+        try:
+            await letters.take(context.place(self.node), context.nth(self.node), self.node, rows + len(lost), lost)
+        except PartlyDone as partly:
+            self.counters.skipped += partly.done
+            raise
+        self.counters.skipped += len(lost)
 
     # -- its place: the order's, and for every open shard the next record and where it can be found
 
@@ -143,9 +164,10 @@ class ReadFilesSource(Stage):
         shards = None if place.node is None else place.scope.shards.get(place.scope.keys[place.node])
         numbers = set()
         for stream, rows in check_merge(place, fields["order"], fields["streams"], (1, cycle)):
-            number, ordinal, offset = stream.items(3, 3)
+            number, ordinal, offset, *lost = stream.items(3, 4)
             numbers.add(number.integer(0, SPLIT_MASK if shards is None else shards - 1))
-            ordinal.integer(0, min(rows, offset.integer()))
+            skipped = sum(part.integer(1, SKIPPED_ROWS) for part in lost)
+            ordinal.integer(0, min(rows + skipped, offset.integer()))
         most = SPLIT_MASK if shards is None else _of_a_rank(shards, place.node.share)
         all_given = place.scope.exact and shards is not None and not fields["order"].value["more_streams"]
         opened = fields["next"].integer(most if all_given else len(numbers), most)
@@ -237,7 +259,8 @@ class _ShardStreams:
     _given: int = 0
 
     def __post_init__(self) -> None:
-        self._siblings = ShardSiblings(self.stage.node, self.shards, self.stores)
+        self.handling = handling_of(self.stage.node.on_error)
+        self._siblings = ShardSiblings(self.stage.node, self.shards, self.stores, self.handling.kind == "skip")
 
     def skip(self, turns: int) -> None:
         """Pass over shards that were given out before a state was taken."""
@@ -249,7 +272,7 @@ class _ShardStreams:
         return self._next < len(self.turns)
 
     async def again(self, state: State, given: int) -> Stream:
-        number, ordinal, offset = state
+        number, ordinal, offset, *lost = state
         if not 0 <= number < len(self.shards):
             raise StateMismatchError([f"the state reads shard number {number}, and there are {len(self.shards)}"])
         shard = self.shards[number]
@@ -259,7 +282,7 @@ class _ShardStreams:
             )
         self._given += 1
         self.stage._offsets.learn(number, ordinal, offset)
-        return self._open(number, given)
+        return self._open(number, given, sum(lost))
 
     async def next(self) -> Stream | None:
         self._open_ahead()
@@ -283,7 +306,7 @@ class _ShardStreams:
         ahead = node.read_ahead if isinstance(node.read_ahead, int) else max(1, node.cycle_length // 4)
         return node.cycle_length + ahead
 
-    def _open(self, number: int, first: int = 0) -> Stream:
+    def _open(self, number: int, given: int = 0, lost: int = 0) -> Stream:
         services = self.stage.context.services
         node: ReadFiles = self.stage.node
         sender, receiver = open_channel(CHUNKS_PER_SHARD, services.budget.channel_nbytes)
@@ -291,6 +314,7 @@ class _ShardStreams:
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.on_wait = lambda _: services.budget.poke()
         receiver.counters = self.stage.counters
+        losses = ShardLosses(given, lost)
         reader = ShardReader(
             node=node,
             shard=self.shards[number],
@@ -298,7 +322,9 @@ class _ShardStreams:
             split=self.namespace.base + number,
             siblings=self._siblings,
             offsets=self.stage._offsets,
-            first=first,
+            first=given + lost,
+            losses=losses,
+            handling=self.handling,
             open_at_once=min(self._most_open, len(self.turns)),
             stores=self.stores,
             budget=services.budget,
@@ -310,21 +336,24 @@ class _ShardStreams:
         # Rows are counted once, when they leave the stage, so the reader's own counters are thrown away.
         outlet = Outlet(sender, StageCounters("shard"), services.budget)
         self.group.create_task(_read(reader, outlet), name=f"read {safe_url(self.shards[number].url)}")
-        return Stream(receiver, _ShardPlace(number, self.stage._offsets))
+        place = _ShardPlace(number, self.stage._offsets, losses)
+        return Stream(receiver, place, losses if self.handling.kind == "skip" else None)
 
 
 @dataclass(frozen=True)
 class _ShardPlace:
-    """Where one shard is: its number, and the nearest record before its next one that can be found."""
+    """Where one shard is: its number, the nearest record before its next one that can be found, and what was lost."""
 
     number: int
     offsets: ShardOffsets
+    losses: ShardLosses
 
     def at(self, given: int, book: BookWriter) -> State:
-        return list(self.offsets.before(self.number, given))
+        lost = self.losses.before(given)
+        return [*self.offsets.before(self.number, given + lost), *([lost] if lost else [])]
 
     def forget(self, given: int) -> None:
-        pass
+        self.losses.forget(given)
 
 
 def _of_a_rank(shards: int, share: tuple[int, int] | None) -> int:

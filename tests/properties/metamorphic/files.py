@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import aiostream_data as asd
+from aiostream_data.formats.tfrecord_writer import frame
 
 FOLDER = "ASD_METAMORPHIC_FILES"
 """Environment variable with the folder, for processes that go on with a run of this one."""
@@ -47,7 +48,24 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     (path / f"{file}.txt").write_bytes(lines)
     (path / f"{file}.txt.gz").write_bytes(gzip.compress(lines))
     (path / f"{file}.txt.z").write_bytes(zlib.compress(lines))
+    _write_damaged(path, file, records, lines)
     (path / f"{file}.bin").write_bytes(b"head" + b"".join(f"{name:>8}".encode() for name in names))
+
+
+def _write_damaged(path: Path, file: int, records: list[bytes], lines: bytes) -> None:
+    """Write files with damage in and between records, at their ends, and behind what can be decompressed."""
+    frames = [bytearray(frame(record)) for record in records]
+    if len(frames) > 1:
+        frames[1][13] ^= 1  # a payload
+        frames[-2][2] ^= 1  # a length
+    damaged = b"".join(frames)
+    (path / f"{file}.damaged").write_bytes(damaged[:60] + damaged[64:] if file else damaged + b"cut short")
+    (path / f"{file}.damaged.gz").write_bytes(gzip.compress(damaged)[: -9 if file else None])
+    (path / f"{file}.badtext").write_bytes(lines.replace(b"2:", b"\xff") + b"\xff" * (file % 2))
+    (path / f"{file}.badtext.gz").write_bytes(gzip.compress(lines.replace(b"0:1", b"\xc3"))[: -5 if file else None])
+    (path / f"{file}.badbin").write_bytes(
+        b"".join(b"%8d" % (100 * file + row) for row in range(len(records))) + b"left"
+    )
 
 
 def _write_records(path: Path, records: list[bytes], compression: str) -> None:

@@ -76,6 +76,27 @@ def _files(random: Random) -> Drawn:
     return Drawn(Step(f"Dataset.{call}, {more})"), kind, 20, ordered=ordered)
 
 
+def _damaged_files(random: Random) -> Drawn:
+    call, kind = one_of(
+        random,
+        ('from_tfrecord(pattern(".damaged")', "text"),
+        ('from_tfrecord(pattern(".damaged.gz")', "text"),
+        ('from_text(pattern(".badtext")', "text"),
+        ('from_text(pattern(".badtext.gz")', "text"),
+        ('from_text(pattern(".badtext.gz"), verify=True', "text"),
+        ('from_fixed_length(pattern(".badbin"), 8', "text"),
+        ('from_files(pattern(".damaged.gz"), compression="gzip"', "text"),
+    )
+    if chance(random, 0.2):
+        cycle = random.randint(1, 3)
+        text = f"Dataset.list_files(pattern('.badtext')).interleave(left_of, cycle_length={cycle})"
+        return Drawn(Step(text), "text", 20)
+    policy = one_of(random, '"skip"', '"skip"', "asd.Skip(max_count=1000)", 'asd.Retry(1, backoff_s=0.0, then="skip")')
+    ordered = "" if "from_files" in call or not chance(random, 0.1) else ", ordered=False"
+    how = arguments(seed=seed_or_none(random), shuffle_shards=True) if "from_files" in call else _reading(random)
+    return Drawn(Step(f"Dataset.{call}, on_error={policy}, {how}{ordered})"), kind, 20, ordered=not ordered)
+
+
 def _examples(random: Random) -> Drawn:
     if chance(random, 0.3):
         text = f'Dataset.from_tfrecord(pattern(".steps"), {_reading(random)})'
@@ -113,6 +134,7 @@ _SOURCES = [
     (0.7, _iterable),
     (0.7, _names),
     (2, _files),
+    (0.8, _damaged_files),
     (1, _examples),
     (0.4, _whole_files),
 ]

@@ -1,0 +1,66 @@
+"""What one open shard has lost: for its place in a state, and for the account, which goes by the order of the rows.
+
+Every loss takes a record number, as a record does. So the rows behind it have the same ids wherever reading began, and
+the number of the next record is the number of rows given plus the number of losses in front of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from threading import Lock
+from typing import Final
+
+from aiostream_data._engine.failed import Failed
+
+MOST_AT_ONCE: Final = 1024
+"""Losses of one shard that are cut at once, and may wait for the account in front of the next rows."""
+
+
+class ShardLosses:
+    """Losses of a shard from some record on. Added by the reader, taken by the merge; places from any thread.
+
+    Args:
+        given: Rows of the shard that were given before it was opened.
+        before: Losses in front of these rows, and of the next one.
+    """
+
+    def __init__(self, given: int = 0, before: int = 0) -> None:
+        self._opened_at = given
+        self._before = before
+        self._added = before
+        self._behind: list[int] = []  # of each loss, how many rows of the shard are in front of it
+        self._waiting: deque[tuple[int, Failed]] = deque()
+        self._lock = Lock()
+
+    @property
+    def waiting(self) -> int:
+        """Losses that nobody has taken yet."""
+        return len(self._waiting)
+
+    def add(self, ordinal: int, failed: Failed) -> None:
+        """Note the loss of a record."""
+        rows = ordinal - self._added
+        self._added += 1
+        with self._lock:
+            self._behind.append(rows)
+        self._waiting.append((rows, failed))
+
+    def take(self, received: int) -> list[Failed]:
+        """Return the losses up to the next row, when so many were received since the shard was opened."""
+        taken = []
+        while self._waiting and self._waiting[0][0] <= self._opened_at + received:
+            taken.append(self._waiting.popleft()[1])
+        return taken
+
+    def before(self, given: int) -> int:
+        """Return how many losses are in front of row number ``given - 1``; one right behind it is not counted."""
+        with self._lock:
+            return self._before + bisect_left(self._behind, given)
+
+    def forget(self, given: int) -> None:
+        """Hear that nobody will ask for less than ``given`` rows."""
+        with self._lock:
+            count = bisect_left(self._behind, given)
+            self._before += count
+            del self._behind[:count]
