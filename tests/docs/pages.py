@@ -8,7 +8,7 @@ A fenced block may have a comment in front of it, which readers of the page do n
   (:mod:`page_files`).
 - ``<!-- continues -->``: the block goes on where the one before it ends. Any other block is a program by itself.
 - ``<!-- raises: ValueError -->``: the program ends with this error.
-- ``<!-- prints -->``, in front of a ``text`` block: what the program above it prints, or the error that ends it.
+- ``<!-- prints -->``, in front of a ``text`` block: what the block above it prints, or the error that ends it.
   ``...`` stands for anything, and any amount of space for any other.
 """
 
@@ -114,7 +114,7 @@ def programs(page: str, text: str) -> list[Program]:
         if block.language == "python":
             found.append(_continued(found.pop(), block) if "continues" in block.marks else _begun(page, block))
         elif "prints" in block.marks:
-            found[-1] = replace(found[-1], prints=block.text)
+            found[-1] = replace(found[-1], prints=(found[-1].prints or "") + block.text)
     return found
 
 
