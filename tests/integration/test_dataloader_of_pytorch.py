@@ -16,6 +16,7 @@ from aiostream_data.errors import ForkedPipelineError, NotPicklableError
 data: Any = pytest.importorskip("torch.utils.data")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),  # fork beside threads, from 3.12 on
+    pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning"),  # of JAX, where another test has imported it
     pytest.mark.filterwarnings("ignore:'set_vital':UserWarning"),  # of torchdata
     pytest.mark.filterwarnings("ignore:Got pickle error:UserWarning"),
 ]
