@@ -35,6 +35,7 @@ class Space(NamedTuple):
         place: Its number there.
         source, number, epoch, cached: As in :class:`.origins.Namespace`.
         is_located: Whether its records can be found by their offsets.
+        listed: As in :class:`.origins.Namespace`.
     """
 
     place: int
@@ -43,6 +44,7 @@ class Space(NamedTuple):
     epoch: int
     cached: tuple[Cached, ...]
     is_located: bool
+    listed: str
 
 
 def spaces_since(origins: Origins, place: int) -> list[Space]:
@@ -55,6 +57,7 @@ def spaces_since(origins: Origins, place: int) -> list[Space]:
             space.epoch,
             space.cached,
             space.locate is not None,
+            space.listed,
         )
         for space in origins.opened_since(place)
     ]
@@ -76,7 +79,7 @@ class Alike:
                 if len(self._known) >= REMEMBERED:
                     self._known.clear()
                 source, number, epoch, cached = meaning
-                self._known[meaning] = self._origins.open(source, number, epoch, url_of, cached, locate)
+                self._known[meaning] = self._origins.open(source, number, epoch, url_of, cached, locate, sent.listed)
             return self._known[meaning]
 
 

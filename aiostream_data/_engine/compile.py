@@ -15,8 +15,9 @@ from aiostream_data._engine.stages.coroutine import CoroutineStage
 from aiostream_data._engine.stages.costs import CostBatchStep
 from aiostream_data._engine.stages.device import DeviceStage
 from aiostream_data._engine.stages.equal import AgreeStage, EqualRowsStage
-from aiostream_data._engine.stages.files import ListFilesSource, ReadFilesSource
+from aiostream_data._engine.stages.files import ReadFilesSource
 from aiostream_data._engine.stages.interleave import InterleaveStage
+from aiostream_data._engine.stages.list_files import ListFilesSource
 from aiostream_data._engine.stages.memory import MemorySource
 from aiostream_data._engine.stages.mix import ChooseStage, MixStage
 from aiostream_data._engine.stages.pack import PackStep

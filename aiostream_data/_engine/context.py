@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from aiostream_data._engine.loop_states import LoopStates
 from aiostream_data._engine.origins import Locate, Namespace, Origins, source_of
 from aiostream_data._engine.position import State
 from aiostream_data._engine.resuming import resuming
+from aiostream_data._engine.shard_numbers import ShardNumbers
 from aiostream_data._engine.shard_offsets import ShardOffsets
 from aiostream_data._engine.stage_runs import StageRuns
 from aiostream_data._engine.state_book import TABLE, Book
@@ -32,7 +33,7 @@ from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.plan.base import Node
+from aiostream_data.plan.base import TRANSPARENT, Node, walk
 from aiostream_data.plan.operators import CacheToken
 from aiostream_data.ranks.listing import ListOnce
 from aiostream_data.records import Chunk, ShardRef
@@ -135,8 +136,8 @@ class Services:
     """The rows that the state mentions with which the loader was opened."""
     weights: WeightChanges = field(default_factory=WeightChanges)
     """Weights of mixtures that were changed while running."""
-    offsets: dict[tuple[int, int], ShardOffsets] = field(default_factory=dict)
-    """Where records begin, by the place of their source."""
+    offsets: dict[tuple[int, int, int | None], ShardOffsets] = field(default_factory=dict)
+    """Where records begin, by the place of their source, and by which numbers its shards have."""
     shared_caches: frozenset[CacheToken] = frozenset()
     """Caches that several places of the plan read."""
     cached_epochs: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -151,6 +152,10 @@ class Services:
     runs: StageRuns = field(default_factory=StageRuns)
     """Which stages run now."""
     resolved: dict[Node, list[ShardRef]] = field(default_factory=dict)
+    shard_numbers: dict[int, Sequence[ShardNumbers]] = field(default_factory=dict)
+    """Numbers of shards in epochs that began before the list changed, by source, of the earliest epochs first."""
+    gained: set[int] = field(default_factory=set)
+    """Sources that read new shards behind their place in the state, and mixtures with new inputs, by their keys."""
     list_once: ListOnce | None = None
     """Which rank lists for all; None where each does."""
     hosting: Hosting | None = None
@@ -222,10 +227,25 @@ class RunContext:
         mine = self.numbers[node]
         return sum(other.label == node.label and number < mine for other, number in self.numbers.items())
 
-    def namespace(self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None) -> Namespace:
+    def namespace(
+        self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None, listed: str = ""
+    ) -> Namespace:
         """Open the row ids of one run of a source."""
         number = self.keys[node]
-        return self.services.origins.open(source_of(self.path, number), number, self.epoch, url_of, locate=locate)
+        source = source_of(self.path, number)
+        return self.services.origins.open(source, number, self.epoch, url_of, locate=locate, listed=listed)
+
+    def shard_numbers(self, node: Node) -> ShardNumbers | None:
+        """Return the numbers of a source's shards in this epoch; None if they are the places in its list."""
+        known = () if self.path else self.services.shard_numbers.get(self.keys[node], ())
+        return next((numbers for numbers in known if self.epoch <= numbers.epoch), None)
+
+    def gains_rows(self, node: Node) -> bool:
+        """Return True if ``node`` gives rows of shards, or of inputs, that are new since the state was saved."""
+        gained = self.services.gained
+        if self.path or not gained:
+            return False
+        return any(self.keys[lower] in gained for lower in walk(node) if lower.label not in TRANSPARENT)
 
     def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
         """Return the random key of a node: a function of seed, place in the plan, and names."""

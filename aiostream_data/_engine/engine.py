@@ -38,7 +38,7 @@ from aiostream_data._engine.tracebacks import present
 from aiostream_data._engine.watchdog import LOGGER, Alarm, Watchdog
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, StageTimeoutError
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.plan.base import Node, keys_of, walk
+from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.subprocess import own_nbytes, places_of
@@ -71,7 +71,7 @@ class Engine:
         self.options = replace(options, written=options.written or plan)
         self.state = EngineState(self.plan, self.options)
         self._check_schema()
-        self.state.read_caches_first(first_epochs(self.plan, keys_of(self.plan), self.options.epoch))
+        self.state.read_caches_first(first_epochs(self.plan, self.state.keys, self.options.epoch))
         own = replace(self.options, memory_limit=own_nbytes(self.plan, self.options.memory_limit))
         self.resources = Resources(own)
         self.hosting = self.state.hosting = self._hosting()
@@ -105,7 +105,8 @@ class Engine:
             if exact is not None:
                 with naming(name):
                     book = self.state.book if each is options else read_book(each.book, Origins())
-                    check_state(self.plan, each, book, exact)
+                    self.state.keep_keys(each.held_against)
+                    check_state(self.plan, each, book, exact, self.state.keys)
 
     def _start(self) -> None:
         """Begin to run, in whatever thread that is."""
@@ -339,8 +340,12 @@ class Engine:
             await resources.aclose()
 
     async def _give_fetched(self, context: RunContext) -> None:
+        from aiostream_data._engine.fetched_shards import find_fetched_shard
+
+        rows = self.state.book.rows({ROWS: 0})
+        find_fetched_shard(self.plan, context, rows, self.options.fetched_from)
         try:
-            fetched = await in_epochs(self.state.book.rows({ROWS: 0}), self.plan, context)
+            fetched = await in_epochs(rows, self.plan, context)
         except BaseExceptionGroup as failures:  # stages read what a row is made of at the same time
             raise_as_it_is(root_error(failures) or failures)
         await self.bridge.put(await _parcel(fetched, self.resources.pool))
@@ -376,6 +381,17 @@ class Engine:
             check = (each.held_against, options.given_seed, options.force, options.allow)
             with naming(name):
                 value_of(await self.resources.pool.submit(identity.check, *check))
+        if options.held_against is not None:
+            await self._take_over_shards(context)
+
+    async def _take_over_shards(self, context: RunContext) -> None:
+        """Go on with the shards that were found, which may be others than those of the state."""
+        from aiostream_data._engine.changed_shards import ChangedShards  # needed for resuming only
+
+        shards = value_of(await self.resources.pool.submit(ChangedShards, self.plan, context, self.options, self.state))
+        context.services.shard_numbers.update(shards.numbers)
+        context.services.gained.update(shards.gained)
+        self.state.identity.numbered_shards(shards.numbers)
 
 
 def _has_stopped(engine: weakref.ref[Engine]) -> None:

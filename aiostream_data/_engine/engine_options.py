@@ -33,6 +33,8 @@ class EngineOptions:
         given_seed: The seed asked for besides that of a state.
         force, allow: Which differences between the two do not matter.
         fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
+        fetched_from: Name of the object that the first of these was read from.
+        keys: Numbers of the plan's nodes, those of more nodes behind it included; None if they count up from 0.
         one_at_a_time: The plan is run one element at a time, by a :class:`.stepping.SteppingEngine`.
         full_tracebacks: Errors keep the frames of the package.
         profile: Copies to devices are timed by the device.
@@ -59,6 +61,8 @@ class EngineOptions:
     force: bool = False
     allow: Collection[str] = ()
     fetch: bool = False
+    fetched_from: str = ""
+    keys: Sequence[int] | None = None
     one_at_a_time: bool = False
     full_tracebacks: bool = False
     profile: bool = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiostream_data._engine.engine_options import EngineOptions
@@ -17,7 +18,8 @@ from aiostream_data._engine.state_writer import BookWriter, Spaces
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data.errors import StateMismatchError, WorkerDiedError
 from aiostream_data.lineage import MadeOf
-from aiostream_data.plan.base import Node, keys_of
+from aiostream_data.plan.base import Node, keys_again, keys_of, own_keys
+from aiostream_data.plan.gained_inputs import keys_with_gained, mixtures_with_gained, numbers_to_save
 from aiostream_data.plan.mixing import mixture_meant
 from aiostream_data.provenance import Origin
 from aiostream_data.row_ids import RowIds
@@ -37,6 +39,8 @@ class EngineState:
         weights: Weights of mixtures that were changed.
         cached_epochs: In which repetition the rows of caches were read first.
         identity: What tells whether a state is opened with the same data set.
+        keys: Numbers of the nodes of the plan.
+        mixtures_with_gained: Those that have inputs which they had not when the state was saved.
         position: Place of the run; None until it has begun.
         hosting: Processes that run parts of the plan, if any do.
     """
@@ -61,9 +65,26 @@ class EngineState:
         self.position: Position | None = None
         self.hosting: Hosting | None = None
         self._plan = plan
+        self.keys = _keys(plan, options.keys)
+        self.mixtures_with_gained: list[Node] = []
         self._options = options
         self._kept: tuple[int, dict[str, Any]] | None = None
         self._spaces = Spaces(self.origins)
+
+    def keep_keys(self, saved: Mapping[str, Any]) -> None:
+        """Keep the numbers of nodes that a state refers to, where mixtures have gained inputs since.
+
+        Args:
+            saved: What the state says of the plan that it was taken of.
+
+        Raises:
+            StateMismatchError: A new input stands before one that was there.
+        """
+        gained, known = self.identity.gained_inputs(saved) or (), saved.get("keys")
+        if gained or known is not None:
+            self.keys = keys_with_gained(self._plan, gained, known) or self.keys
+            self.identity.keys = numbers_to_save(self._plan, self.keys)
+            self.mixtures_with_gained = mixtures_with_gained(self._plan, gained)
 
     def read_caches_first(self, epochs: Mapping[int, int]) -> None:
         """Hear in which repetition each cache of the plan is read first, if no state has said so."""
@@ -100,13 +121,15 @@ class EngineState:
 
     def origins_of(self, own: RowIds, made_of: MadeOf | None) -> list[Origin]:
         """Return where the rows of an element came from."""
-        return origins_of(own, made_of, self.origins, self.root_seed)
+        found = origins_of(own, made_of, self.origins, self.root_seed)
+        keys = self.identity.keys
+        return found if keys is None else [replace(each, row={**each.row, "keys": keys}) for each in found]
 
     def set_weights(self, weights: Weights, from_row: int | None) -> int:
         """Change the weights of the mixture that is meant; see :meth:`aiostream_data.Loader.set_weights`."""
         mixture = mixture_meant(self._plan, weights)
         vector = vector_of(weights, mixture.schedule.names)
-        key = keys_of(self._plan)[mixture]
+        key = self.keys[mixture]
         if self.hosting is not None and self.hosting.runs(mixture):
             return self.hosting.set_weights(mixture, key, vector, from_row)
         return self.weights.set(key, mixture.schedule, vector, from_row)
@@ -114,7 +137,7 @@ class EngineState:
     def weights_so_far(self) -> Any:
         """Return every change of weights since the engine began, for whoever reads the same rows again."""
         if self.hosting is not None:
-            self.hosting.tell_weights(self.weights, keys_of(self._plan))
+            self.hosting.tell_weights(self.weights, self.keys)
         return self.weights.state(from_the_beginning=True)
 
 
@@ -128,3 +151,13 @@ def _cached_epochs(saved: Any) -> dict[tuple[int, int], int]:
         return {(0, int(key)): int(epoch) for key, epoch in saved or ()}
     except (TypeError, ValueError) as error:
         raise StateMismatchError([f"what it says of caches is damaged: {error}"]) from None
+
+
+def _keys(plan: Node, known: Sequence[int] | None) -> dict[Node, int]:
+    """Return the numbers of a plan's nodes: those that are known, of which there may be more, or from 0 on."""
+    plain = keys_of(plan)
+    if known is None:
+        return plain
+    if len(known) < len(own_keys(plan, plain)):
+        raise StateMismatchError(["the origin is of a row of another plan, which has fewer operators"])
+    return keys_again(plan, known)

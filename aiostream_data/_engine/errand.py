@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiostream_data.plan.base import TRANSPARENT, Node, walk
+from aiostream_data._engine.shard_numbers import ShardNumbers
+from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Cache
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.records import ShardRef
@@ -20,6 +22,7 @@ class Errand:
         plan: What the process runs.
         keys: Numbers of its nodes in the whole plan, without those that decide nothing about rows; inputs first.
         resolved: What was found for the patterns of its sources, in order; None where nothing was asked.
+        shard_numbers, gained: Of these sources, as in :class:`.context.Services`.
         shared_caches: Which of its caches, in order, are read in several places of the whole plan.
         memory_limit: Bytes of the process's budget.
         window_nbytes: Bytes that may be on their way to the other process, for each run.
@@ -30,6 +33,8 @@ class Errand:
     plan: Node
     keys: tuple[int, ...]
     resolved: tuple[list[ShardRef] | None, ...]
+    shard_numbers: dict[int, Sequence[ShardNumbers]]
+    gained: set[int]
     shared_caches: tuple[bool, ...]
     memory_limit: int
     window_nbytes: int
@@ -41,27 +46,6 @@ class Errand:
     dead_letters: str | None = None
     shard_cache: ShardCache | None = None
     full_tracebacks: bool = False
-
-
-def own_keys(plan: Node, keys: dict[Node, int]) -> tuple[int, ...]:
-    """Return the keys of a part of a plan as an errand holds them.
-
-    Args:
-        keys: Of the whole plan.
-    """
-    return tuple(keys[node] for node in walk(plan) if node.label not in TRANSPARENT)
-
-
-def keys_again(plan: Node, known: tuple[int, ...]) -> dict[Node, int]:
-    """Return the key of every node of a plan, given those of :func:`own_keys`."""
-    keys: dict[Node, int] = {}
-    left = list(known[::-1])
-    last = known[-1] + 1 if known else 0
-    for node in walk(plan):
-        keys[node] = left[-1] if left else last
-        if node.label not in TRANSPARENT:
-            left.pop()
-    return keys
 
 
 def file_sources(plan: Node) -> list[ListFiles | ReadFiles]:

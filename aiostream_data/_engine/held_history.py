@@ -67,6 +67,13 @@ class HeldHistory:
         self._eras = Log()
         self._eras.add(pushed, self._era)
 
+    def begin(self, pushed: int, held: Lineage) -> None:
+        """Begin with so many rows pushed, of which these are held, by ascending slot."""
+        self._era = _Era(0, held)
+        self._eras = Log()
+        self._eras.add(pushed, self._era)
+        self._cursor = None
+
     def push(self, rows: Lineage) -> None:
         """Note rows that are about to be pushed."""
         order = self._buffer.order

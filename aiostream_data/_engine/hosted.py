@@ -31,7 +31,7 @@ from aiostream_data._engine.budget import Charge
 from aiostream_data._engine.context import Drained, RunContext, value_of
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
-from aiostream_data._engine.errand import Errand, caches_of, file_sources, keys_again
+from aiostream_data._engine.errand import Errand, caches_of, file_sources
 from aiostream_data._engine.event_loop import CLOSE_S, close_loop, loop_maker
 from aiostream_data._engine.failures import CarriedError
 from aiostream_data._engine.hand_over import handed
@@ -45,7 +45,7 @@ from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.failure import Failure
 from aiostream_data.executors.in_child import also_told
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.plan.base import walk
+from aiostream_data.plan.base import keys_again, walk
 from aiostream_data.plan.mixing import Mix
 from aiostream_data.records import Chunk, Items
 from aiostream_data.weights import Vector
@@ -251,6 +251,8 @@ class HostedEngine:
             for node, found in zip(file_sources(errand.plan), errand.resolved, strict=True)
             if found is not None
         )
+        services.shard_numbers.update(errand.shard_numbers)
+        services.gained.update(errand.gained)
         caches = zip(caches_of(errand.plan), errand.shared_caches, strict=True)
         shared = frozenset(node.token for node, is_shared in caches if is_shared)
         return replace(context, services=replace(services, shared_caches=shared))

@@ -25,7 +25,7 @@ from aiostream_data._engine.budget import Budget
 from aiostream_data._engine.context import Board, RunContext
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import cached_in_plan
-from aiostream_data._engine.errand import Errand, caches_of, file_sources, own_keys
+from aiostream_data._engine.errand import Errand, caches_of, file_sources
 from aiostream_data._engine.hosted_counters import joined_counters
 from aiostream_data._engine.hosting_process import END_S, HostingProcess
 from aiostream_data._engine.origins import Origins
@@ -33,7 +33,7 @@ from aiostream_data._engine.state_writer import FIRST
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data.errors import LoaderClosedError, PlanError
 from aiostream_data.executors.child import Child, bury_all
-from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.base import Node, own_keys, walk
 from aiostream_data.plan.mixing import Mix
 from aiostream_data.plan.rewrite import batches_in_parts
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
@@ -123,6 +123,8 @@ class Hosting:
             plan=batches_in_parts(for_worker(node.input, index, node.workers), SHARED_NBYTES),
             keys=own_keys(node.input, context.keys),
             resolved=resolved,
+            shard_numbers=services.shard_numbers,
+            gained=services.gained,
             shared_caches=shared,
             memory_limit=self._nbytes,
             window_nbytes=window_nbytes(options.memory_limit, sum(place.workers for place in self._places)),

@@ -44,8 +44,11 @@ class Streams(Protocol):
     async def next(self) -> Stream | None:
         """Return the next stream, or None when there are no more."""
 
-    async def again(self, state: State, given: int) -> Stream:
-        """Return a stream that was open when a state was taken, behind its first ``given`` rows."""
+    async def again(self, state: State, given: int) -> Stream | None:
+        """Return a stream that was open when a state was taken, behind its first ``given`` rows.
+
+        None if the shard of the stream is no longer listed.
+        """
 
     def ended(self) -> None:
         """Hear that one of the streams given out has ended."""
@@ -74,13 +77,22 @@ class Merge:
     _chosen: int = 0
     _opened: int = 0
 
+    @property
+    def rows(self) -> int:
+        """How many rows it has chosen."""
+        return self._chosen
+
     async def resume(self, state: dict[str, Any]) -> None:
         """Go to the place of a state, before :meth:`run`."""
         with resuming(POSITION, "does not fit the order in which streams are merged"):
             self.order.restore(state["order"])
         slots = [slot for slot, given in enumerate(state["order"]["given"]) if given is not None]
         for slot, place in zip(slots, state["streams"], strict=True):
-            self._sits_in(slot, await self.streams.again(place, state["order"]["given"][slot]))
+            stream = await self.streams.again(place, state["order"]["given"][slot])
+            if stream is None:
+                self.order.vacate(slot)
+            else:
+                self._sits_in(slot, stream)
 
     async def run(self, outlet: Outlet) -> None:
         """Send everything.

@@ -48,6 +48,7 @@ class Namespace:
         base: What to add to a split's number inside the run.
         cached: The caches that gave the rows in another epoch, the outermost first.
         locate: Given splits and ordinals of rows, tells from where on they can be read.
+        listed: Digest of the list of shards, where the state has no other summary of it.
     """
 
     source: int
@@ -57,6 +58,7 @@ class Namespace:
     base: int
     cached: tuple[Cached, ...] = ()
     locate: Locate | None = None
+    listed: str = ""
 
 
 Locate: TypeAlias = "Callable[[NDArray[np.int64], NDArray[np.int64]], Sequence[Hint]]"
@@ -110,11 +112,12 @@ class Origins:
         url_of: Callable[[int], str],
         cached: tuple[Cached, ...] = (),
         locate: Locate | None = None,
+        listed: str = "",
     ) -> Namespace:
         """Return a new namespace. Safe from any thread."""
         with self._opening:
             place, self._next = self._next, self._next + 1
-        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate)
+        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate, listed)
         self._known[place] = namespace
         if len(self._known) > _REMEMBERED:  # millions of tiny inner data sets must not pile up
             self._known.popitem(last=False)
@@ -145,7 +148,9 @@ class Origins:
         return ids.renamed(moved.__getitem__)
 
     def _reopened(self, known: Namespace) -> Namespace:
-        return self.open(known.source, known.number, known.epoch, known.url_of, known.cached, known.locate)
+        return self.open(
+            known.source, known.number, known.epoch, known.url_of, known.cached, known.locate, known.listed
+        )
 
     def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], name: Rename) -> MadeOf | None:
         """Like :meth:`adopt`, for what an element was made of."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from aiostream_data._engine.shard_numbers import Era, ShardNumbers
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import ROWS
 from aiostream_data.plan.base import Node
@@ -56,13 +57,26 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
+class SavedShards:
+    """What a state says of the shards of one source.
+
+    Attributes:
+        count: Length of the list.
+        numbered: Numbers of the shards in epochs that began before the list changed, of the earliest epochs first.
+    """
+
+    count: int
+    numbered: Sequence[ShardNumbers] = ()
+
+
+@dataclass(frozen=True)
 class Scope:
     """What all places of one state have in common.
 
     Attributes:
         book: The rows that the state names.
         keys: Numbers of the plan's nodes.
-        shards: Number of shards of each source, by the source's key, as far as the state says so.
+        shards: Shards of each source, by the source's key, as far as the state says so.
         received: Rows that any node gave at most, unless it drops rows.
         shared: Nodes whose rows ranks share, if there are several. What is above counts a rank's own rows. Any number
             of ranks may have saved the state.
@@ -72,7 +86,7 @@ class Scope:
 
     book: Book
     keys: Mapping[Node, int] = field(default_factory=dict)
-    shards: Mapping[int, int] = field(default_factory=dict)
+    shards: Mapping[int, SavedShards] = field(default_factory=dict)
     received: int = 0
     shared: frozenset[Node] = frozenset()
     exact: bool = True
@@ -87,6 +101,7 @@ class Place:
         node: The node; None inside a data set that is made while running, which is not known yet.
         rows: How many rows the node gave.
         fused: Nodes below it whose work its stage does as well, in order.
+        epoch: Which repetition of the node this is.
     """
 
     part: Part
@@ -94,6 +109,25 @@ class Place:
     rows: Rows
     scope: Scope
     fused: Sequence[Any] = ()
+    epoch: int = 0
+
+    @property
+    def shards(self) -> SavedShards | None:
+        """What the state says of the shards of the node, which is a source."""
+        return None if self.node is None else self.scope.shards.get(self.scope.keys[self.node])
+
+    @property
+    def numbers(self) -> ShardNumbers | None:
+        """The numbers of the shards of the node; None if they are their places in the list."""
+        numbered = () if self.shards is None else self.shards.numbered
+        return next((numbers for numbers in numbered if self.epoch <= numbers.epoch), None)
+
+    @property
+    def shard_eras(self) -> list[Era] | None:
+        """The eras of the shards of the node; None if the state does not say."""
+        if self.shards is None:
+            return None
+        return [Era(0, 0, self.shards.count)] if self.numbers is None else self.numbers.eras
 
     def fields(self, kind: str, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Part]:
         """Return the fields of a node of this kind.

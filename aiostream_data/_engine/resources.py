@@ -27,7 +27,7 @@ from aiostream_data.executors.inline import InlineExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.allocator import trim
 from aiostream_data.metrics.report import SHARD_CACHE
-from aiostream_data.plan.base import Node, keys_of, walk
+from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.storage.counters import joined
 from aiostream_data.storage.stores import StoreSet
@@ -121,7 +121,7 @@ class Resources:
             epoch=self._epoch,
             path=0,
             numbers={node: number for number, node in enumerate(walk(plan))},
-            keys=keys_of(plan),
+            keys=state.keys,
             drained=Drained(),
         )
 

@@ -101,6 +101,10 @@ class Book:
                 raise DamagedStateError(entry.path, f"cannot be read: {error}") from error
         return self._read[number]
 
+    def epochs_of(self, source: int) -> list[int]:
+        """Return the epochs of which the state names rows of one source, by its number."""
+        return [space.epoch for space in self._spaces.values() if space.number == source]
+
     def ordinals_of(self, source: int) -> NDArray[np.int64]:
         """Return the sorted ordinals of all rows of one source, by its number, that any part of the state mentions."""
         found = [np.empty(0, np.int64)]
@@ -215,10 +219,12 @@ def _collect(lineage: Lineage, bases: list[int], found: list[NDArray[np.int64]])
 
 
 def _opened(space: Part, origins: Origins) -> tuple[int, Namespace]:
-    code, number, epoch, caches, *packed = space.items(4, 5)
+    code, number, epoch, caches, *packed = space.items(4, 6)
     first = code.integer(FIRST)
+    listed = packed[1].text() if len(packed) == 2 else ""
     try:
-        hints = _unpacked(packed[0].value) if packed else np.empty((0, 3), np.int64)
+        has_hints = packed and (packed[0].value is not None or not listed)
+        hints = _unpacked(packed[0].value) if has_hints else np.empty((0, 3), np.int64)
     except _DAMAGED as error:
         raise DamagedStateError(packed[0].path, f"cannot be read: {error}") from error
     if hints.shape[1] != 3 or (len(hints) and (hints.min() < 0 or (hints[:, 1] > hints[:, 2]).any())):
@@ -227,7 +233,7 @@ def _opened(space: Part, origins: Origins) -> tuple[int, Namespace]:
     source = number.integer()
     name = f"source {source}"
     cached = tuple(_cached(cache) for cache in caches.items(most=MAX_DEPTH))
-    return first, origins.open(SAVED, source, epoch.epoch(), lambda _: name, cached, lambda *_: known)
+    return first, origins.open(SAVED, source, epoch.epoch(), lambda _: name, cached, lambda *_: known, listed)
 
 
 def _cached(part: Part) -> Cached:

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from aiostream_data._engine.compile import STAGES, STEPS, fused_below
 from aiostream_data._engine.engine_options import EngineOptions
-from aiostream_data._engine.places import Place, Rows, Scope
+from aiostream_data._engine.places import Place, Rows, SavedShards, Scope
 from aiostream_data._engine.position import POSITION
+from aiostream_data._engine.shard_numbers import numbers_in
 from aiostream_data._engine.stages.base import CallStage, Stage
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.tail import Step
@@ -31,7 +32,7 @@ ELEMENTS_FACTOR: Final = 64
 """A node that drops no rows gave at most this many times the elements received: other ranks may have had the rest."""
 
 
-def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool) -> None:
+def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool, keys: Mapping[Node, int]) -> None:
     """Check the position of a state and all rows that it names.
 
     Args:
@@ -39,14 +40,21 @@ def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool) -> 
         options: With the state.
         book: The rows that the state names.
         exact: The plan is the one that the state was taken of.
+        keys: Numbers of the plan's nodes.
 
     Raises:
         StateMismatchError: A value does not fit; names its path.
     """
-    most = min(MAX_COUNT, ELEMENTS_FACTOR * (options.received + 1)) if exact else MAX_COUNT
-    scope = Scope(book, keys_of(plan), _shards(options.held_against or {}), most, shared_nodes(plan), exact)
     book.check()
-    check_places(Place(Part(options.state, POSITION), plan, Rows(min(1, options.received), most), scope))
+    deque(places_in(plan, options, book, exact, keys), maxlen=0)
+
+
+def places_in(plan: Node, options: EngineOptions, book: Book, exact: bool, keys: Mapping[Node, int]) -> Iterator[Place]:
+    """Yield the places of all nodes that the position of a state has; each is checked. See :func:`check_state`."""
+    most = min(MAX_COUNT, ELEMENTS_FACTOR * (options.received + 1)) if exact else MAX_COUNT
+    scope = Scope(book, keys, saved_shards(options.held_against or {}), most, shared_nodes(plan), exact)
+    first = Place(Part(options.state, POSITION), plan, Rows(min(1, options.received), most), scope, epoch=options.epoch)
+    yield from _checked_places(first)
 
 
 class InnerStates:
@@ -73,14 +81,16 @@ class InnerStates:
         if 0 <= count < given:
             raise DamagedStateError(part.path, f"is the place after {given} rows of a data set that has {count}")
         if state is not None:
-            check_places(Place(part, plan, Rows(given, given), Scope(self._book, keys_of(plan))))
+            first = Place(part, plan, Rows(given, given), Scope(self._book, keys_of(plan)))
+            deque(_checked_places(first), maxlen=0)
 
 
-def check_places(first: Place) -> None:
-    """Check a place and all those below it."""
+def _checked_places(first: Place) -> Iterator[Place]:
+    """Yield a place and all those below it; each is checked."""
     pending = deque([first])
     while pending:
         place = pending.popleft()
+        yield place
         if place.part.value is None:
             if place.rows.least:
                 raise place.part.refused("must be the place of an operator that gave rows")
@@ -118,6 +128,16 @@ def _kinds() -> dict[str, type[Stage] | type[Step]]:
     return found
 
 
-def _shards(held_against: Mapping[str, Any]) -> dict[int, int]:
-    shards = held_against.get("shards") or {}
-    return {int(key): summary["count"] for key, summary in shards.items() if key.isdecimal()}
+def saved_shards(held_against: Mapping[str, Any]) -> dict[int, SavedShards]:
+    """Return what a state says of the shards of each source, by the source's key.
+
+    Raises:
+        DamagedStateError: What it says of their numbers is damaged.
+    """
+    shards = Part(held_against.get("shards") or {}, 'state["pipeline"]["shards"]')
+    found = {}
+    for key, summary in shards.value.items():
+        if key.isdecimal():
+            numbered = Part(summary.get("numbered", []), f'{shards.path}["{key}"]["numbered"]')
+            found[int(key)] = SavedShards(summary["count"], numbers_in(numbered, summary["count"]))
+    return found

@@ -128,7 +128,7 @@ class Spaces:
     def _code(self, number: int) -> int:
         if number not in self._codes:
             space = self._origins.namespace(number)
-            alike = (space.number, space.epoch, space.cached, space.locate)
+            alike = (space.number, space.epoch, space.cached, space.locate, space.listed)
             if alike not in self._alike:  # data sets made by flat_map() by the thousand need one entry in all
                 self._alike[alike] = self._first + len(self._spaces)
                 self._spaces[self._alike[alike]] = space
@@ -176,8 +176,10 @@ class BookWriter:
 
     def _space(self, code: int) -> list[Any]:
         space, hints = self.spaces[code], self._hints[code]
-        described = [code, space.number, space.epoch, [list(cached) for cached in space.cached]]
-        return [*described, pack(np.array(list(hints), np.int64))] if hints else described
+        described: list[Any] = [code, space.number, space.epoch, [list(cached) for cached in space.cached]]
+        if hints or space.listed:
+            described.append(pack(np.array(list(hints), np.int64)) if hints else None)
+        return [*described, space.listed] if space.listed else described
 
 
 def _shifted(state: Any, by: int) -> Any:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiostream_data._engine.bridge import Ending
+from aiostream_data._engine.bridge import Ending, Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.origin_of import node_of_rows
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.loading.saved_schema import keys_in
 from aiostream_data.plan.base import Node
 from aiostream_data.provenance import Origin
+from aiostream_data.state_parts import Part
 
 
 def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
@@ -19,14 +22,30 @@ def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
         BaseException: What reading or making it raised.
     """
     node = node_of_rows(plan, int(origin.row.get("batches", 0)))
-    options = EngineOptions(memory_limit=memory_limit, root_seed=origin.seed, book=dict(origin.row), fetch=True)
+    row = dict(origin.row)
+    keys = keys_in(Part(row.pop("keys"), 'origin.row["keys"]')) if "keys" in row else None
+    options = EngineOptions(
+        memory_limit=memory_limit, root_seed=origin.seed, book=row, fetch=True, fetched_from=origin.url, keys=keys
+    )
     engine = Engine(node, options)
     try:
         engine.wait_ready()
         item = engine.bridge.get()
         if isinstance(item, Ending):
             raise item.error or RuntimeError("the row could not be made, and nothing says why")
+        _check_object(engine, item, origin)
         return item.elements[0]
     finally:
         engine.stop()
         engine.bridge.end(None, discard=True)
+
+
+def _check_object(engine: Engine, parcel: Parcel, origin: Origin) -> None:
+    """Refuse a row that was read from another object than its origin says: its number stands for another one now."""
+    made_of = parcel.ids[0] if isinstance(parcel.ids, list) else None
+    found = engine.state.origins_of(parcel.own_ids.row(0), made_of)[0].url
+    if found != origin.url:
+        raise StateMismatchError(
+            [f"the row was read from {origin.url}, and its number now stands for a row of {found}"],
+            "Fetch it with the shards that were listed then.",
+        )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from aiostream_data._engine.shard_numbers import numbers_in
 from aiostream_data.plan.stored import MAX_PLAN_NBYTES
 from aiostream_data.state_parts import MAX_COUNT, Part, seed_in
 
@@ -66,17 +67,26 @@ def _check_stream(stream: Part) -> None:
 
 
 def _check_pipeline(pipeline: Part) -> None:
-    fields = pipeline.fields("plan", "world_size", optional=("shards",))
+    fields = pipeline.fields("plan", "world_size", optional=("shards", "keys"))
     fields["world_size"].integer(1, MAX_SHARES)
     if len(json.dumps(fields["plan"].value)) > 2 * MAX_PLAN_NBYTES:
         raise fields["plan"].refused(f"must take at most {2 * MAX_PLAN_NBYTES} bytes")
+    if "keys" in fields:
+        keys_in(fields["keys"])
     if "shards" not in fields:
         return
     for source in fields["shards"].fields(*_names_in(fields["shards"])).values():
-        shards = source.fields("count", "digest", optional=("versions", "marks", "version_marks"))
-        shards.pop("count").integer()
+        shards = source.fields("count", "digest", optional=("versions", "by", "marks", "version_marks", "numbered"))
+        count = shards.pop("count").integer()
+        if "numbered" in shards:
+            numbers_in(shards.pop("numbered"), count)
         for text in shards.values():
             text.text(_MAX_MARKS)
+
+
+def keys_in(part: Part) -> list[int]:
+    """Return the numbers of a plan's nodes."""
+    return [key.integer() for key in part.items(1, _MAX_MARKS)]
 
 
 def _names_in(part: Part) -> list[str]:

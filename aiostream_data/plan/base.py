@@ -167,6 +167,27 @@ def keys_of(plan: Node) -> dict[Node, int]:
     return keys
 
 
+def own_keys(plan: Node, keys: dict[Node, int]) -> tuple[int, ...]:
+    """Return the keys of a plan, or of a part of one, in order, without those of transparent nodes.
+
+    Args:
+        keys: Of the whole plan.
+    """
+    return tuple(keys[node] for node in walk(plan) if node.label not in TRANSPARENT)
+
+
+def keys_again(plan: Node, known: Sequence[int]) -> dict[Node, int]:
+    """Return the key of every node of a plan, given those of :func:`own_keys`."""
+    keys: dict[Node, int] = {}
+    left = list(known[::-1])
+    last = known[-1] + 1 if known else 0
+    for node in walk(plan):
+        keys[node] = left[-1] if left else last
+        if node.label not in TRANSPARENT:
+            left.pop()
+    return keys
+
+
 def gives_one_order(node: Node) -> bool:
     """Tell whether the rows of a plan come in the same order whenever it runs."""
     return all(getattr(lower, "ordered", True) for lower in walk(node))

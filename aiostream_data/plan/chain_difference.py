@@ -49,6 +49,11 @@ def _cost(old: Entry, new: Entry) -> float:
     return min(_CHANGED + changes / 10, _MOST_CHANGED) if changes else 0.0
 
 
+def cost_of_inputs(old: Chain, new: Chain) -> float:
+    """Return how much two inputs of a plan differ."""
+    return min(len(chain_differences(old, new)) / 4, _REPLACED)
+
+
 def _left_over(old: Chain, new: Chain, i: int | None, j: int | None, branch: str) -> Difference:
     chain, at, what = (old, i, "is no longer there") if i is not None else (new, j, "is new")
     assert at is not None
@@ -135,7 +140,7 @@ def _changed_notes(old: Entry, new: Entry) -> list[tuple[Kind, str, str]]:
 
 def _changed_inputs(op: str, old: Sequence[Chain], new: Sequence[Chain]) -> list[Difference]:
     found: list[Difference] = []
-    for i, j in align(old, new, lambda before, after: min(len(chain_differences(before, after)) / 4, _REPLACED)):
+    for i, j in align(old, new, cost_of_inputs):
         if i is None or j is None:
             at, chain, what = (i, old, "is no longer there") if j is None else (j, new, "is new")
             assert at is not None

@@ -31,7 +31,7 @@ Arguments: TypeAlias = dict[str, Any]
 UNIMPORTANT = frozenset(
     {"concurrency", "executor", "read_ahead", "storage_options", "ordered", "parts_from", "decoders", "token", "name"}
     | {"is_coroutine", "wants_rng", "weights", "schedule", "schedule_every", "device", "depth", "rank", "world_size"}
-    | {"wants_state", "timeout_s", "on_error", "spill", "index_url", "checks_first"}
+    | {"wants_state", "timeout_s", "on_error", "spill", "index_url", "checks_first", "names"}
 )
 """Fields of nodes that do not decide which rows come, or follow from fields that do."""
 

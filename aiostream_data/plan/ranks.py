@@ -68,7 +68,17 @@ def of_this_rank(files: list[int], share: tuple[int, int] | None) -> list[int]:
         RankError: There are fewer files than ranks.
     """
     check_enough_files(len(files), share)
+    return share_of(files, share)
+
+
+def share_of(files: list[int], share: tuple[int, int] | None) -> list[int]:
+    """Return every n-th of the files for the rank ``share`` says; all of them for None."""
     return files if share is None else files[share[0] :: share[1]]
+
+
+def files_of_a_rank(files: int, share: tuple[int, int] | None) -> int:
+    """Return how many of the files a rank reads."""
+    return files if share is None else len(range(share[0], files, share[1]))
 
 
 def _by_row(plan: Node, ranks: Ranks, tail: Tail) -> Node:

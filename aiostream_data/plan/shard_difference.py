@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from aiostream_data.object_names import object_name
 from aiostream_data.plan.changes import Difference
-from aiostream_data.plan.shard_list import ShardSummary, marks_of, version_marks_of
+from aiostream_data.plan.shard_list import ShardSummary, alike_by, marks_of, version_marks_of
 
 _MAX_NAMED = 5
 
@@ -41,7 +41,7 @@ def _checked(summary: object) -> ShardSummary | None:
 
 def _replaced(old: ShardSummary, new: ShardSummary, urls: Sequence[str]) -> str:
     versions: tuple[Any, Any] = old.get("versions"), new.get("versions")
-    if None in versions or versions[0] == versions[1]:
+    if not alike_by(old, new) or versions[0] == versions[1]:
         return ""
     before, after = version_marks_of(old), version_marks_of(new)
     if before is None or after is None or len(before) != len(after) or before == after:

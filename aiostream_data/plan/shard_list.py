@@ -5,15 +5,20 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from aiostream_data.object_names import lasting_url
 from aiostream_data.plan.values import hashed
+from aiostream_data.records import ShardRef
 
 MAX_MARKED = 128
 """Shards of the longest list of which each has a mark of its own."""
 
 MARK_NBYTES = 4
+VERSION_MARK_NBYTES = 2
+
+By: TypeAlias = Literal["version", "size"]
+"""What tells one content of a shard from another."""
 
 
 class ShardSummary(TypedDict):
@@ -23,34 +28,55 @@ class ShardSummary(TypedDict):
         count: Number of shards.
         digest: 16 hex digits over their URLs, in order.
         versions: 16 hex digits over their versions; only when each is known.
+        by: What ``versions`` are, if they are not versions.
         marks: Base64 of 4 bytes per URL, in order; only up to :data:`MAX_MARKED` shards.
-        version_marks: Base64 of a byte per version, likewise.
+        version_marks: Base64 of 2 bytes per version, likewise.
+        numbered: Numbers of shards in epochs that began before the list changed; see :class:`.ShardNumbers`.
     """
 
     count: int
     digest: str
     versions: NotRequired[str]
+    by: NotRequired[By]
     marks: NotRequired[str]
     version_marks: NotRequired[str]
+    numbered: NotRequired[list[Any]]
 
 
-def summarise_shards(urls: Sequence[str], versions: Sequence[str | int | None] | None = None) -> ShardSummary:
+def summary_of(shards: Sequence[ShardRef]) -> ShardSummary:
+    """Return the summary of shards as they were found."""
+    by, versions = versions_of(shards)
+    return summarise_shards([shard.url for shard in shards], versions, by)
+
+
+def versions_of(shards: Sequence[ShardRef]) -> tuple[By, list[str | int | None]]:
+    """Return what tells the contents of the shards: their versions, or their sizes where one has no version."""
+    if all(shard.version for shard in shards):
+        return "version", [shard.version for shard in shards]
+    return "size", [shard.nbytes for shard in shards]
+
+
+def summarise_shards(
+    urls: Sequence[str], versions: Sequence[str | int | None] | None = None, by: By = "version"
+) -> ShardSummary:
     """Return the summary of a list of shards; a million take about half a second.
 
     Args:
         urls: In the order in which they are numbered, before any permutation.
         versions: One per URL, where the store tells them: a size, an ETag, a generation; None for unknown.
     """
-    lasting = _lasting_urls(urls)
-    summary = ShardSummary(count=len(lasting), digest=_digest(lasting))
+    lasting = lasting_urls(urls)
+    summary = ShardSummary(count=len(lasting), digest=digest_of(lasting))
     known = [str(version) for version in versions or () if version is not None]
     marked = len(lasting) <= MAX_MARKED
     if marked:
-        summary["marks"] = b64encode(b"".join(map(_mark, lasting))).decode()
+        summary["marks"] = b64encode(b"".join(map(mark, lasting))).decode()
     if known and len(known) == len(lasting):
-        summary["versions"] = _digest(known)
+        summary["versions"] = digest_of(known)
         if marked:
-            summary["version_marks"] = b64encode(b"".join(_mark(version)[:1] for version in known)).decode()
+            summary["version_marks"] = b64encode(b"".join(map(version_mark, known))).decode()
+        if by != "version":
+            summary["by"] = by
     return summary
 
 
@@ -61,7 +87,12 @@ def marks_of(summary: ShardSummary) -> list[bytes] | None:
 
 def version_marks_of(summary: ShardSummary) -> list[bytes] | None:
     """Return the mark of each shard's version in order, or None where there are none that fit."""
-    return _split(summary.get("version_marks"), 1, summary)
+    return _split(summary.get("version_marks"), VERSION_MARK_NBYTES, summary)
+
+
+def alike_by(old: ShardSummary, new: ShardSummary) -> bool:
+    """Return True if the contents of two lists can be compared."""
+    return "versions" in old and "versions" in new and old.get("by") == new.get("by")
 
 
 def _split(text: object, nbytes: int, summary: ShardSummary) -> list[bytes] | None:
@@ -75,12 +106,14 @@ def _split(text: object, nbytes: int, summary: ShardSummary) -> list[bytes] | No
     return found if len(found) == summary["count"] else None
 
 
-def _lasting_urls(urls: Sequence[str]) -> list[str]:
+def lasting_urls(urls: Sequence[str]) -> list[str]:
+    """Return URLs without what signs them."""
     together = "\n".join(urls)
     return list(map(lasting_url, urls)) if "@" in together or "?" in together else list(urls)
 
 
-def _digest(texts: Sequence[str]) -> str:
+def digest_of(texts: Sequence[str]) -> str:
+    """Return 16 hex digits over texts, in order."""
     # Lengths first: no two lists are joined into one text.
     lengths = ",".join(map(str, map(len, texts)))
     content = blake2b(lengths.encode(), digest_size=8)
@@ -89,5 +122,11 @@ def _digest(texts: Sequence[str]) -> str:
     return content.hexdigest()
 
 
-def _mark(text: str) -> bytes:
-    return bytes.fromhex(hashed(text, MARK_NBYTES))
+def mark(lasting_url: str) -> bytes:
+    """Return the mark of a shard."""
+    return bytes.fromhex(hashed(lasting_url, MARK_NBYTES))
+
+
+def version_mark(version: str) -> bytes:
+    """Return the mark of a shard's version."""
+    return bytes.fromhex(hashed(version, VERSION_MARK_NBYTES))

@@ -122,6 +122,13 @@ class InterleaveOrder:
         self._status[slot] = OPEN
         self._next_row[slot] = self._stop_row[slot] = self._given_before[slot] = 0
 
+    def vacate(self, slot: int) -> None:
+        """Remove the stream from ``slot``; none of its rows are loaded."""
+        self._status[slot] = EMPTY
+        self._given_before[slot] = 0
+        if self._position[0] == slot:
+            self._position[1] = 0
+
     def more_streams(self) -> None:
         """Hear that streams follow, whatever a state said."""
         self._more_streams = True

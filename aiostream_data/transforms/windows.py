@@ -67,6 +67,14 @@ class WindowOrder:
         """
         return min(self.begins(windows), self.begins(windows - 1) + self.span) if windows else 0
 
+    def lacking(self) -> int:
+        """Return how many numbers to leave out so that the next window begins with the next row.
+
+        0 unless the last window given lacks rows.
+        """
+        lacks = self.given > 0 and self.pushed < self.begins(self.given - 1) + self.span
+        return max(0, self.begins(self.given) - self.pushed) if lacks else 0
+
     def state(self) -> dict[str, Any]:
         """Return the position as plain data."""
         return {"given": self.given, "pushed": self.pushed}
@@ -134,6 +142,10 @@ class CycleOrder:
     def rows_behind(self, batches: int) -> int:
         """Return how many rows so many full batches hold."""
         return self.begins(batches)
+
+    def lacking(self) -> int:
+        """Return how many rows the last batch given lacks."""
+        return max(0, self.begins(self.given) - self.pushed)
 
     def state(self) -> dict[str, Any]:
         """Return the position as plain data."""

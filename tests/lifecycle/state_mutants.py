@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -52,6 +52,18 @@ def for_ever() -> Iterator[int]:
 
 def batches_of(number: int) -> Dataset[Any]:
     return Dataset.range(int(number), int(number) + 9).batch(2).shuffle(3).unbatch()
+
+
+def lines(folder: Path, files: str) -> Dataset[Any]:
+    return Dataset.from_text(f"{folder}/{files}.txt", cycle_length=2, shuffle_shards=True)
+
+
+def names(folder: Path, files: str) -> Dataset[Any]:
+    return Dataset.list_files(f"{folder}/{files}.txt", seed=2)
+
+
+def lines_in(folder: Path, number: int) -> Dataset[Any]:
+    return Dataset.from_text(f"{folder}/[{number}-3].txt")
 
 
 def mixed() -> Dataset[Any]:
@@ -92,8 +104,25 @@ MORE: dict[str, Case] = {
             numbers(40).map(some).bucket_by_sequence_length(len, [2, 4], [3, 2, 4]).unbatch().enumerate().shuffle(4)
         )
     ),
+    "shuffled behind other shards": Case(lambda f: lines(f, "[0-2]").shuffle(6).batch(2)),
+    "other shards at their end": Case(lambda f: names(f, "[0-2]").interleave(Dataset.from_text).shuffle(9)),
+    "other shards in a shuffle by choice": Case(lambda f: lines(f, "[0-2]").shuffle()),
+    "windows behind other shards": Case(lambda f: lines(f, "[0-2]").window(4, 4)),
+    "a mixture with a new input": Case(lambda f: Dataset.sample_from([numbers(9), lines(f, "0").map(len), numbers(7)])),
+    "files that a function lists": Case(lambda f: numbers(2).flat_map(partial(lines_in, f)).shuffle(3)),
     "in a process": Case(lambda _: draws(20).shuffle(4).in_subprocess().batch(3), every=10),
 }
+
+BEFORE: dict[str, tuple[Callable[[Path], Dataset[Any]], int]] = {
+    "shuffled behind other shards": (lambda f: lines(f, "[12]").shuffle(6).batch(2), 2),
+    "other shards at their end": (lambda f: names(f, "[02]").interleave(Dataset.from_text).shuffle(9), 7),
+    "other shards in a shuffle by choice": (lambda f: lines(f, "[02]").shuffle(), 3),
+    "windows behind other shards": (lambda f: lines(f, "[03]").window(4, 4), 2),
+    "a mixture with a new input": (lambda f: Dataset.sample_from([numbers(9), lines(f, "0").map(len)]), 3),
+}
+"""What some plans were before, and after how many elements: their states are those behind the change."""
+
+ALLOWED = ["shards", "operator"]
 
 PLANS: dict[str, Case] = {**CASES, **MORE}
 """Plans of every source and operator."""
@@ -117,7 +146,10 @@ def plan_of(name: str, folder: Path) -> Plan:
     """Return a plan with states from its beginning, middle and end."""
     case = PLANS[name]
     states: list[str] = []
-    with case.make(folder).open(seed=3, **(case.options or {})) as loader:
+    begin: dict[str, Any] = {"seed": 3, **(case.options or {})}
+    if name in BEFORE:
+        begin = {"state": _state_before(*BEFORE[name], folder), "allow": ALLOWED}
+    with case.make(folder).open(**begin) as loader:
         states.append(json.dumps(loader.state_dict()))
         for number, _ in enumerate(islice(loader, 60)):
             states.append(json.dumps(loader.state_dict()))
@@ -128,6 +160,12 @@ def plan_of(name: str, folder: Path) -> Plan:
     last = len(states) - 1
     points = sorted({0, 1, 2, 3, last // 3, last // 2, last - 1, last} & set(range(len(states))))
     return Plan(name, case.make(folder), case, [states[point] for point in points])
+
+
+def _state_before(make: Callable[[Path], Dataset[Any]], elements: int, folder: Path) -> Json:
+    with make(folder).open(seed=3) as loader:
+        assert len(list(islice(loader, elements))) == elements
+        return json.loads(json.dumps(loader.state_dict()))
 
 
 # -- what is done to a state

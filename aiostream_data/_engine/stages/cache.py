@@ -284,13 +284,13 @@ class CacheStage(Stage):
     def schema(cls, place: Place) -> Iterator[Place]:
         fields = place.fields(cls.kind, "given", "epoch", "input", optional=("order", "left"))
         given = place.counted(fields["given"])
-        fields["epoch"].epoch()
+        epoch = fields["epoch"].epoch()
         if "order" in fields:
             fields["order"].text()
         if "left" in fields:
             place.held(fields["left"])
         if fields["input"].value is not None:  # all rows may have been read already
-            yield place.of_input(fields["input"], rows=Rows(given, given))
+            yield replace(place.of_input(fields["input"], rows=Rows(given, given)), epoch=epoch)
 
     async def recall(self, lineage: Lineage) -> Chunk:
         """Return rows, read again under the repetition that had filled the cache."""

@@ -23,6 +23,7 @@ from aiostream_data._engine.memory_rows import chunks_of, rows_of
 from aiostream_data._engine.merge import Merge, Stream
 from aiostream_data._engine.merge_log import MergeLog, check_merge
 from aiostream_data._engine.names import expression
+from aiostream_data._engine.numbered_shards import ShardGoneError
 from aiostream_data._engine.origins import Namespace, local, source_of
 from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Position, State, taken_up
@@ -80,6 +81,8 @@ class InterleaveStage(Stage):
             merge = Merge(_InnerStreams(self, inlets[0], outlet, group), order, self._log)
             if self._state is not None:
                 await merge.resume(self._state)
+                if self.context.gains_rows(node.input):
+                    order.more_streams()
             await merge.run(outlet)
 
     async def nodes_of(self, rows: Chunk) -> list[Node]:
@@ -249,10 +252,13 @@ class _InnerStreams:
             raise self._failure
         return None
 
-    async def again(self, state: State, given: int) -> Stream:
+    async def again(self, state: State, given: int) -> Stream | None:
         stage = self.stage
         outer = stage.context.services.book.rows(state["outer"])
-        rows = await stage.context.recall_held(stage.node.input, outer)
+        try:
+            rows = await stage.context.recall_held(stage.node.input, outer)
+        except ShardGoneError:
+            return None
         self._given += 1
         may_be_left_out = not given and state["inner"] is None  # then it sits there with nothing, until its turn
         (inner,) = await (stage.nodes_of(rows) if may_be_left_out else stage.nodes_made_before(rows))

@@ -170,9 +170,18 @@ class TakesTurns(Stage):
         new = nodes - (len(states) - own)
         if new < 0:
             raise fewer_inputs(nodes - new, nodes)
-        self._resumed = None if state["order"] is None else self.with_inputs(state["order"], new)
+        self._resumed = None if state["order"] is None else self._revived(self.with_inputs(state["order"], new))
         at = len(states) - own
         return [*states[:at], *[None] * new, *states[at:]]
+
+    def _revived(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Return the order's place, where inputs that were exhausted and have new shards are none of these any more."""
+        nodes = self.node.nodes
+        over = [number for number in order[self.exhausted] if not self.context.gains_rows(nodes[number])]
+        return {**order, self.exhausted: over}
+
+    exhausted: ClassVar[str]
+    """Key of the exhausted inputs in the order's place."""
 
     own_inputs: ClassVar[int] = 0
     """Inputs behind those that rows come from."""
@@ -189,8 +198,8 @@ class TakesTurns(Stage):
         count = len(inputs) - cls.own_inputs
         if nodes is not None and count > nodes and not place.scope.exact:
             raise fewer_inputs(count, nodes)
-        if nodes is not None and (count > nodes or (count < nodes and place.scope.exact)):
-            raise fields["inputs"].refused(f"must be a list of {nodes + cls.own_inputs} entries")
+        if nodes is not None and count > nodes:  # fewer are those that were there before the mixture gained some
+            raise fields["inputs"].refused(f"must be a list of {nodes + cls.own_inputs} entries at most")
         if fields["order"].value is not None:
             given = cls.order_schema(place, fields["order"], count)
         elif place.rows.least:
@@ -221,6 +230,7 @@ class MixStage(TakesTurns):
     """Running form of ``Mix``."""
 
     kind: ClassVar[str] = "mix"
+    exhausted: ClassVar[str] = "dropped"
 
     @cached_property
     def order(self) -> MixOrder:
@@ -290,6 +300,7 @@ class ChooseStage(TakesTurns):
     """Running form of ``Choose``: its last inlet brings the choices."""
 
     kind: ClassVar[str] = "choose"
+    exhausted: ClassVar[str] = "dead"
 
     @cached_property
     def order(self) -> ChooseOrder:

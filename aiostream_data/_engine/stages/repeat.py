@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 from aiostream_data._engine.carrying import carrying
@@ -140,7 +140,8 @@ class InTurns(Stage):
         turn = fields["turn"].integer(0, (MAX_COUNT if turns is None else turns) - 1)
         rows = fields["rows"].integer(place.rows.least if turn == 0 else 0, place.rows.most)
         node = None if place.node is None else cls.node_of(place.node, turn)
-        yield place.of_node(fields["input"], node, Rows(rows, rows))
+        played = place.of_node(fields["input"], node, Rows(rows, rows))
+        yield played if place.node is None else replace(played, epoch=cls.epoch_of(place.node, place.epoch, turn))
 
     @classmethod
     def turns_of(cls, node: Any) -> int | None:
@@ -151,6 +152,11 @@ class InTurns(Stage):
     def node_of(cls, node: Any, turn: int) -> Node:
         """Return the plan that is played in a turn."""
         raise NotImplementedError
+
+    @classmethod
+    def epoch_of(cls, node: Any, epoch: int, turn: int) -> int:
+        """Return the epoch of the plan that is played in a turn."""
+        return epoch
 
 
 @dataclass
@@ -167,7 +173,7 @@ class RepeatStage(InTurns):
         node: Repeat = self.node
         number = first
         while node.count is None or number < node.count:
-            yield number, node.input, self.context.for_epoch(self.context.epoch * node.turns + number)
+            yield number, node.input, self.context.for_epoch(self.epoch_of(node, self.context.epoch, number))
             number += 1
 
     @classmethod
@@ -177,6 +183,10 @@ class RepeatStage(InTurns):
     @classmethod
     def node_of(cls, node: Repeat, turn: int) -> Node:
         return node.input
+
+    @classmethod
+    def epoch_of(cls, node: Repeat, epoch: int, turn: int) -> int:
+        return epoch * node.turns + turn
 
     async def recall(self, lineage: Lineage) -> Chunk:
         node: Repeat = self.node

@@ -22,6 +22,7 @@ from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle
 from aiostream_data.records import Chunk, lineage_of
 from aiostream_data.row_ids import RowIds
 from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.transforms.randomness import key_of
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 from aiostream_data.transforms.spilled_slots import Spill
 
@@ -47,6 +48,7 @@ class ShuffleStep(Step):
         self._history = HeldHistory(self._buffer)
         self._given = 0
         self._pushed = 0
+        self._earlier = 0  # rows before those that the order counts
         self._state: dict[str, Any] | None = None
         self._rows_held = Lineage(RowIds.none())
         self._on_disk = 0
@@ -88,7 +90,8 @@ class ShuffleStep(Step):
         held = self._history.written(pushed, drained, book)
         before = self.source.at(pushed - self._pushed, book)
         order = {"size": self._buffer.order.buffer_size, "key": int(self._buffer.order.key)}
-        return {"op": "shuffle", "pushed": pushed, "drained": drained, **order, **held, "input": before}
+        earlier = {"earlier": self._earlier} if self._earlier else {}
+        return {"op": "shuffle", "pushed": pushed, "drained": drained, **order, **held, **earlier, "input": before}
 
     def forget(self, rows: int) -> None:
         pushed, _ = self._place(rows)
@@ -101,13 +104,27 @@ class ShuffleStep(Step):
         order = self._buffer.order  # of the state: what was changed since holds from the next repetition on
         order.buffer_size, order.key = self._state["size"], np.uint64(self._state["key"])
         self._history.resume(self._state, self.context.services.book)
+        self._earlier = self._state.get("earlier", 0)
         self._rows_held = self._history.held(self._pushed, self._state["drained"])
+        if self._state["drained"] and self.context.gains_rows(self.node.input):
+            self._begin_again(self._state)
         self._given = self._pushed - len(self._rows_held)
         return self._state["input"]
 
+    def _begin_again(self, state: dict[str, Any]) -> None:
+        """Take rows in again: new shards follow those after which the buffer was being emptied."""
+        order, held = self._buffer.order, len(self._rows_held)
+        order.key = key_of(int(order.key), "again", self._pushed)
+        pushed = order.pushed_until_filled(held) if held else 0
+        self._earlier += self._pushed - pushed
+        self._pushed = pushed
+        self._history.begin(pushed, self._rows_held)
+        self._state = {**state, "key": int(order.key), "pushed": pushed, "drained": 0}
+
     @classmethod
     def schema(cls, place: Place) -> Iterator[Place]:
-        fields = place.fields(cls.kind, "pushed", "drained", "size", "key", "base", "since", "input")
+        names = ("pushed", "drained", "size", "key", "base", "since", "input")
+        fields = place.fields(cls.kind, *names, optional=("earlier",))
         node = place.node if place.scope.exact else None
         least = 1 if node is None or node.growing else node.buffer_rows
         size = fields["size"].integer(least, MAX_COUNT if node is None else node.buffer_rows)
@@ -116,11 +133,12 @@ class ShuffleStep(Step):
         growing = check_history(place, fields, ShuffleOrder(size, key), None if node is None else node.growing)
         given = ShuffleOrder(size, key, growing).given_after(pushed)
         drained = fields["drained"].integer(0, pushed - given)
-        if not place.rows.includes(given + drained):
+        earlier = fields["earlier"].integer() if "earlier" in fields else 0
+        if not place.rows.includes(earlier + given + drained):
             raise fields["pushed"].refused(
                 f"must be the rows taken in for {place.rows.least} rows or more, {place.rows.most} at most"
             )
-        yield place.of_input(fields["input"], rows=Rows(pushed, pushed))
+        yield place.of_input(fields["input"], rows=Rows(earlier + pushed, earlier + pushed))
 
     async def refill(self) -> None:
         if self._state is None:
@@ -165,7 +183,7 @@ class ShuffleStep(Step):
         """Return how many rows had been pushed, and how many drained, when ``rows`` of this run had been given."""
         order = self._buffer.order
         given = self._given + rows
-        pushed, so_far = order.pushed_for(given), max(order.pushed, self._pushed)
+        pushed, so_far = max(order.pushed_for(given), self._pushed), max(order.pushed, self._pushed)
         if pushed <= so_far:
             return pushed, 0
         return so_far, given - order.given_after(so_far)

@@ -38,6 +38,7 @@ class WindowStep(GroupStep):
         self._given = 0
         self._first = 0
         self._stacked = 0
+        self._lacking = 0  # rows that last windows lacked, behind which more rows came; their numbers are left out
 
     @classmethod
     def order_of(cls, node: Any) -> WindowOrder | CycleOrder:
@@ -70,7 +71,8 @@ class WindowStep(GroupStep):
     def at(self, rows: int, book: BookWriter) -> State:
         pushed = self._pushed_for(rows)
         before = self.source.at(pushed - self._first, book)
-        return {"op": "window", "given": self._given + rows, "pushed": pushed, "input": before}
+        lacking = {"lacking": self._lacking} if self._lacking else {}
+        return {"op": "window", "given": self._given + rows, "pushed": pushed, **lacking, "input": before}
 
     def forget(self, rows: int) -> None:
         self.source.forget(self._pushed_for(rows) - self._first)
@@ -81,13 +83,18 @@ class WindowStep(GroupStep):
         if not _agree(self._order.given, self._order.pushed, self._order):
             # The size is another one than that of the state. No row is held, so the rows to come may be renumbered.
             self._order.pushed = self._order.begins(self._order.given)
+        self._lacking = state.get("lacking", 0)
+        if self.context.gains_rows(self.node.input):
+            lacking = self._order.lacking()
+            self._order.pushed += lacking
+            self._lacking += lacking
         self._given, self._first = self._order.given, self._order.pushed
         self._rows = HeldRows(self._first)
         return state["input"]
 
     @classmethod
     def schema(cls, place: Place) -> Iterator[Place]:
-        fields = place.fields(cls.kind, "given", "pushed", "input")
+        fields = place.fields(cls.kind, "given", "pushed", "input", optional=("lacking",))
         order = None if place.node is None else cls.order_of(place.node)
         place = cls.counted_alone(place)
         given = place.counted(fields["given"], most=MAX_COUNT if order is None else MAX_COUNT // order.begins(1))
@@ -95,7 +102,8 @@ class WindowStep(GroupStep):
         if order is not None and place.scope.exact and not _agree(given, pushed, order):
             least = order.begins(given - 1) + 1 if given else 0
             raise fields["pushed"].refused(f"must be an integer from {least} to {order.begins(given)}")
-        yield place.of_input(fields["input"], rows=cls.rows_of_input(Rows(pushed, pushed)))
+        taken = pushed - (fields["lacking"].integer(0, pushed) if "lacking" in fields else 0)
+        yield place.of_input(fields["input"], rows=cls.rows_of_input(Rows(taken, taken)))
 
     @classmethod
     def counted_alone(cls, place: Place) -> Place:

@@ -1,0 +1,195 @@
+"""Resume with another list of shards than the state's: decide what each source reads, or refuse it.
+
+How this works. The rows that are left of an epoch are those of old shards that are still listed, and those of new
+shards. So an epoch in progress keeps the numbers of its shards (:mod:`.shard_numbers`), and reads new shards behind the
+old ones. That is exact unless the state counts rows that cannot be told apart any more: rows of a shard whose content
+changed, rows of an element that is half delivered, rows of a cache. Then the state is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from aiostream_data._engine.context import RunContext
+from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data._engine.engine_state import EngineState
+from aiostream_data._engine.places import Place, SavedShards
+from aiostream_data._engine.shard_numbers import ShardNumbers
+from aiostream_data._engine.shards_read import Counting, ShardsRead, Source, SourceRead, is_row_by_row
+from aiostream_data._engine.state_schema import places_in, saved_shards
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.ranks import files_of_a_rank
+from aiostream_data.plan.shard_list import MAX_MARKED, digest_of, lasting_urls, mark, marks_of
+from aiostream_data.plan.shard_match import GONE, ShardMatch, match_shards
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.records import ShardRef
+from aiostream_data.safe_url import safe_url
+
+
+class ChangedShards:
+    """The shards of all sources of a plan that is resumed.
+
+    Args:
+        plan: As it is run.
+        context: Of the epoch of the state.
+        options: With the state.
+        state: What the engine knows of the state.
+
+    Attributes:
+        numbers: Numbers of the shards in epochs that began before the list changed, by the key of the source.
+        gained: Keys of sources that read new shards behind their place in the state, and of mixtures with new inputs.
+
+    Raises:
+        StateMismatchError: What is left cannot be told; names shards and what to do.
+    """
+
+    def __init__(self, plan: Node, context: RunContext, options: EngineOptions, state: EngineState) -> None:
+        self.numbers: dict[int, Sequence[ShardNumbers]] = {}
+        self.gained: set[int] = set()
+        self._force = options.force
+        held_against = options.held_against or {}
+        self._summaries: Mapping[str, Any] = held_against.get("shards") or {}
+        saved = saved_shards(held_against)
+        book, keys = state.book, context.keys
+        places = () if options.state is None else places_in(plan, options, book, exact=False, keys=keys)
+        self._read = ShardsRead(plan, context, places, book)
+        for mixture in {*self._read.mixtures, *state.mixtures_with_gained}:
+            self._check_mixture(mixture)
+            self.gained.add(keys[mixture])
+        for node, shards in context.services.resolved.items():
+            key = keys[node]
+            if isinstance(node, (ListFiles, ReadFiles)) and key in saved:
+                self._take_over(node, key, shards, saved[key])
+
+    def _check_mixture(self, mixture: Node) -> None:
+        """Refuse a new input where not all of its rows can follow."""
+        counting = [each for each in self._read.counting if mixture in walk(each.node)]
+        if self._force or (not counting and mixture not in self._read.finished):
+            return
+        why = f"the state {counting[0].what}" if counting else "concatenate() is past that mixture in this epoch"
+        raise StateMismatchError([f"{mixture.label} has a new input, and {why}"], _ELSEWHERE)
+
+    def _take_over(self, node: Source, key: int, shards: Sequence[ShardRef], saved: SavedShards) -> None:
+        read = self._read.sources[node]
+        match = match_shards(self._summaries[str(key)], shards)
+        if match is None or match.may_give_more:
+            self.gained.add(key)
+        counting = [each for each in self._read.counting if node in walk(each.node)]
+        if not read.epochs and not counting:
+            return
+        if match is None and self._force:
+            return
+        if match is None:
+            raise _too_long(node, saved.count, len(shards))
+        if not match.changes_nothing and not self._force:
+            self._check_own(node, key, shards, match)
+            self._check_finished(node, match, read)
+            self._check_replaced(node, shards, match, read)
+            for each in counting:
+                self._check_counted(node, match, each)
+        if read.epochs:
+            self.numbers[key] = _numbers_after(saved, match, read)
+            if any(_has_more_eras(place, self.numbers[key]) for place in read.places):
+                self.gained.add(key)
+
+    def _check_own(self, node: Source, key: int, shards: Sequence[ShardRef], match: ShardMatch) -> None:
+        """Refuse the shards of another source in place of a source's own."""
+        if not match.places or any(place != GONE for place in match.places):
+            return
+        urls = lasting_urls([shard.url for shard in shards])
+        marks = set(map(mark, urls))
+        for name, summary in self._summaries.items():
+            if name == str(key):
+                continue
+            if summary["digest"] == digest_of(urls) or not marks.isdisjoint(marks_of(summary) or ()):
+                raise StateMismatchError(
+                    [f"{_named(node)} reads shards that another source had read, such as {safe_url(shards[0].url)}"],
+                    "Keep the sources of a plan in their order, with new ones behind the others.",
+                )
+
+    def _check_finished(self, node: Source, match: ShardMatch, read: SourceRead) -> None:
+        if read.finished and match.fresh:
+            shards = f"{match.fresh} new shard{'s' * (match.fresh > 1)}"
+            raise StateMismatchError(
+                [f"{_named(node)} has {shards}, and concatenate() is past that source in this epoch"],
+                "Read them as a data set of their own, or add them in the next epoch. force=True leaves them out.",
+            )
+
+    def _check_replaced(self, node: Source, shards: Sequence[ShardRef], match: ShardMatch, read: SourceRead) -> None:
+        if match.replaced is None and (read.places or read.finished):
+            raise _replaced(node, "at least one shard")
+        begun = self._read.begun(node) if match.replaced else ()
+        for old in sorted(match.replaced or ()):
+            if read.finished or old in begun:
+                raise _replaced(node, safe_url(shards[match.place(old)].url))
+
+    def _check_counted(self, node: Source, match: ShardMatch, counting: Counting) -> None:
+        if match.replaced == frozenset() and counting.allows != "none":
+            if counting.allows == "replaced":
+                return
+            keeps_first = not match.fresh or is_row_by_row(counting.node.inputs[0])
+            if keeps_first and match.gone <= self._read.begun(node, is_over=True):
+                return
+        raise StateMismatchError([f"the state {counting.what}, and the shards of {_named(node)} changed"], _ELSEWHERE)
+
+
+def _numbers_after(saved: SavedShards, match: ShardMatch, read: SourceRead) -> list[ShardNumbers]:
+    """Return the numbers of a source's shards in the epochs that a state refers to, after a change of the list."""
+    epochs = read.epochs
+    current = epochs[-1] + 1 if read.in_progress is None else read.in_progress
+    numbers = [each for each in saved.numbered if each.epoch >= epochs[0]]
+    ends = {epochs[-1]}
+    if match.replaced and epochs[0] < current:  # in which rows of these shards must not be read again
+        ends.add(max(epoch for epoch in epochs if epoch < current))
+    if not match.changes_nothing:
+        known = numbers[-1].epoch if numbers else -1
+        numbers += [ShardNumbers(end, (saved.count,)) for end in sorted(ends) if end > known]
+    return [_after(each, match, saved.count, current) for each in numbers]
+
+
+def _after(numbers: ShardNumbers, match: ShardMatch, count: int, current: int) -> ShardNumbers:
+    replaced = match.replaced or frozenset()
+    if not replaced or numbers.epoch >= current:
+        return numbers.after(match, count)
+    changed = {number for number, place in enumerate(numbers.all_places(count)) if place in replaced}
+    return replace(numbers.after(match, count), changed=frozenset(changed))
+
+
+def _has_more_eras(place: Place, numbers: Sequence[ShardNumbers]) -> bool:
+    """Return True if a source reads an era that it had not begun."""
+    eras = next((each.eras for each in numbers if place.epoch <= each.epoch), None)
+    if eras is None:
+        return False
+    if isinstance(place.node, ReadFiles):
+        return bool(place.part.value.get("era", 0) < len(eras) - 1)
+    before = sum(files_of_a_rank(era.count, place.node.share) for era in eras[:-1])
+    return len(eras) > 1 and bool(place.part.value["next"] <= before)
+
+
+def _named(node: Source) -> str:
+    return node.label if node.written_at is None else f"{node.label} (written at {node.written_at})"
+
+
+def _replaced(node: Source, which: str) -> StateMismatchError:
+    return StateMismatchError(
+        [f"{which} of {_named(node)} was replaced after rows of it had been read"],
+        "Restore its content, or give the new content another name: it is then a new shard. force=True reads on behind "
+        "the number of records that were delivered.",
+    )
+
+
+def _too_long(node: Source, before: int, now: int) -> StateMismatchError:
+    return StateMismatchError(
+        [f"the shards of {_named(node)} changed in a way that a state cannot tell: it had {before:,}, and has {now:,}"],
+        f"Only lists of up to {MAX_MARKED} shards may change in any way. In longer ones, list new shards behind the "
+        "others, such as by one more pattern, and remove shards when the next epoch has begun.",
+    )
+
+
+_ELSEWHERE: Final = (
+    "Resume with the sources of the state, and change them where a state is saved at another place, such as at the end "
+    "of an epoch. force=True goes on by numbers of rows, so that some may be lost or repeated."
+)

@@ -1,0 +1,115 @@
+"""Mixtures that have gained inputs since a state was saved: which these are, and the numbers of all other nodes.
+
+How this works. A node draws random numbers and names its rows by its number in the plan. An input that a mixture gained
+would change the numbers of all nodes behind it. So the nodes that were there keep their numbers, and those of the new
+inputs get the next ones. A state of such a plan says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Final
+
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.plan.alignment import align
+from aiostream_data.plan.base import TRANSPARENT, Node, keys_again, keys_of, own_keys, walk
+from aiostream_data.plan.chain_difference import cost_of_inputs
+from aiostream_data.plan.mixing import Choose, Mix
+from aiostream_data.plan.stored import Chain
+
+OWN_INPUTS: Final = {"sample_from": 0, "choose_from": 1}
+"""Inputs behind those that rows come from, by mixture."""
+
+
+def gained_inputs(old: Chain, new: Chain) -> list[int] | None:
+    """Return how many inputs each mixture of the new plan has gained, inputs first.
+
+    Returns:
+        None if no mixture has, or if the plans also differ in other operators.
+
+    Raises:
+        StateMismatchError: A new input stands before one that was there.
+    """
+    found = _gained(old, new)
+    return found if found is not None and any(found) else None
+
+
+def keys_with_gained(plan: Node, gained: Sequence[int], known: Sequence[int] | None) -> dict[Node, int] | None:
+    """Return the numbers of a plan's nodes, of which those that a state knows stay as they were.
+
+    Args:
+        plan: As it is run.
+        gained: From :func:`gained_inputs`.
+        known: The numbers in the plan of the state, in order; None if they count up from 0.
+
+    Returns:
+        None if the state's plan had another number of nodes.
+    """
+    new = set(_nodes_gained(plan, gained))
+    nodes = [node for node in walk(plan) if node.label not in TRANSPARENT]
+    before = sum(node not in new for node in nodes)
+    numbers = list(range(before)) if known is None else list(known)
+    if len(numbers) != before:
+        return None
+    kept, fresh = iter(numbers), count(max(numbers, default=-1) + 1)
+    return keys_again(plan, tuple(next(fresh) if node in new else next(kept) for node in nodes))
+
+
+def mixtures_with_gained(plan: Node, gained: Sequence[int]) -> list[Node]:
+    """Return the mixtures that have gained inputs."""
+    return [mixture for mixture, more in zip(_mixtures_of(plan), gained, strict=False) if more]
+
+
+def numbers_to_save(plan: Node, keys: dict[Node, int]) -> list[int] | None:
+    """Return the numbers of a plan's nodes for a state; None if they count up from 0."""
+    numbers = list(own_keys(plan, keys))
+    return None if numbers == list(own_keys(plan, keys_of(plan))) else numbers
+
+
+def _gained(old: Chain, new: Chain) -> list[int] | None:
+    if [entry["op"] for entry in old] != [entry["op"] for entry in new]:
+        return None
+    before, after = old[0].get("inputs", []), new[0].get("inputs", [])
+    own = OWN_INPUTS.get(new[0]["op"])
+    more = len(after) - len(before)
+    if more < 0 or (more and own is None):
+        return None
+    kept, rows = len(before) - (own or 0), len(after) - (own or 0)
+    if more:
+        _check_last(new[0]["op"], before[:kept], after[:rows])
+    parts = [_gained(*pair) for pair in zip(before[:kept], after[:kept], strict=True)]
+    parts += [[0] * _mixtures(chain) for chain in after[kept:rows]]
+    parts += [_gained(*pair) for pair in zip(before[kept:], after[rows:], strict=True)]
+    found: list[int] = []
+    for part in parts:
+        if part is None:
+            return None
+        found += part
+    return found if own is None else [*found, more]
+
+
+def _check_last(name: str, old: Sequence[Chain], new: Sequence[Chain]) -> None:
+    """Refuse a new input that stands before one that was there."""
+    for before, after in align(old, new, cost_of_inputs):
+        if before is None and after is not None and after < len(old):
+            raise StateMismatchError(
+                [f"{name}: input {after + 1} is new, and stands before inputs that were there"],
+                "Write new inputs behind the others.",
+            )
+
+
+def _mixtures(chain: Chain) -> int:
+    inputs = chain[0].get("inputs", [])
+    return sum(map(_mixtures, inputs)) + (chain[0]["op"] in OWN_INPUTS)
+
+
+def _mixtures_of(plan: Node) -> list[Mix | Choose]:
+    return [node for node in walk(plan) if isinstance(node, (Mix, Choose))]
+
+
+def _nodes_gained(plan: Node, gained: Sequence[int]) -> Iterator[Node]:
+    """Yield all nodes of the inputs that mixtures have gained."""
+    for mixture, more in zip(_mixtures_of(plan), gained, strict=False):
+        for node in mixture.nodes[len(mixture.nodes) - more :]:
+            yield from walk(node)

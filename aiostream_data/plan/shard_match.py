@@ -1,0 +1,98 @@
+"""Find the shards of an old list, of which only a summary is known, in a new list."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiostream_data.plan.shard_list import (
+    ShardSummary,
+    digest_of,
+    lasting_urls,
+    mark,
+    marks_of,
+    version_mark,
+    version_marks_of,
+    versions_of,
+)
+from aiostream_data.records import ShardRef
+
+GONE: Final = -1
+"""Place of a shard that is no longer in the list."""
+
+
+@dataclass(frozen=True)
+class ShardMatch:
+    """Which shards of an old list are in a new one.
+
+    Attributes:
+        places: Place of each old shard in the new list, or ``GONE``; None if the new list begins with the old one.
+        fresh: Number of new shards.
+        replaced: Numbers of old shards whose content changed. None if some changed, and nothing tells which.
+    """
+
+    places: tuple[int, ...] | None
+    fresh: int
+    replaced: frozenset[int] | None = frozenset()
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Return True if both lists have the same shards of the same content, in the same order."""
+        return self.places is None and not self.fresh and self.replaced == frozenset()
+
+    @property
+    def may_give_more(self) -> bool:
+        """Return True if the new list may have rows that the old one had not."""
+        return bool(self.fresh or self.replaced is None or self.replaced)
+
+    @property
+    def gone(self) -> set[int]:
+        """The old shards that are no longer in the list."""
+        return {old for old, place in enumerate(self.places or ()) if place == GONE}
+
+    def place(self, number: int) -> int:
+        """Return the place of an old shard in the new list, or ``GONE``."""
+        return number if self.places is None else self.places[number]
+
+
+def match_shards(old: ShardSummary, new: Sequence[ShardRef]) -> ShardMatch | None:
+    """Return where the shards of an old list are in a new list.
+
+    Shards are recognised by their URLs without signatures. A list without marks must be the beginning of the new one.
+
+    Returns:
+        None if the summary does not tell where the shards are.
+    """
+    count = old["count"]
+    lasting = lasting_urls([shard.url for shard in new])
+    if count <= len(new) and digest_of(lasting[:count]) == old["digest"]:
+        return ShardMatch(None, len(new) - count, _replaced(old, new, range(count)))
+    marks = marks_of(old)
+    if marks is None:
+        return None
+    found: defaultdict[bytes, deque[int]] = defaultdict(deque)
+    for place, url in enumerate(lasting):
+        found[mark(url)].append(place)
+    places = tuple(found[each].popleft() if found[each] else GONE for each in marks)
+    return ShardMatch(places, len(new) - sum(place != GONE for place in places), _replaced(old, new, places))
+
+
+def _replaced(old: ShardSummary, new: Sequence[ShardRef], places: Sequence[int]) -> frozenset[int] | None:
+    by, versions = versions_of(new)
+    if "versions" not in old or old.get("by", "version") != by:
+        return frozenset()
+    now = [None if place == GONE else versions[place] for place in places]
+    complete = None not in now
+    if complete and digest_of(list(map(str, now))) == old["versions"]:
+        return frozenset()
+    marks = version_marks_of(old)
+    if marks is None:
+        return None
+    changed = {
+        number
+        for number, (before, version) in enumerate(zip(marks, now, strict=True))
+        if version is not None and version_mark(str(version)) != before
+    }
+    return frozenset(changed) if changed or not complete else None
