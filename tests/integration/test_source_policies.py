@@ -173,9 +173,9 @@ def test_inner_sources_of_one_place_share_a_budget_and_a_log(tmp_path: Path) -> 
     limited = names.flat_map(lambda name: Dataset.from_tfrecord(name, on_error=Skip(max_count=2)))
     with pytest.raises(ErrorBudgetError) as caught:
         rows_of(limited, dead_letters=log)
-    assert caught.value.failures == 3
+    assert caught.value.failures in (3, 4)  # sources are read ahead: which of them spends the budget is not known
     del caught
-    assert len({entry["url"] for entry in read_entries(log)}) == 2  # which: they are read ahead
+    assert len({entry["url"] for entry in read_entries(log)}) == 2
     quarantined = names.interleave(lambda name: Dataset.from_tfrecord(name, on_error=Quarantine(own)), cycle_length=2)
     assert len(rows_of(quarantined, dead_letters=tmp_path / "none")) == 16
     assert sorted(Path(entry["url"]).name for entry in read_entries(own)) == list("abcd")
