@@ -21,6 +21,7 @@ from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.patience import Patience
 from aiostream_data.errors import ArgumentTypeError, LoaderClosedError, NotPicklableError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
+from aiostream_data.loading.observation import Observation
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import LAST_ELEMENT, Received
 from aiostream_data.loading.steering import Steering
@@ -54,8 +55,9 @@ class Loader(Generic[T]):
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._received: Received
+        self._consumer = ConsumerCounters()
         self._start(opening)
-        self._consumer = ConsumerCounters(started_at=perf_counter())
+        self._consumer.started_at = perf_counter()
         self._asked_before: list[Mapping[str, Mapping[str, float]]] = []
         self._left: Iterator[Any] = iter(())
         self._put_back: list[Parcel] = []  # at most one, which could not be handed over
@@ -73,6 +75,7 @@ class Loader(Generic[T]):
             finalizer = weakref.finalize(self, _stop_soon, weakref.ref(self._engine))
             finalizer.atexit = False  # the engine stops itself at exit, in order
         self._received = Received(opening, self._engine)
+        self._observation = Observation(self._engine, self._consumer)
         self._opening = opening
 
     def __reduce__(self) -> NoReturn:
@@ -192,6 +195,7 @@ class Loader(Generic[T]):
             first_time = self._ending is None
             self._ending = item
             self._received.settle(self._left)
+            self._observation.end(is_busy=True)
             if item.error is not None and first_time:
                 raise item.error
             self._check_error()
@@ -201,6 +205,8 @@ class Loader(Generic[T]):
         consumer = self._consumer
         consumer.first_at = consumer.first_at or now
         consumer.last_at = now
+        if not self._observation.has_begun:
+            self._observation.begin()
         numbers = self._received.wanted(item)
         try:
             elements = _handed_out(item, numbers)
@@ -399,8 +405,15 @@ class Loader(Generic[T]):
         return snapshot(resources.board, consumer, stores, memory, waiting, found.hex, found.rows, cost, devices)
 
     def report(self) -> Report:
-        """Return a table of the stages and one sentence naming the one that limits; print it with ``str``."""
-        return Report(self.stats())
+        """Return a table of the stages and one sentence naming the one that limits; print it with ``str``.
+
+        What limits is measured from the first element on, for a second at least: before that the report says so.
+        """
+        from aiostream_data.loading.diagnosis import diagnosed  # which many programs never need
+
+        stats = self.stats()
+        window = self._observation.window(is_busy=self._received.is_in_parcel(self._left))
+        return Report(stats, diagnosed(self._opening, self._engine.plan, window))
 
     def debug(self) -> Iterator[T]:
         """Return an iterator over the elements that are left, which makes them one at a time, in the caller's thread.
@@ -452,9 +465,11 @@ class Loader(Generic[T]):
         if not self._engine.is_here:
             self._give_up_left()
             return False
+        is_busy = self._received.is_in_parcel(self._left)
         self._consumer.elements += self._received.freeze(self._left)
         self._give_up_left()
         self._received.settle(self._left)
+        self._observation.end(is_busy=is_busy)
         return True
 
     def _give_up_left(self) -> None:

@@ -35,6 +35,7 @@ from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import TRANSPARENT, Node, walk
 from aiostream_data.plan.operators import CacheToken
+from aiostream_data.plan.shown import subject_of
 from aiostream_data.ranks.listing import ListOnce
 from aiostream_data.records import Chunk, ShardRef
 from aiostream_data.storage.stores import StoreSet
@@ -86,9 +87,10 @@ class Board:
     def __init__(self) -> None:
         self._counters: dict[str, StageCounters] = {}
 
-    def of(self, key: str, name: str) -> StageCounters:
+    def of(self, key: str, make: Callable[[], StageCounters]) -> StageCounters:
         """Return the counters of a stage, made when first asked for."""
-        return self._counters.setdefault(key, StageCounters(name))
+        found = self._counters.get(key)
+        return self._counters.setdefault(key, make()) if found is None else found
 
     def put(self, key: str, counters: StageCounters) -> None:
         """Show the counters of a stage that runs elsewhere, as they are now."""
@@ -178,7 +180,8 @@ class RunContext:
         path: Key of the place in the plan where this run was opened; differs per inner data set.
         numbers: Number of every node of the plan, inputs first.
         keys: The same without the nodes that decide nothing about rows, so that adding one changes no order.
-        prefix: Put before stage names in reports, for inner data sets.
+        prefix: Put before the names of places, for inner data sets.
+        made_by: Put before the names of stages, for inner data sets: who made them.
     """
 
     services: Services
@@ -188,6 +191,7 @@ class RunContext:
     keys: dict[Node, int]
     drained: Drained
     prefix: str = ""
+    made_by: str = ""
 
     def for_epoch(self, epoch: int) -> RunContext:
         """Return the context of another repetition."""
@@ -216,7 +220,12 @@ class RunContext:
 
     def counters(self, node: Node) -> StageCounters:
         """Return the counters that every run of this node adds to."""
-        return self.services.board.of(self.place(node), self.prefix + node.label)
+
+        def make() -> StageCounters:
+            inputs = tuple(self.place(child) for child in node.inputs)
+            return StageCounters(self.made_by + node.label, what=subject_of(node), inputs=inputs)
+
+        return self.services.board.of(self.place(node), make)
 
     def place(self, node: Node) -> str:
         """Return the name of the node's place in the plan, the same in every run."""

@@ -107,7 +107,7 @@ def _state(run: StageRun, resources: Resources, now: float) -> StageState:
     queued = outlet.queued
     inputs = [inlet.waits.for_input for inlet in run.inlets]
     return StageState(
-        name=context.prefix + " + ".join(each.label for each in _nodes(run)),
+        name=context.made_by + " + ".join(each.label for each in _nodes(run)),
         place=context.place(node),
         written_at=str(node.written_at or ""),
         rows_in=sum(inlet.rows for inlet in run.inlets),

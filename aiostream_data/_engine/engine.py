@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from time import thread_time
 from typing import Any, ClassVar
 
 from aiostream_data._engine.announced import Announced
@@ -61,6 +62,7 @@ class Engine:
         hosting: Processes that run parts of the plan; None where none does.
         thread, loop: Where everything runs; the loop is there once the thread runs.
         pid: Process that the thread lives in.
+        loop_cpu_s: CPU seconds of the event loop when it last handed something over.
         has_thread: The thread is its own.
     """
 
@@ -90,6 +92,7 @@ class Engine:
         self._closing = False
         self._watchdog: Watchdog | None = None
         self._failure: BaseException | None = None
+        self.loop_cpu_s = 0.0
         self._start()
 
     def _check_schema(self) -> None:
@@ -359,6 +362,7 @@ class Engine:
             try:
                 async for chunk in receiver:
                     rows += len(chunk)
+                    self.loop_cpu_s = thread_time()
                     await self.bridge.put(await _parcel(chunk, pool))
                     del chunk
                     self.resources.look_after_memory()

@@ -24,6 +24,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from time import perf_counter, process_time, thread_time
 from typing import Any
 
 from aiostream_data._engine.adopted import spaces_since
@@ -107,6 +108,17 @@ class Run:
             self.task.cancel()
 
 
+_CLOCKS = ("seconds", "cpu_s", "loop_cpu_s")
+"""Names of the clocks in statistics: time, and CPU time of this process and of its loop."""
+
+_NOT_BEGUN = (0.0, 0.0, 0.0)
+
+
+def _clocks() -> tuple[float, float, float]:
+    """Read the clocks. Call on the loop."""
+    return perf_counter(), process_time(), thread_time()
+
+
 class HostedEngine:
     """Runs an errand's plan, on a loop and a thread of its own, as often as it is asked to."""
 
@@ -129,6 +141,7 @@ class HostedEngine:
         self._spaces = Spaces(self._state.origins, errand.first_code)
         self._told = 1  # the first namespace that the other side has not heard of
         self._runs: dict[int, Run] = {}
+        self._began = self._last_sent = _NOT_BEGUN
         self._loop = loop_maker()()
         self._stopped = asyncio.Event()
         self._context = self._whole_context()
@@ -211,6 +224,7 @@ class HostedEngine:
             "storage": self._resources.storage_counters(),
             "memory": (budget.used, budget.peak, budget.wait_s),
             "holders": self._resources.holders(),
+            **{name: last - first for name, first, last in zip(_CLOCKS, self._began, self._last_sent, strict=True)},
         }
 
     def stop(self) -> None:
@@ -258,6 +272,8 @@ class HostedEngine:
         return replace(context, services=replace(services, shared_caches=shared))
 
     def _begin(self, number: int, epoch: int, state: State) -> None:
+        if self._began == _NOT_BEGUN:
+            self._began = self._last_sent = _clocks()
         context = replace(self._context, epoch=epoch, drained=Drained())
         run = self._runs[number]
         run.task = self._loop.create_task(self._give(number, run, context, state))
@@ -284,6 +300,7 @@ class HostedEngine:
             try:
                 async for chunk in receiver:
                     rows += len(chunk)
+                    self._last_sent = _clocks()
                     for part, nbytes in _parts_of(chunk, self._errand.window_nbytes):
                         await run.room_for(nbytes)
                         value_of(await self._sender.submit(self._send_chunk, number, part, nbytes))

@@ -15,19 +15,24 @@ WAITS: Final = ("input_wait_s", "output_wait_s")
 """Counters that are seconds of the stage, and not of its workers."""
 
 
-def joined_counters(processes: Sequence[Sequence[tuple[str, StageCounters]]]) -> list[tuple[str, StageCounters]]:
+def joined_counters(
+    processes: Sequence[Sequence[tuple[str, StageCounters]]], prefix: str
+) -> list[tuple[str, StageCounters]]:
     """Return the counters of every stage, by the name of its place, for all processes together.
 
     What is counted is summed; seconds without work or room are those of a process on average.
+
+    Args:
+        prefix: Stands before the names of the processes' places.
     """
     found: dict[str, list[StageCounters]] = {}
     for stages in processes:
         for key, counters in stages:
             found.setdefault(key, []).append(counters)
-    return [(key, _joined(of_stage)) for key, of_stage in found.items()]
+    return [(prefix + key, _joined(of_stage, prefix)) for key, of_stage in found.items()]
 
 
-def _joined(stages: Sequence[StageCounters]) -> StageCounters:
+def _joined(stages: Sequence[StageCounters], prefix: str) -> StageCounters:
     extra: dict[str, float] = {}
     for stage in stages:
         for name, value in stage.extra.items():
@@ -35,4 +40,5 @@ def _joined(stages: Sequence[StageCounters]) -> StageCounters:
     values = {part.name: [getattr(stage, part.name) for stage in stages] for part in fields(StageCounters)}
     sums = {name: sum(found) for name, found in values.items() if isinstance(found[0], (int, float))}
     waits = {name: sums[name] / len(stages) for name in WAITS}
-    return replace(stages[0], **(sums | waits), name=PREFIX + stages[0].name, extra=extra)
+    inputs = tuple(prefix + key for key in stages[0].inputs)
+    return replace(stages[0], **(sums | waits), name=PREFIX + stages[0].name, inputs=inputs, extra=extra)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from time import monotonic
 from typing import Any, Final
@@ -33,6 +33,7 @@ from aiostream_data._engine.state_writer import FIRST
 from aiostream_data._engine.weight_changes import WeightChanges
 from aiostream_data.errors import LoaderClosedError, PlanError
 from aiostream_data.executors.child import Child, bury_all
+from aiostream_data.metrics.window import Hosted
 from aiostream_data.plan.base import Node, own_keys, walk
 from aiostream_data.plan.mixing import Mix
 from aiostream_data.plan.rewrite import batches_in_parts
@@ -168,8 +169,13 @@ class Hosting:
     def show(self, board: Board, numbers: Mapping[Node, int]) -> None:
         """Show the stages that run in processes, as they are now, or were when a process last answered in time."""
         for node, processes in list(self._places.items()):
-            for key, counters in joined_counters([process.stats()["stages"] for process in processes]):
-                board.put(f"{numbers[node]}/{key}", counters)
+            prefix = f"{numbers[node]}/"
+            for key, counters in joined_counters([process.stats()["stages"] for process in processes], prefix):
+                board.put(key, counters)
+
+    def clocks(self, numbers: Mapping[Node, int]) -> dict[str, Hosted]:
+        """Return how long the processes of each place have run, as they said last, by the prefix of its stages."""
+        return {f"{numbers[node]}/": _clocks(processes) for node, processes in list(self._places.items()) if processes}
 
     @property
     def last_stats(self) -> list[Mapping[str, Any]]:
@@ -215,6 +221,13 @@ class Hosting:
         self._children.clear()
         self._has_closed()
         self.closed.announce()
+
+
+def _clocks(processes: Sequence[HostingProcess]) -> Hosted:
+    seconds, cpu_s, loop_cpu_s = (
+        sum(process.last_stats[name] for process in processes) for name in ("seconds", "cpu_s", "loop_cpu_s")
+    )
+    return Hosted(seconds=seconds / len(processes), cpu_s=cpu_s, loop_cpu_s=loop_cpu_s, processes=len(processes))
 
 
 def _end_in_background(children: list[Child], pid: int) -> None:

@@ -33,6 +33,17 @@ LAST_ANSWER_S: Final = 0.02
 END_S: Final = 0.5
 """Seconds that a process has to end by itself, when it is not needed any more."""
 
+NO_STATS: Final[Mapping[str, Any]] = {
+    "stages": [],
+    "storage": {},
+    "memory": (0, 0, 0.0),
+    "holders": {},
+    "seconds": 0.0,
+    "cpu_s": 0.0,
+    "loop_cpu_s": 0.0,
+}
+"""What a process has counted before it has said anything."""
+
 
 class HostingProcess:
     """One process that hosts a plan. Every method may be called from any thread, unless it says otherwise.
@@ -58,7 +69,7 @@ class HostingProcess:
         self._over: str | None = None
         self._closing = False
         self._answers_until: float | None = None
-        self.last_stats: Mapping[str, Any] = {"stages": [], "storage": {}, "memory": (0, 0, 0.0), "holders": {}}
+        self.last_stats: Mapping[str, Any] = NO_STATS
         self.child = Child("aiostream_data._engine.hosted:serve", name, 2 * errand.window_nbytes)
         self._send_errand(errand)
         self._thread = threading.Thread(target=self._receive, name=f"{name}-link", daemon=True)

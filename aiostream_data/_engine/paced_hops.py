@@ -24,6 +24,7 @@ from aiostream_data._engine.budget import Budget, Charge
 from aiostream_data._engine.context import value_of
 from aiostream_data._engine.ends import Outlet
 from aiostream_data._engine.failures import as_raisable
+from aiostream_data._engine.gil_probe import LOOK_AFTER_S, GilProbe
 from aiostream_data._engine.hops import Hops
 from aiostream_data._engine.isolation import alone, broke_off
 from aiostream_data._engine.pacing import CHEAP_ROW_S, HOP_S, LONG_HOP_S, Pace
@@ -34,6 +35,7 @@ from aiostream_data._engine.tail import Joined
 from aiostream_data._engine.window import Window
 from aiostream_data._engine.work_place import WorkPlace
 from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.records import Chunk
 
 MAX_AUTO_THREADS = 32
@@ -59,7 +61,7 @@ class Piece(NamedTuple):
     room: Charge | None = None
 
 
-Account = Callable[[Piece, Done], Awaitable[Done]]
+Account = Callable[[Piece, Done, float], Awaitable[Done]]
 
 
 @dataclass
@@ -73,7 +75,8 @@ class PacedHops:
             rows have a time limit: what runs on it cannot be given up, since it takes the tail's rows along.
         processes: Gives the place to go over to when threads hold each other up; None for never.
         take_in: Numbers the rows of a chunk that arrives; returns the first one's number.
-        account: Takes note of a hop's account, before its rows are handed on; returns what may be.
+        account: Takes note of a hop's account, and of the seconds of its transfer, before its rows are handed on.
+            Returns what may be handed on.
         hands_all_on: The account lets all rows be handed on, so that the tail may take them in the same hop.
         fixed_workers: Hops at once, or None to choose from what rows cost.
         timeout_s: Seconds that one row may take.
@@ -104,6 +107,7 @@ class PacedHops:
         # A hop that gave no rows returns no bytes, so the budget's waiters learn of its end here.
         self._running, self._held = Window(1), Window(1, self.budget.poke)
         self._allowed = 1, 1
+        self.probe = GilProbe(self._threads_at_work)
         self._late: set[asyncio.Future[Outcome]] = set()
         self._results = Results(self.budget, lambda: self._held.taken)
         self.pace.hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
@@ -115,9 +119,9 @@ class PacedHops:
 
             def begin(piece: Piece) -> asyncio.Future[Outcome]:
                 if self.serial is not None and self.workers == 1 and not self._late:
-                    return self._watched(self._begin_serial(self.serial, piece, outlet))
+                    return self._watched(self._probed(self._begin_serial(self.serial, piece, outlet)))
                 self._apart += 1
-                return self._watched(group.create_task(self._at_place(piece)))
+                return self._watched(self._probed(group.create_task(self._at_place(piece))))
 
             async def emit(piece: Piece, outcome: Outcome) -> None:
                 await self._emit(piece, outcome, outlet)
@@ -145,6 +149,18 @@ class PacedHops:
             return replace(outcome, value=replace(done, chunk=done.chunk.with_lease(lease)))
         return outcome
 
+    def _probed(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
+        """Look, while a hop runs, whether its function holds the GIL: now and then, and where rows are not cheap."""
+        is_cheap = self.pace.row_s < CHEAP_ROW_S
+        if not is_cheap and not self.place.is_far and not self.one_at_a_time and self.probe.is_due:
+            timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self.probe.look)
+            hop.add_done_callback(lambda _: timer.cancel())
+        return hop
+
+    def _threads_at_work(self) -> int:
+        executors = (self.serial, getattr(self.place, "executor", None))
+        return sum(len(each.at_work) for each in executors if isinstance(each, ThreadExecutor))
+
     def _watched(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
         """Let another hop run beside this one once it is late, where AUTO chose how many run."""
         if self.fixed_workers is not None:
@@ -169,7 +185,7 @@ class PacedHops:
         value: Any = value_of(outcome)
         if isinstance(value, Done):
             self._learn(len(piece.rows), outcome, value)
-            done = await self.account(piece, value)
+            done = await self.account(piece, value, outcome.transfer_s)
             await outlet.send(done.chunk)
             self._apart -= 1
             if done.failure is not None:
@@ -178,7 +194,7 @@ class PacedHops:
         done, joined = value
         assert isinstance(joined, Joined)
         self._learn(len(piece.rows), replace(outcome, busy_s=_busy(done), cpu_s=_cpu(done)), done)
-        await self.account(piece, done)
+        await self.account(piece, done, 0.0)
         await outlet.accept(joined)
 
     async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[Piece]:

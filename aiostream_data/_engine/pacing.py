@@ -60,6 +60,7 @@ class Pace:
         cpu_share: Of a hop's time on a core, while one ran at a time.
         together: Hops that ran while others did.
         share_together: Their share of time on a core.
+        slow_rows_s: Seconds of hops whose rows cost :data:`ODD` times as much as the rows before them.
     """
 
     hop_s: float = HOP_S
@@ -70,6 +71,7 @@ class Pace:
     cpu_share: float = 1.0
     together: int = 0
     share_together: float = 1.0
+    slow_rows_s: float = 0.0
 
     def observe(self, rows: int, busy_s: float, cpu_s: float, at_once: int = 1, nbytes: int = 0) -> None:
         """Take note of a hop that ended, of how many ran at once, and of the bytes it made."""
@@ -77,7 +79,9 @@ class Pace:
             return
         cost = busy_s / rows
         is_odd = self.row_s > 0.0 and cost > ODD * self.row_s
-        cost = ODD * self.row_s if is_odd else cost
+        if is_odd:
+            cost = ODD * self.row_s
+            self.slow_rows_s += busy_s
         self.row_s = cost if self.row_s == 0.0 else 0.5 * self.row_s + 0.5 * cost
         if busy_s > 0.0 and not is_odd:
             share = min(1.0, cpu_s / busy_s)

@@ -34,6 +34,7 @@ from aiostream_data._engine.user_code import (
 )
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import Failure, workable
+from aiostream_data.metrics.machine import thread_switches
 from aiostream_data.records import Chunk, Columns, concat
 from aiostream_data.transforms.collate import collate, collate_results
 
@@ -148,6 +149,7 @@ class Done:
         tallies: One per part. They count the rows of the whole hop, also where a later part failed.
         failure: What ended the hop at row number ``rows``; None where all rows were done.
         rows: Rows that were done; counted where it failed only.
+        preemptions: How often another thread took its core meanwhile.
     """
 
     chunk: Chunk
@@ -156,18 +158,19 @@ class Done:
     tallies: tuple[Tally, ...]
     failure: BaseException | None = None
     rows: int = 0
+    preemptions: int = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process with what a worker tells of the failure: errors need not survive the way."""
         told = None if self.failure is None else Failure(self.failure)
-        return _arrived, (self.chunk, self.nbytes, self.kept, self.tallies, told, self.rows)
+        return _arrived, (self.chunk, self.nbytes, self.kept, self.tallies, told, self.rows, self.preemptions)
 
     def up_to(self, row: int, failure: BaseException) -> Done:
         """Return what the rows before ``row`` of the hop gave, ended by a failure on that one."""
         kept = np.arange(len(self.chunk)) if self.kept is None else self.kept
         count = int(np.searchsorted(kept, row))
         chunk = self.chunk.slice(0, count)
-        return Done(chunk, chunk_nbytes(chunk), kept[:count], self.tallies, failure, row)
+        return Done(chunk, chunk_nbytes(chunk), kept[:count], self.tallies, failure, row, self.preemptions)
 
 
 def _arrived(
@@ -177,8 +180,9 @@ def _arrived(
     tallies: tuple[Tally, ...],
     told: Failure | None,
     rows: int,
+    preemptions: int,
 ) -> Done:
-    return Done(chunk, nbytes, kept, tallies, None if told is None else told.as_error(), rows)
+    return Done(chunk, nbytes, kept, tallies, None if told is None else told.as_error(), rows, preemptions)
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,7 @@ class RowWork:
         kept: NDArray[np.int64] | None = None
         tallies: list[Tally] = []
         nbytes, failure, rows = 0, None, 0
+        before = thread_switches().preemptions
         for part in self.parts:
             wall, cpu, rows_in = perf_counter(), thread_time(), len(chunk)
             made = (part if stable is None else part.with_stable(stable))(chunk) if rows_in else Made(chunk)
@@ -200,7 +205,7 @@ class RowWork:
             if made.failure is not None:  # of an earlier row than what a part before has failed on
                 failure, rows = made.failure, made.rows if kept is None else int(kept[made.rows])
             kept = _composed(kept, made.kept)
-        return Done(chunk, nbytes, kept, tuple(tallies), failure, rows)
+        return Done(chunk, nbytes, kept, tuple(tallies), failure, rows, thread_switches().preemptions - before)
 
     def prepare_worker(self) -> None:
         """Make the states of this worker now, where making them would count as part of a call with a time limit."""
@@ -224,7 +229,8 @@ def joined(dones: Sequence[Done], parts: int) -> Done:
         if len(done.chunk):
             given.append(done.chunk)
     chunk = concat(given) if given else dones[0].chunk
-    return Done(chunk, sum(done.nbytes for done in dones), np.concatenate(kept), tuple(tallies))
+    nbytes, preemptions = sum(done.nbytes for done in dones), sum(done.preemptions for done in dones)
+    return Done(chunk, nbytes, np.concatenate(kept), tuple(tallies), preemptions=preemptions)
 
 
 def _composed(first: NDArray[np.int64] | None, then: NDArray[np.int64] | None) -> NDArray[np.int64] | None:

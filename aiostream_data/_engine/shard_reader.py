@@ -62,7 +62,7 @@ from aiostream_data.formats.cutting import no_records
 from aiostream_data.formats.long_record import ObjectBuffer
 from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import HEADROOM_NBYTES, RecordStream, StreamStep
-from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.metrics.counters import BYTES_WAIT, FETCH, FETCHED, FETCHES, StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.policies import Handling
@@ -171,7 +171,9 @@ class ShardReader:
         """Read from the start, and return whether that came to the end; if not, the shard is to be read again."""
         try:
             if self.shard.nbytes is None:
+                began = perf_counter()
                 self.shard = await self.stores.info(self.shard.url)
+                self._count(BYTES_WAIT, perf_counter() - began)
             await self._read(outlet)
         except DecompressorTaken:
             return False
@@ -264,7 +266,9 @@ class ShardReader:
             blocks.append(self._begin(part, blocks, group))
         while blocks:
             ahead.took(self._most_ahead(), was_there=blocks[0].done())
+            began = perf_counter()
             block: _Block = value_of(await blocks[0])
+            self._count(BYTES_WAIT, perf_counter() - began)
             blocks.popleft()
             self.budget.poke()  # the next block is the head now, and may be urgent
             await self._send_all(stream, self._fed(stream, block), block, outlet)
@@ -312,7 +316,7 @@ class ShardReader:
         async def fetch() -> _Block:
             charge = await self.budget.admit(part.nbytes + headroom, urgent, RANGES)
             data = self.blocks.lend(headroom + part.nbytes)
-            with self._fetching():
+            with self._fetching(part.nbytes):
                 await self.stores.read_into(self.shard, part.start, data.data[headroom:])
             return _Block(part.start, data, headroom, _Lease(charge, None))
 
@@ -322,7 +326,7 @@ class ShardReader:
             charge = await self.budget.admit(part.nbytes, urgent, RANGES)
             buffer = ObjectBuffer(part.nbytes) if is_large else None
             data = self.blocks.lend(part.nbytes) if buffer is None else np.empty(0, np.uint8)
-            with self._fetching():
+            with self._fetching(part.nbytes):
                 await read_object(self.stores, self.shard, data.data if buffer is None else buffer.view)
             if alone is not None:
                 alone.gathered()
@@ -332,10 +336,16 @@ class ShardReader:
         return task
 
     @contextmanager
-    def _fetching(self) -> Iterator[None]:
+    def _fetching(self, nbytes: int) -> Iterator[None]:
         started = perf_counter()
         yield
-        self.counters.extra["fetch_s"] = self.counters.extra.get("fetch_s", 0.0) + perf_counter() - started
+        self._count(FETCH, perf_counter() - started)
+        self._count(FETCHES, 1)
+        self._count(FETCHED, nbytes)
+
+    def _count(self, name: str, value: float) -> None:
+        extra = self.counters.extra
+        extra[name] = extra.get(name, 0) + value
 
     async def _send_all(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, outlet: Outlet
@@ -343,6 +353,7 @@ class ShardReader:
         more = True
         while more:
             if stream.is_compressed:
+                self.counters.work = "decompress"
                 await self._memory.reserve(stream.window_nbytes, stream.discard)
             else:
                 await self._memory.until_it_may_begin()

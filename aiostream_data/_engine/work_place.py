@@ -19,9 +19,11 @@ class WorkPlace(Protocol):
 
     Attributes:
         is_far: The way there leads to another process.
+        runs_in: Name of the kind of place, for reports.
     """
 
     is_far: ClassVar[bool]
+    runs_in: ClassVar[str]
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
         """Begin a hop; its outcome's value is a :class:`.row_work.Done`."""
@@ -33,6 +35,7 @@ class OnThreads:
 
     executor: Executor
     is_far: ClassVar[bool] = False
+    runs_in: ClassVar[str] = "threads"
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
         if timeout_s is None:
@@ -44,6 +47,7 @@ class OnWorkers:
     """Processes: work goes there without what only this process knows, and once."""
 
     is_far: ClassVar[bool] = True
+    runs_in: ClassVar[str] = "processes"
 
     def __init__(self, executor: Executor, stable: Stable) -> None:
         self._executor = executor
@@ -65,6 +69,7 @@ class OnInterpreters:
     """Threads whose user functions run in an interpreter of the thread's own; all else runs where NumPy is."""
 
     is_far: ClassVar[bool] = False
+    runs_in: ClassVar[str] = "interpreters"
 
     def __init__(self, executor: InterpreterExecutor) -> None:
         self._executor = executor

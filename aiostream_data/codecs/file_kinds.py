@@ -73,6 +73,12 @@ def kind_of(start: bytes) -> FileKind | None:
     return TAR if _starts_tar(start) else None
 
 
+def holds_image(element: object) -> bool:
+    """Return True if an element, or one of its fields, is the bytes of a JPEG or PNG image."""
+    parts = element.values() if type(element) is dict else element if type(element) is tuple else (element,)
+    return any(type(part) is bytes and kind_of(part[:START_NBYTES]) in (JPEG, PNG) for part in parts)
+
+
 def starts_tfrecord(start: bytes) -> bool:
     """Return whether the first length of a TFRecord stands here: its checksum holds."""
     if len(start) < _TFRECORD_NBYTES:

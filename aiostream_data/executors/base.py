@@ -21,12 +21,14 @@ class Outcome:
         value: What the function returned.
         error: What it raised instead; any BaseException.
         busy_s, cpu_s: Wall and CPU seconds it took on its thread.
+        transfer_s: Seconds between this process and the worker process, in both directions; 0.0 on threads.
     """
 
     value: Any = None
     error: BaseException | None = None
     busy_s: float = 0.0
     cpu_s: float = 0.0
+    transfer_s: float = 0.0
 
 
 def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:

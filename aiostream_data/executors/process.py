@@ -91,7 +91,7 @@ class ProcessExecutor(ThreadExecutor):
         except BaseException as error:  # noqa: BLE001 - delivered to the caller as a value
             return Outcome(None, Failure(error).as_error(), perf_counter() - started)
         try:
-            answer = self._ask_worker(me, parcel, job)
+            answer, transfer_s = self._ask_worker(me, parcel, job)
         except (WorkerDiedError, RecordTimeoutError) as error:
             self._workers.pop(me, None)
             return Outcome(None, error, perf_counter() - started)
@@ -99,10 +99,14 @@ class ProcessExecutor(ThreadExecutor):
             failure = Failure(error, "on the way to the worker or back")
             return Outcome(None, failure.as_error(), perf_counter() - started)
         raised = None if answer.failure is None else answer.failure.as_error()
-        return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s)
+        return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s, transfer_s)
 
-    def _ask_worker(self, me: int, parcel: _Parcel, job: Job) -> Answer:
-        """Have this thread's worker call a function; another one, once, where it died before it knew any function."""
+    def _ask_worker(self, me: int, parcel: _Parcel, job: Job) -> tuple[Answer, float]:
+        """Have this thread's worker call a function; another one, once, where it died before it knew any function.
+
+        Returns:
+            The answer, and the seconds of the transfer: all of the call but the work.
+        """
         worker = self._workers.get(me) or self._start_worker(me)
         try:
             return worker.call(parcel, job.args, job.limit_s)
@@ -131,8 +135,8 @@ class _Worker:
         """Whether it has not yet said that it knows a function: whatever ends it now is no fault of a record."""
         return not self._known
 
-    def call(self, parcel: _Parcel, args: tuple[Any, ...], limit_s: float | None) -> Answer:
-        """Have the worker call a function, and wait for the answer.
+    def call(self, parcel: _Parcel, args: tuple[Any, ...], limit_s: float | None) -> tuple[Answer, float]:
+        """Have the worker call a function, and wait for the answer; return it with the seconds of the transfer.
 
         Raises:
             WorkerDiedError: It died; it is buried.
@@ -145,9 +149,11 @@ class _Worker:
             if forget_all:
                 self._known.clear()
             if learned.failure is not None:
-                return learned
+                return learned, 0.0
             self._known.add(parcel.key)
-        return self._ask(Call(parcel.key, args), limit_s, self.child.exchange.wait)
+        began = perf_counter()
+        answer = self._ask(Call(parcel.key, args), limit_s, self.child.exchange.wait)
+        return answer, max(0.0, perf_counter() - began - answer.busy_s)
 
     def _ask(self, request: Learn | Call, limit_s: float | None, answers_within: Callable[[float], bool]) -> Answer:
         exchange = self.child.exchange

@@ -50,6 +50,9 @@ class ThreadExecutor:
 
     Python cannot end a thread. One whose call was given up is left to itself until the call returns,
     and another takes its place.
+
+    Attributes:
+        at_work: Identifiers of the threads that are in a call. May be read from any thread.
     """
 
     def __init__(self, max_threads: int, name: str) -> None:
@@ -57,6 +60,7 @@ class ThreadExecutor:
         self._name = name
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self.at_work: set[int] = set()
         self._left_behind: list[threading.Thread] = []
         self._started = 0
         self._unfinished = 0
@@ -97,8 +101,11 @@ class ThreadExecutor:
         """Let go of what belongs to this thread."""
 
     def _work(self) -> None:
+        me = threading.get_ident()
         while (job := self._jobs.get()) is not None:
+            self.at_work.add(me)
             outcome = Outcome() if job.future.cancelled() else self._call(job)
+            self.at_work.discard(me)
             if not job.decide():
                 return  # given up: another thread has this one's place
             try:

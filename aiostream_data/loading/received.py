@@ -94,6 +94,10 @@ class Received:
         """Return how many elements of the current parcel were given."""
         return len(self._elements) - operator.length_hint(left)
 
+    def is_in_parcel(self, left: Iterator[Any]) -> bool:
+        """Return True if the consumer has come back for more than the first element of the current parcel."""
+        return self.given(left) > 1
+
     def number(self, left: Iterator[Any]) -> int:
         """Return the number of the element that comes next, counted from the stream's very beginning."""
         return self._before + self._place(left)

@@ -10,6 +10,32 @@ ON_DISK: Final = "disk_nbytes"
 PEAK_ON_DISK: Final = "disk_peak_nbytes"
 """Under ``extra``, bytes of the files in which rows of a stage wait now, and the most at any time."""
 
+FETCH: Final = "fetch_s"
+"""Under ``extra`` of a source, seconds that its reads took, summed."""
+
+FETCHES: Final = "fetches"
+FETCHED: Final = "fetched_nbytes"
+"""... how many there were, and their bytes, ..."""
+
+BYTES_WAIT: Final = "bytes_wait_s"
+"""... seconds that its readers waited for them, summed, ..."""
+
+SHARDS: Final = "shards"
+"""... and how many shards it has in an epoch."""
+
+TRANSFER: Final = "transfer_s"
+"""Under ``extra``, seconds that rows took to worker processes and back, beside what was done there."""
+
+GIL_LOOKS: Final = "gil_looks"
+GIL_TAKEN: Final = "gil_taken"
+"""Under ``extra``, how often the event loop let the GIL go while functions ran, and how often it was taken at once."""
+
+SLOW_ROWS: Final = "slow_rows_s"
+"""Under ``extra``, the part of ``busy_s`` in which rows were worked on that took far longer than others."""
+
+PREEMPTIONS: Final = "preemptions"
+"""Under ``extra``, how often other threads took the core from those of the stage."""
+
 LAST_WAITS: Final = 4096
 """Hand-overs of which the consumer's waits are kept."""
 
@@ -28,6 +54,10 @@ class StageCounters:
         output_wait_s: Seconds in which it could not hand on what it had.
         workers: How many hops may run at once.
         waits_for: What its busy time is spent on, for reports: "cpu", "network", "disk", "device" or "user".
+        what: What the user gave it and where, for reports, such as "decode (train.py:12)".
+        work: What it does while it computes, for reports, such as "decode" or "parse".
+        runs_in: Where functions of the user run: "threads", "processes", "interpreters" or "loop"; "" where none do.
+        inputs: Places of the stages whose rows it takes.
         dropped: Rows it left out on purpose (a tail with drop_remainder, a filter, take, skip, shard).
         skipped, replaced: Rows on which it failed, and that its error policy left out or gave a value for.
         retries: Further attempts that its error policy made.
@@ -46,6 +76,10 @@ class StageCounters:
     output_wait_s: float = 0.0
     workers: int = 1
     waits_for: str = "cpu"
+    what: str = ""
+    work: str = ""
+    runs_in: str = ""
+    inputs: tuple[str, ...] = ()
     dropped: int = 0
     skipped: int = 0
     replaced: int = 0
@@ -53,8 +87,33 @@ class StageCounters:
     fused_wait_s: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        """Name of the stage, and of what the user gave it."""
+        return f"{self.name} {self.what}" if self.what else self.name
+
+    @property
+    def transfer_s(self) -> float:
+        """Seconds that rows took to worker processes and back, beside what was done there."""
+        return self.extra.get(TRANSFER, 0.0)
+
+    def since(self, before: StageCounters | None) -> StageCounters:
+        """Return what was counted since, given what was counted before."""
+        if before is None:
+            return replace(self, extra=dict(self.extra))
+        summed = {name: getattr(self, name) - getattr(before, name) for name in _SUMMED}
+        extra = {name: value - before.extra.get(name, 0.0) for name, value in self.extra.items()}
+        extra |= {name: self.extra[name] for name in _NOT_SUMMED if name in self.extra}
+        return replace(self, **summed, extra=extra)
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+_NOT_SUMMED: Final = (SHARDS,)
+_SUMMED: Final = tuple(
+    part.name for part in fields(StageCounters) if part.type in ("int", "float") and part.name != "workers"
+)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from aiostream_data.metrics.allocator import allocator_state
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK, ConsumerCounters, StageCounters
 from aiostream_data.metrics.device_copies import DeviceCopies
 from aiostream_data.metrics.html_table import html_table
-from aiostream_data.metrics.limits import Limit, find_limit
+from aiostream_data.metrics.verdict import Limit
 
 SHARD_CACHE: Final = "shard cache"
 """Holder of what a shard cache keeps in memory, beside the budget: it has a limit of its own."""
@@ -158,20 +158,19 @@ def snapshot(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """A readable account of a run. ``str()`` is a table and one sentence; ``to_json()`` the numbers."""
+    """A readable account of a run. ``str()`` is a table and one sentence; ``to_json()`` the numbers.
+
+    Attributes:
+        stats: All numbers, since the loader was opened.
+        limit: The stage that limited the pipeline since the first element, why, and what to do about it.
+    """
 
     stats: LoaderStats
-
-    @property
-    def limit(self) -> Limit:
-        """The stage that limits the pipeline, why, and what to do about it."""
-        stats = self.stats
-        throttled = stats.storage.get("retries", 0) / max(1, stats.storage.get("requests", 0))
-        return find_limit(stats.stages, stats.consumer, stats.wall_s, stats.memory.wait_s, throttled)
+    limit: Limit
 
     def to_json(self) -> str:
         """Return stats and limit as one line of JSON."""
-        return json.dumps({**self.stats.as_dict(), "limit": asdict(self.limit)})
+        return json.dumps({**self.stats.as_dict(), "limit": self.limit.as_dict()})
 
     def __str__(self) -> str:
         rows = _table(self.stats)
@@ -195,7 +194,7 @@ class Report:
 
 def _table(stats: LoaderStats) -> list[tuple[str, ...]]:
     """Return the names of the columns, and a row for each stage."""
-    names = ("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers")
+    names = ("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers", "what")
     return [names, *map(_row, stats.stages)]
 
 
@@ -236,16 +235,13 @@ def _on_disk(stage: StageCounters) -> str:
 
 def _row(stage: StageCounters) -> tuple[str, ...]:
     seconds = (f"{value:.2f}" for value in (stage.busy_s, stage.input_wait_s, stage.output_wait_s))
-    return stage.name, f"{stage.rows:,}", f"{stage.nbytes / (1 << 20):.1f}", *seconds, str(stage.workers)
+    return stage.name, f"{stage.rows:,}", f"{stage.nbytes / (1 << 20):.1f}", *seconds, str(stage.workers), stage.what
 
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = zip(row, widths, strict=True)
-    return "  ".join(_aligned(cell, width, column) for column, (cell, width) in enumerate(cells))
-
-
-def _aligned(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column == 0 else cell.rjust(width)
+    first, *numbers, last = zip(row, widths, strict=True)
+    cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in numbers), last[0]]
+    return "  ".join(cells).rstrip()
 
 
 def _per_hand_over(consumer: ConsumerCounters) -> str:

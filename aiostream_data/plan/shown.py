@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 from aiostream_data.metrics.html_table import html_table
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.mixing import Choose, Mix
-from aiostream_data.plan.operators import Concatenate, Unbatch, Zip
+from aiostream_data.plan.operators import Call, Concatenate, Interleave, ParseRows, Unbatch, Zip
+from aiostream_data.plan.sources import Generator, ListFiles, PythonIterable, ReadFiles
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, spec_of
 from aiostream_data.plan.subprocess import functions_of
 from aiostream_data.plan.windows import Rebatch
-from aiostream_data.plan.written import SourceLine, short_name
+from aiostream_data.plan.written import SourceLine, function_line, short_name
+from aiostream_data.safe_url import safe_url
 
 LONGEST_LINE: Final = 160
 """Characters of a plan, or of what an element is, on one line, at most."""
+
+LONGEST_URL: Final = 60
+"""Characters of a URL in the name of a stage, at most; its end tells more than its beginning."""
 
 
 class Step(NamedTuple):
@@ -70,6 +75,46 @@ def as_html(plan: Node) -> str:
 def count_of(number: int) -> str:
     """Return a cardinality in words."""
     return {INFINITE: "infinite", UNKNOWN: "unknown until read"}.get(number, f"{number:,}")
+
+
+def subject_of(node: Node) -> str:
+    """Return the function or files that the user gave to an operator, and the line: ``decode (train.py:12)``.
+
+    The line is the first line of the function, or else the line of the call. "" where neither is known.
+    """
+    name, line = _subject(node)
+    where = f"({line or node.written_at})" if line or node.written_at else ""
+    return f"{name} {where}".strip()
+
+
+def _subject(node: Node) -> tuple[str, SourceLine | None]:
+    function = _function_of(node)
+    if function is not None:
+        return short_name(function), function_line(function)
+    if isinstance(node, (ReadFiles, ListFiles)):
+        return _files(node), None
+    return (type(node.iterable).__name__, None) if isinstance(node, PythonIterable) else ("", None)
+
+
+def _function_of(node: Node) -> Callable[..., Any] | None:
+    """Return the function of the user that a node calls for its rows."""
+    if isinstance(node, Call):
+        return None if isinstance(node, ParseRows) else node.function_called
+    if isinstance(node, Interleave):
+        return node.function
+    return node.factory if isinstance(node, Generator) else None
+
+
+def _files(node: ReadFiles | ListFiles) -> str:
+    """Return the first pattern, and how many others there are."""
+    if not node.patterns:
+        return "" if node.index_url is None else _end_of(safe_url(node.index_url))
+    others = len(node.patterns) - 1
+    return _end_of(safe_url(node.patterns[0])) + (f" and {others:,} more" if others else "")
+
+
+def _end_of(url: str) -> str:
+    return url if len(url) <= LONGEST_URL else f"...{url[3 - LONGEST_URL :]}"
 
 
 def _leaf(leaf: ArraySpec) -> str:

@@ -51,11 +51,19 @@ def function_name(function: Callable[..., Any]) -> str:
     """Return the name users know a function by, with its source line where there is one."""
     if isinstance(function, partial):
         return f"partial of {function_name(function.func)}"
-    name = getattr(function, "__qualname__", None)
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    line = function_line(function)
+    return str(name) if line is None else f"{name} ({line})"
+
+
+def function_line(function: Callable[..., Any]) -> SourceLine | None:
+    """Return the line on which a function begins, or None for a builtin or a function in C."""
+    if isinstance(function, partial):
+        return function_line(function.func)
     code = getattr(function, "__code__", None)
-    if name is None:  # an object that can be called
-        name, code = type(function).__qualname__, getattr(type(function).__call__, "__code__", None)
-    return f"{name} ({SourceLine(code.co_filename, code.co_firstlineno)})" if code is not None else str(name)
+    if code is None and getattr(function, "__qualname__", None) is None:  # an object that can be called
+        code = getattr(type(function).__call__, "__code__", None)
+    return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 
 
 class Verbatim(str):

@@ -33,6 +33,10 @@ class StorageCounters:
         credentials_renewed: How often credentials were asked for anew since the store had refused them.
         waits, wait_s: Requests that had to wait until they might be sent, as a store bears no more at once or the user
             allows no more, and their seconds together.
+        first_byte_s, body_s: Seconds from requests for bytes to the first byte of their answers, summed, and from there
+            to the last. Only stores count them whose requests pass our gates: S3, GCS and HTTP.
+        disk_wait_s: Seconds that reads of local files waited for the file system, summed. Reads that the page cache
+            answers do not count, whatever kept their threads from a core.
         verified: Objects whose bytes agree with the checksum that the store has of them.
         mismatches: Times that they did not.
         cache_hits, cache_misses: Reads for which the shard cache had everything, and those for which it had not.
@@ -58,6 +62,9 @@ class StorageCounters:
     credentials_renewed: int = 0
     waits: int = 0
     wait_s: float = 0.0
+    first_byte_s: float = 0.0
+    body_s: float = 0.0
+    disk_wait_s: float = 0.0
     verified: int = 0
     mismatches: int = 0
     cache_hits: int = 0

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from time import perf_counter, thread_time
 
 from aiostream_data.errors import ObjectChangedError, ShortReadError
 from aiostream_data.records import ShardRef
+from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.descriptors import DescriptorCache
 from aiostream_data.storage.direct_reads import DirectReads
 from aiostream_data.storage.local_listing import check_regular, file_version
@@ -51,10 +55,13 @@ class FileReader:
 
     Args:
         direct: Read past the page cache, where the file system lets us.
+        counters: Where waits for the file system are counted.
     """
 
-    def __init__(self, *, direct: bool = False) -> None:
+    def __init__(self, *, direct: bool = False, counters: StorageCounters | None = None) -> None:
         self._direct = DirectReads() if direct else None
+        self._counters = StorageCounters() if counters is None else counters
+        self._counting = threading.Lock()
         self._descriptors = DescriptorCache(MAX_OPEN_FILES, self._open)
         self._identities: dict[tuple[str, str], tuple[int, int, int, int]] = {}
         """What was read first of a path and version: no other file may take its place."""
@@ -74,8 +81,8 @@ class FileReader:
                 self._announce(read)
         return [self._outcome(read) for read in reads]
 
-    def read(self, read: FileRead) -> None:
-        """Fill the buffer.
+    def read(self, read: FileRead) -> bool:
+        """Fill the buffer; return True if the page cache held all bytes.
 
         Raises:
             ShortReadError: The file ends before.
@@ -84,12 +91,12 @@ class FileReader:
             OSError: It cannot be read.
         """
         try:
-            self._read(read)
+            return self._read(read)
         except OSError as error:
             # A file that is kept open may not be the one that has this name by now.
             if not _may_be_outdated(error) or not self._descriptors.forget(read.path):
                 raise
-            self._read(read)
+            return self._read(read)
 
     def read_cached(self, read: FileRead) -> int:
         """Read what is in the page cache of a file that is open, and return how many bytes that were.
@@ -111,13 +118,19 @@ class FileReader:
             return done
 
     def _outcome(self, read: FileRead) -> Exception | None:
+        wall, cpu = perf_counter(), thread_time()
         try:
-            self.read(read)
+            if not self.read(read):
+                self._count_wait(perf_counter() - wall - (thread_time() - cpu))
         except Exception as error:  # noqa: BLE001 - raised where the read was asked for
             return error
         return None
 
-    def _read(self, read: FileRead) -> None:
+    def _count_wait(self, seconds: float) -> None:
+        with self._counting:
+            self._counters.disk_wait_s += max(0.0, seconds)
+
+    def _read(self, read: FileRead) -> bool:
         with self._descriptors.borrow(read.path) as descriptor:
             status = os.fstat(descriptor)
             self._check(read.shard, read.path, status)
@@ -127,9 +140,15 @@ class FileReader:
                     safe_url(read.shard.url),
                     f"bytes {read.start} to {stop} were asked for, the file has {status.st_size}",
                 )
-            if self._direct is None or not self._direct.fill(descriptor, read.start, read.buffer):
-                _fill(read.shard.url, descriptor, read.start, read.buffer)
+            was_cached = self._fill(descriptor, read)
             self._check(read.shard, read.path, os.fstat(descriptor))
+            return was_cached
+
+    def _fill(self, descriptor: int, read: FileRead) -> bool:
+        """Fill the buffer; return True if the page cache held all bytes."""
+        if self._direct is not None and self._direct.fill(descriptor, read.start, read.buffer):
+            return False
+        return _fill(read.shard.url, descriptor, read.start, read.buffer)
 
     def _check(self, shard: ShardRef, path: str, status: os.stat_result) -> None:
         """Refuse a file that is not what was listed, or not what was read before."""
@@ -180,10 +199,27 @@ def _may_be_outdated(error: OSError) -> bool:
     return isinstance(error, ObjectChangedError) or error.errno == errno.ESTALE
 
 
-def _fill(url: str, descriptor: int, start: int, buffer: memoryview) -> None:
+def _fill_from_cache(descriptor: int, start: int, buffer: memoryview) -> int:
+    """Copy the bytes that the page cache holds, up to the first that it lacks; return their number."""
+    if _AT_ONCE is None:
+        return 0
     done = 0
+    with suppress(*_LEFT_TO_READ):
+        while done < len(buffer):
+            count = os.preadv(descriptor, [buffer[done : done + _SLICE_NBYTES]], start + done, _AT_ONCE)
+            if count == 0:
+                break
+            done += count
+    return done
+
+
+def _fill(url: str, descriptor: int, start: int, buffer: memoryview) -> bool:
+    """Fill the buffer; return True if the page cache held all bytes."""
+    done = _fill_from_cache(descriptor, start, buffer)
+    was_cached = done == len(buffer)
     while done < len(buffer):
         count = os.preadv(descriptor, [buffer[done : done + _SLICE_NBYTES]], start + done)
         if count == 0:
             raise ShortReadError(safe_url(url), f"the file was cut to {start + done} bytes while it was being read")
         done += count
+    return was_cached

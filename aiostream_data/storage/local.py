@@ -9,6 +9,7 @@ from aiostream_data.errors import NoMatchError, ObjectNotFoundError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.base import RunBlocking
 from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.file_reads import FileRead, FileReader
 from aiostream_data.storage.local_listing import file_info, match_files, why_missing, why_no_match
 from aiostream_data.storage.read_hops import ReadHops
@@ -37,7 +38,8 @@ class LocalStore:
 
     def __init__(self, run_blocking: RunBlocking, *, direct: bool = False) -> None:
         self._run_blocking = run_blocking
-        self._reader = FileReader(direct=direct)
+        self.counters = StorageCounters()
+        self._reader = FileReader(direct=direct, counters=self.counters)
         self._hops = ReadHops(run_blocking, self._reader)
         self._copied_in_step = 0
 

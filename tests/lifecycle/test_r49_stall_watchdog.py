@@ -72,7 +72,7 @@ STUCK: dict[str, tuple[Callable[[Gate], asd.Dataset[Any]], str, str]] = {
     "flat_map": (lambda gate: TWENTY.flat_map(lambda x: [gate.check(x)]), "flat_map", "<lambda>"),
     "inner map": (
         lambda gate: asd.Dataset.range(1).flat_map(lambda _: TWENTY.map(gate.check)).batch(3),
-        "1/map",
+        "flat_map/map",
         "check",
     ),
     "generator": (lambda gate: asd.Dataset.from_generator(gate.generate).map(abs), "from_generator", "generate"),

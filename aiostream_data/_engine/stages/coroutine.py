@@ -70,6 +70,7 @@ class CoroutineStage(CallStage):
         limit = node.concurrency if isinstance(node.concurrency, int) else AUTO_CONCURRENCY
         self.counters.waits_for = "user"
         self.counters.workers = limit
+        self.counters.runs_in = "loop"
         await self._make_state()
         if self.context.services.one_at_a_time:
             await self._await_in_turn(inlets[0], outlet)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import perf_counter
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.lineage import Lineage
+from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS
 from aiostream_data.plan.ranks import files_of_a_rank
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.policies import handling_of
@@ -79,10 +81,15 @@ class ReadFilesSource(Stage):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: ReadFiles = self.node
         self.counters.workers = node.cycle_length
+        began = perf_counter()
         shards = await self._shards()
         present = shards.present
+        extra = self.counters.extra
+        extra[BYTES_WAIT] = extra.get(BYTES_WAIT, 0.0) + perf_counter() - began
+        extra[SHARDS] = len(present)
         is_local = bool(present) and split_url(present[0].url).scheme == "file"
         self.counters.waits_for = "disk" if is_local else "network"
+        self.counters.work = self.counters.work or _work_of(node)
         namespace = self._namespace(shards)
         stores = self.context.services.stores(node.storage_options)
         handling = handling_of(node.on_error)
@@ -254,6 +261,11 @@ class ReadFilesSource(Stage):
             async for chunk in names:
                 urls += [_as_url(name) for name in chunk.elements()]
         return [ShardRef(url) for url in urls]
+
+
+def _work_of(node: ReadFiles) -> str:
+    """Return what a source computes; that it decompresses only reading shows."""
+    return "parse" if node.decoders and not node.format.whole else "cut records"
 
 
 def _era_in(fields: Mapping[str, Part], eras: Sequence[Era] | None) -> Era | None:

@@ -148,6 +148,7 @@ class InterleaveStage(Stage):
             keys=keys_of(inner),
             drained=Drained(),
             prefix=f"{mine.prefix}{mine.numbers[self.node]}/",
+            made_by=f"{mine.made_by}{self.node.label}/",
         )
 
     # -- its place: the order's, and for every open data set its outer row and its own place

@@ -26,6 +26,7 @@ class ParseStage(OneToOne):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         services = self.context.services
         self.counters.workers = services.cpus
+        self.counters.work = "parse"
 
         async def emit(chunk: Chunk, outcome: Outcome) -> None:
             parsed, failure = settle(self.counters, outcome)

@@ -63,7 +63,9 @@ class PythonSource(NumberedRows):
         namespace = self._namespace()
         with self.context.services.workers.thread(f"asd-{node.label}") as thread:
             source = await hop(self.counters, thread.submit(self._make(), *getattr(node, "args", ())))
-            if hasattr(source, "__aiter__"):
+            is_async = hasattr(source, "__aiter__")
+            self.counters.runs_in = "loop" if is_async else "threads"
+            if is_async:
                 await self._run_async(aiter(source), namespace, outlet)
             else:
                 await self._run_sync(thread, source, namespace, outlet)

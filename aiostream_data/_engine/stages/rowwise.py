@@ -17,10 +17,12 @@ from aiostream_data._engine.row_work import Done, Part, RowWork, Tally
 from aiostream_data._engine.stages.base import CallStage
 from aiostream_data._engine.user_code import UserFunction, name_records
 from aiostream_data._engine.work_place import OnInterpreters, OnThreads, OnWorkers, WorkPlace
+from aiostream_data.codecs.file_kinds import holds_image
 from aiostream_data.executors.base import Executor
 from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage
+from aiostream_data.metrics.counters import GIL_LOOKS, GIL_TAKEN, PREEMPTIONS, SLOW_ROWS, TRANSFER
 from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
@@ -44,6 +46,8 @@ class RowwiseStage(CallStage):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._taken = 0
+        self._has_looked = False
+        self._seen: dict[str, float] = {}  # of what only grows while it runs, that much was counted
         self._counts_failures = [handling_of(each.on_error).kind != "raise" for each in self.nodes]
 
     @property
@@ -55,7 +59,8 @@ class RowwiseStage(CallStage):
         services = self.context.services
         self.all_counters = [*(self.context.counters(lower) for lower in self.fused), self.counters]
         for each, counters in zip(self.nodes, self.all_counters, strict=True):
-            counters.waits_for = "cpu" if isinstance(each, ParseRows) else "user"
+            is_parser = isinstance(each, ParseRows)
+            counters.waits_for, counters.work = ("cpu", "parse") if is_parser else ("user", counters.work)
         work = RowWork(tuple(part_of(self, each) for each in self.nodes))
         workers = _workers_of(node, services.cpus)
         elsewhere = node.executor in IN_OTHER_PLACES
@@ -111,14 +116,18 @@ class RowwiseStage(CallStage):
     # -- what became of rows
 
     def _take_in(self, chunk: Chunk) -> int:
+        if not self._has_looked:
+            self._has_looked = True
+            self.all_counters[0].work = self.all_counters[0].work or ("decode" if holds_image(chunk.element(0)) else "")
         if self.log is not None:
             return self.log.take_in(lineage_of(chunk))
         first = self._taken
         self._taken += len(chunk)
         return first
 
-    async def _account(self, piece: Piece, done: Done) -> Done:
+    async def _account(self, piece: Piece, done: Done, transfer_s: float) -> Done:
         """Count what became of rows; return the hop up to the row that one too many failed on, if there is one."""
+        self._count_hop(done, transfer_s)
         for number, tally in enumerate(done.tallies):
             self._count(number, tally)
             if self._counts_failures[number]:
@@ -165,6 +174,18 @@ class RowwiseStage(CallStage):
         if self.fused:  # to each of them, the work of the others is waiting
             others = sum(other.busy_s for other in self.all_counters) - counters.busy_s
             counters.fused_wait_s = others / max(1, self._hops.workers)
+
+    def _count_hop(self, done: Done, transfer_s: float) -> None:
+        """Add what is known of a whole hop to the counters of all its stages."""
+        pace, probe = self._hops.pace, self._hops.probe
+        seen = {SLOW_ROWS: pace.slow_rows_s, GIL_LOOKS: probe.looks, GIL_TAKEN: probe.taken}
+        hop = {TRANSFER: transfer_s, PREEMPTIONS: done.preemptions}
+        for name, value in seen.items():
+            hop[name], self._seen[name] = value - self._seen.get(name, 0), value
+        for counters in self.all_counters:
+            counters.runs_in = self._hops.place.runs_in
+            for name, value in hop.items():
+                counters.extra[name] = counters.extra.get(name, 0) + value
 
     # -- rows made again
 

@@ -101,7 +101,7 @@ class Route:
         async with _Passing(self, shard.url, len(buffer)) as lane:
             try:
                 took = await read_plain(self.client, target, headers, dialect, shard, start, buffer)
-                lane.answered(took.first_byte_s, took.body_s, len(buffer))
+                self._answered(lane, took.first_byte_s, took.body_s, len(buffer))
             except Unusual:
                 self._unusual[target.host, target.port] += 1
                 return False
@@ -138,6 +138,12 @@ class Route:
                 self._note(target, error)
                 raise
 
+    def _answered(self, lane: Lane, first_byte_s: float, body_s: float, nbytes: int) -> None:
+        """Take note of how long an answer took that holds bytes of an object."""
+        lane.answered(first_byte_s, body_s, nbytes)
+        self.counters.first_byte_s += first_byte_s
+        self.counters.body_s += body_s
+
     def _note(self, target: Target, error: StoreUnreachableError) -> None:
         """Take note of an answer that is none: where a server stays with that, a library may forgive what we do not."""
         if isinstance(error.__cause__, MalformedAnswer):
@@ -158,7 +164,7 @@ class Route:
                     yield reading
             first_byte_s, now = reading.first_byte_s, monotonic()
             if first_byte_s is not None:
-                lane.answered(first_byte_s, now - reading.sent_at - first_byte_s, nbytes)
+                self._answered(lane, first_byte_s, now - reading.sent_at - first_byte_s, nbytes)
         self.library_reads += 1
 
     @asynccontextmanager

@@ -1,0 +1,95 @@
+"""Name what limits a loader, and what to change: measurements from the engine, and advice from its plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from aiostream_data._engine.cpu_count import cpu_count
+from aiostream_data._engine.memory_limit import default_limit
+from aiostream_data.loading.observation import numbers_of
+from aiostream_data.loading.opening import Opening
+from aiostream_data.metrics.counters import SHARDS
+from aiostream_data.metrics.limits import find_limit
+from aiostream_data.metrics.verdict import Limit
+from aiostream_data.metrics.window import Window
+from aiostream_data.plan.advice import Case, advise
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Interleave
+from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.worker_share import for_worker
+
+IDLE_CORES: Final = 0.75
+"""Below this share of all cores in use, there are some for more work at once."""
+
+
+def diagnosed(opening: Opening, plan: Node, window: Window | None) -> Limit:
+    """Return what limits a loader.
+
+    Args:
+        plan: As the engine runs it.
+        window: What was observed; None before the first element.
+    """
+    verdict = find_limit(window)
+    case = Case(
+        cause=verdict.cause,
+        plan=plan,
+        cpus=cpu_count(),
+        memory_limit=opening.memory_limit,
+        memory_default=default_limit(),
+        caches_shards=opening.shard_cache is not None,
+    )
+    if window is not None and verdict.place:
+        case = _with_stage(case, verdict.place, window)
+    found = advise(case)
+    return Limit(
+        stage=verdict.stage,
+        what=verdict.what,
+        cause=verdict.cause,
+        detail=verdict.detail,
+        evidence=verdict.evidence,
+        advice="; ".join(advice.sentence for advice in found),
+        changes=tuple(advice.change for advice in found if advice.change is not None),
+    )
+
+
+def _with_stage(case: Case, place: str, window: Window) -> Case:
+    stage = window.stages[place]
+    node, outer = _node_at(case.plan, place)
+    shards = stage.extra.get(SHARDS)
+    return replace(
+        case,
+        node=node,
+        outer=outer,
+        has_idle_cores=not window.is_contended and window.cores_used < IDLE_CORES * case.cpus,
+        dropped=_dropped_behind(place, window),
+        workers=stage.workers,
+        transfer=stage.transfer_s / max(1e-9, stage.busy_s),
+        shards=None if shards is None else int(shards),
+    )
+
+
+def _dropped_behind(place: str, window: Window) -> float:
+    """Return which share of a stage's rows the filters drop that follow it."""
+    kept = 1.0
+    while (after := _reader_of(place, window)) is not None:
+        place, stage = after, window.stages[after]
+        if not stage.name.endswith("filter"):
+            break
+        kept *= stage.rows / max(1, stage.rows + stage.dropped)
+    return 1.0 - kept
+
+
+def _reader_of(place: str, window: Window) -> str | None:
+    return next((other for other, stage in window.stages.items() if place in stage.inputs), None)
+
+
+def _node_at(plan: Node, place: str) -> tuple[Node | None, Interleave | None]:
+    """Return the node of a place, and the operator whose function made the data set that it is in."""
+    number, _, below = place.partition("/")
+    node = next(node for node, its in numbers_of(plan).items() if its == int(number))
+    if not below:
+        return node, None
+    if isinstance(node, InSubprocess):
+        return _node_at(for_worker(node.input, 0, node.workers), below)
+    return None, node if isinstance(node, Interleave) else None

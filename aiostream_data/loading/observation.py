@@ -1,0 +1,119 @@
+"""What a loader saw of its engine since the first element: the window in which the limit is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from time import perf_counter, process_time
+from typing import Any
+
+from aiostream_data._engine.cpu_count import cpu_count
+from aiostream_data._engine.engine import Engine
+from aiostream_data._engine.stage_runs import StageRun
+from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
+from aiostream_data.metrics.machine import cpu_pressure_s
+from aiostream_data.metrics.window import Hosted, Mark, Window, between
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.storage.counters import summed
+
+
+class Observation:
+    """The marks of one engine: of the first element, and of the end where that is past.
+
+    Args:
+        engine: Not asked for anything that could wait.
+    """
+
+    def __init__(self, engine: Engine, consumer: ConsumerCounters) -> None:
+        self._engine = engine
+        self._consumer = consumer
+        self._begin: Mark | None = None
+        self._end: Mark | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the first element was received."""
+        return self._begin is not None
+
+    def begin(self) -> None:
+        """Mark the first element."""
+        mark = self._mark(self._consumer.last_at, {})
+        own = {place: counters for place, counters in mark.stages.items() if not _is_hosted(place, self._hosted())}
+        self._begin = replace(mark, stages=own)
+
+    def end(self, *, is_busy: bool) -> None:
+        """Mark the end: nothing counts that happens later. Idempotent; arguments as of :meth:`window`."""
+        if self._begin is not None and self._end is None:
+            self._end = self._now(is_busy)
+
+    def window(self, *, is_busy: bool) -> Window | None:
+        """Return what happened between the first element and the last; None before the first.
+
+        Args:
+            is_busy: The consumer is at work at this moment, as between two elements that came together. Otherwise the
+                time does not count since it has received something, as it may have turned to something else.
+        """
+        if self._begin is None:
+            return None
+        return between(self._begin, self._end or self._now(is_busy), cpu_count())
+
+    def _now(self, is_busy: bool) -> Mark:
+        return self._mark(perf_counter() if is_busy else self._consumer.last_at, self._hosted())
+
+    def _mark(self, at: float, hosted: dict[str, Hosted]) -> Mark:
+        engine, resources = self._engine, self._engine.resources
+        now = perf_counter()
+        stages = {place: replace(counters, extra=dict(counters.extra)) for place, counters in resources.board.items()}
+        for run in resources.runs:
+            _add_waits(stages, run, at)
+        storage = summed([*resources.storage_counters().values(), *_storage_elsewhere(engine)])
+        budget = resources.budget
+        waiting_s = sum(max(0.0, at - began) for began in budget.waiting.copy().values())
+        waited_s = sum(stats["memory"][2] for stats in _stats_elsewhere(engine))
+        return Mark(
+            at=at,
+            read_at=now,
+            process_cpu_s=process_time(),
+            loop_cpu_s=engine.loop_cpu_s,
+            pressure_s=cpu_pressure_s(),
+            elements=self._consumer.elements,
+            consumer_wait_s=self._consumer.wait_s,
+            memory_wait_s=budget.wait_s + waiting_s + waited_s,
+            stages=stages,
+            storage=storage,
+            hosted=hosted,
+        )
+
+    def _hosted(self) -> dict[str, Hosted]:
+        engine = self._engine
+        return {} if engine.hosting is None else engine.hosting.clocks(numbers_of(engine.plan))
+
+
+def numbers_of(plan: Node) -> dict[Node, int]:
+    """Return the number of every node of a plan, by which its place is named."""
+    return {node: number for number, node in enumerate(walk(plan))}
+
+
+def _is_hosted(place: str, hosted: dict[str, Hosted]) -> bool:
+    return any(place.startswith(prefix) for prefix in hosted)
+
+
+def _stats_elsewhere(engine: Engine) -> list[Mapping[str, Any]]:
+    return [] if engine.hosting is None else engine.hosting.last_stats
+
+
+def _storage_elsewhere(engine: Engine) -> Iterator[dict[str, float]]:
+    for stats in _stats_elsewhere(engine):
+        yield from stats["storage"].values()
+
+
+def _add_waits(stages: dict[str, StageCounters], run: StageRun, until: float) -> None:
+    """Count the waits of a stage that go on, which it counts itself when they are over."""
+    context = run.stage.context
+    nodes = [*getattr(run.stage, "nodes", [run.stage.node]), *(step.node for step in run.outlet.steps)]
+    counters = [stages[place] for node in nodes if (place := context.place(node)) in stages]
+    for_input = next((began for inlet in run.inlets if (began := inlet.waits.for_input) is not None), until)
+    for_room = run.outlet.waits.for_room
+    for each in counters:
+        each.input_wait_s += max(0.0, until - for_input)
+        each.output_wait_s += max(0.0, until - (until if for_room is None else for_room))
