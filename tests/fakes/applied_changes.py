@@ -69,7 +69,7 @@ def _call(node: Node) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 
 def _reading(node: ReadFiles) -> tuple[Callable[..., Any], dict[str, Any]]:
-    names = ["compression", "shuffle_shards", "seed", "ordered", "read_ahead", "storage_options"]
+    names = ["compression", "shuffle_shards", "seed", "ordered", "read_ahead", "storage_options", "on_error"]
     names += [] if node.format.whole else ["cycle_length", "block_length"]
     files = list(node.patterns) if node.files is None else Dataset[str](node.files)
     given = [files, *([node.format.record_nbytes] if isinstance(node.format, FixedLengthFormat) else [])]
