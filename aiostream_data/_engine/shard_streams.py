@@ -157,6 +157,11 @@ class ShardStreams:
         self._given += 1
         return self._opened.popleft()
 
+    def drop(self) -> None:
+        """Let go of all that leads to rows: places are asked for as long as there is a loader."""
+        self._opened.clear()
+        del self.run
+
     def ended(self) -> None:
         self._given -= 1
         self._open_ahead()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter, process_time
@@ -43,7 +44,7 @@ class Observation:
 
     def end(self, *, is_busy: bool) -> None:
         """Mark the end: nothing counts that happens later. Idempotent; arguments as of :meth:`window`."""
-        if self._begin is not None and self._end is None:
+        if self._begin is not None and self._end is None and not sys.is_finalizing():  # nobody will ask any more
             self._end = self._now(is_busy)
 
     def window(self, *, is_busy: bool) -> Window | None:

@@ -143,7 +143,10 @@ class ReadFilesSource(Stage):
                 await merge.resume(state)
                 if streams.has_more:
                     order.more_streams()
-            await merge.run(run.outlet)
+            try:
+                await merge.run(run.outlet)
+            finally:
+                streams.drop()
             rows, state = rows + merge.rows, None
 
     # -- its place: the order's, and for every open shard the next record and where it can be found
