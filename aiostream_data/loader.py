@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.bridge import Ending, Parcel
-from aiostream_data._engine.interrupts import interrupts_after
+from aiostream_data.interrupts import interrupts_after
 from aiostream_data.arguments import integer, shown
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.patience import Patience

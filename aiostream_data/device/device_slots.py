@@ -15,6 +15,7 @@ from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slot_room import SlotRoom
 from aiostream_data.device.slots import DeviceSlot, DeviceState, SlotSize
 from aiostream_data.errors import BatchReleasedError, DeviceError, DeviceMemoryError
+from aiostream_data.interrupts import interrupts_after
 
 
 class DeviceSlots:
@@ -103,6 +104,7 @@ class DeviceSlots:
                 raise
             return self._backend.device_block(nbytes)  # without the reserve for batches to come
 
+    @interrupts_after()
     def take_out(self, batch: DeviceBatch, receiver: Receiver) -> list[Any]:
         """Copy a batch into memory of the consumer's, free its slot, and return the arrays."""
         backend, layout = self._backend, batch.layout
@@ -136,6 +138,7 @@ class DeviceSlots:
             self._set_free(slot)
         return arrays
 
+    @interrupts_after()
     def lend(self, batch: DeviceBatch) -> tuple[Lease, DeviceBlock]:
         """Begin the lease of a batch's slot; see :meth:`~.leases.Leases.lend`."""
         self._state.check()
@@ -146,6 +149,7 @@ class DeviceSlots:
         """Return the arrays of a layout as views of a block."""
         return [self._backend.view(block, array.offset, array.shape, array.dtype) for array in layout.arrays]
 
+    @interrupts_after()
     def copy_into(
         self, lease: Lease, source: DeviceBlock, layout: BatchLayout, blocks: list[DeviceBlock], stream: StreamRef
     ) -> None:
@@ -161,6 +165,7 @@ class DeviceSlots:
                 self._state.measures.launches += 1
         self.leases.end(lease)
 
+    @interrupts_after()
     def discard(self, batch: DeviceBatch) -> None:
         """Free the slot of a batch that nobody reads; it stays behind the mark of its copy."""
         if self._state.forked:

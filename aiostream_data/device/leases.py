@@ -23,6 +23,7 @@ from aiostream_data.device.cuda_status import CAPTURE_ADVICE
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slots import DeviceSlot, DeviceState
 from aiostream_data.errors import AiostreamError, BatchReleasedError, DeviceError, GraphCaptureError
+from aiostream_data.interrupts import interrupts_after
 
 
 class _Holder:
@@ -150,13 +151,14 @@ class Leases:
             BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
         """
         self.check(lease)  # before the lock, which may be held for ever in a forked child
-        with self._state.lock:
+        with interrupts_after(), self._state.lock:
             self.check(lease)
             with self._state.fatal():
                 self._backend.order_after(stream, lease.arrived)
                 lease.streams[stream.ptr] = stream
                 yield
 
+    @interrupts_after()
     def arrive(self, lease: Lease) -> None:
         """Block the calling thread until the batch is there, for who reads it without a stream.
 
@@ -167,6 +169,7 @@ class Leases:
         with self._state.fatal():
             self._backend.join(lease.arrived)
 
+    @interrupts_after()
     def end(self, lease: Lease) -> None:
         """Give the slot back behind everything that was enqueued on the streams that used it. Never waits.
 
@@ -188,6 +191,7 @@ class Leases:
             self._note_end(lease)
             self._end(lease)
 
+    @interrupts_after()
     def end_when(self, lease: Lease, reached: Callable[[], object]) -> None:
         """Give the slot back once ``reached``, which blocks, has returned: called by the thread that waits for copies.
 
@@ -203,6 +207,7 @@ class Leases:
         if self._state.closed:
             self.end_oldest_owed()  # nobody else does any more
 
+    @interrupts_after()
     def end_oldest_owed(self) -> bool:
         """Block until the oldest of these may end, and end it; False when there is none. For who waits for copies.
 
@@ -220,6 +225,7 @@ class Leases:
             self._end(lease)
         return True
 
+    @interrupts_after()
     def end_leaked(self) -> None:
         """End the leases whose arrays are all gone, and count them. Call it from time to time; never from a finalizer.
 

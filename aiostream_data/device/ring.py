@@ -40,6 +40,7 @@ from aiostream_data.device.shared_slots import SharedSlots, SharedStats, Transfe
 from aiostream_data.device.slots import DeviceSlot, DeviceState, HostSlot, HostState, SlotSize
 from aiostream_data.device.staging import Staging
 from aiostream_data.errors import AiostreamError, DeviceError, PlanError
+from aiostream_data.interrupts import interrupts_after
 
 _ABANDONED: list[object] = []
 """Blocks that a copy might still reach. Kept to the end of the process, since freeing them could
@@ -176,6 +177,7 @@ class SlotRing:
         slot.lent = transfer.lent
         return transfer
 
+    @interrupts_after()
     def submit(
         self, slot: HostSlot, layout: BatchLayout, kept: list[Any], copies: Sequence[Copy] | None = None
     ) -> DeviceBatch | None:
@@ -238,6 +240,7 @@ class SlotRing:
         if not self.state.forked:
             self._host.give_back(slot)
 
+    @interrupts_after()
     def join_oldest(self) -> bool:
         """Block, with the GIL released, until the oldest copy has run, and free its host slot.
 

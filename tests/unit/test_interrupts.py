@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from aiostream_data import Dataset
-from aiostream_data._engine.interrupts import interrupts_after
+from aiostream_data.device.host import HostBackend
+from aiostream_data.interrupts import interrupts_after
 from aiostream_data.testing.leaks import leaves_nothing
 
 
@@ -48,6 +49,22 @@ def test_it_is_raised_at_once(at_once: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         run()
     assert done == (["after the first"] if at_once == "a second one" else [])
+
+
+def test_a_block_that_a_function_runs_is_not_cut() -> None:
+    done = []
+
+    def run() -> None:
+        with interrupts_after(is_in_function=lambda: True):
+            with interrupts_after():
+                press_ctrl_c()
+                done.append("the rest of the inner block")
+            done.append("never")
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done == ["the rest of the inner block"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_without_one_nothing_is_raised() -> None:
@@ -116,3 +133,24 @@ def test_a_stepped_run_ends_with_it_and_leaves_nothing(function: Any) -> None:
         with pytest.raises(KeyboardInterrupt):
             train()
         assert given == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("copying", "stepped"), [("d2d", False), ("d2d", True), ("h2d", True)])
+def test_a_copy_of_a_device_is_not_cut(monkeypatch: pytest.MonkeyPatch, copying: str, stepped: bool) -> None:
+    copy, given = getattr(HostBackend, copying), []
+
+    def interrupted_copy(*args: Any) -> None:
+        if len(given) == 2:
+            press_ctrl_c()
+        copy(*args)
+
+    def train() -> None:
+        batches = Dataset.range(400).batch(2).to_device("cpu")
+        with batches.debug() if stepped else batches.open() as loader:
+            for batch in loader:
+                given.append(batch)
+
+    monkeypatch.setattr(HostBackend, copying, interrupted_copy)
+    with leaves_nothing(), pytest.raises(KeyboardInterrupt):
+        train()
+    assert len(given) >= 2
