@@ -35,10 +35,9 @@ def _memory_of_this_process() -> int:
 
 
 def _number_in(path: Path) -> int | None:
-    try:
-        return int(read_text(path))
-    except ValueError:
-        return None  # no cgroup of this version, or "max"
+    text = read_text(path).strip()  # "max", or "" without a cgroup of this version
+    # Asked before: while int() formats its ValueError, CPython may replace a KeyboardInterrupt by it.
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _physical_memory() -> int | None:
