@@ -343,7 +343,7 @@ class Engine:
             await resources.aclose()
 
     async def _give_fetched(self, context: RunContext) -> None:
-        from aiostream_data._engine.fetched_shards import find_fetched_shard
+        from aiostream_data._engine.fetched_shards import find_fetched_shard  # seldom needed
 
         rows = self.state.book.rows({ROWS: 0})
         find_fetched_shard(self.plan, context, rows, self.options.fetched_from)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from aiostream_data._engine.shard_numbers import Era, ShardNumbers
 from aiostream_data.errors import StateMismatchError
@@ -23,11 +24,13 @@ class NumberedShards:
         by_number: None for a shard that is gone.
         eras: In the order in which they are read.
         changed: Shards whose content changed after their rows were read.
+        has_gaps: Some shards may be gone.
     """
 
     by_number: Sequence[ShardRef | None]
     eras: Sequence[Era]
     changed: frozenset[int] = frozenset()
+    has_gaps: bool = False
 
     @classmethod
     def of(cls, shards: Sequence[ShardRef], numbers: ShardNumbers | None) -> NumberedShards:
@@ -38,14 +41,16 @@ class NumberedShards:
         """
         if numbers is None:
             return cls(shards, [Era(0, 0, len(shards))])
-        return cls(numbers.listed(shards), numbers.eras, numbers.changed)
+        return cls(numbers.listed(shards), numbers.eras, numbers.changed, bool(numbers.places))
 
     def __len__(self) -> int:
         return len(self.by_number)
 
     @property
-    def present(self) -> list[ShardRef]:
+    def present(self) -> Sequence[ShardRef]:
         """The shards that are not gone."""
+        if not self.has_gaps:
+            return cast(Sequence[ShardRef], self.by_number)
         return [shard for shard in self.by_number if shard is not None]
 
     def name(self, number: int) -> str:

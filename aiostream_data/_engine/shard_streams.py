@@ -117,9 +117,10 @@ class ShardStreams:
     _given: int = 0
 
     def __post_init__(self) -> None:
-        listed = self.run.shards.by_number
-        places = [place for place, number in enumerate(self.turns) if listed[number] is not None]
-        self._places: Sequence[int] = places if len(places) < len(self.turns) else range(len(self.turns))
+        self._places: Sequence[int] = range(len(self.turns))
+        if self.run.shards.has_gaps:
+            listed = self.run.shards.by_number
+            self._places = [place for place in self._places if listed[self.turns[place]] is not None]
 
     @property
     def has_more(self) -> bool:

@@ -553,6 +553,14 @@ def test_processes_that_run_the_chain_go_on_with_other_shards(folder: Path, work
     assert Counter(given + more + left) == Counter(list(text(folder)))
 
 
+def test_a_process_refuses_rows_of_a_shard_that_is_gone(folder: Path) -> None:
+    plan = text(folder).shuffle(20).in_subprocess()
+    _, state = run(plan, take=1)
+    (folder / "m1.txt").unlink()
+    message = refusal(plan, state)
+    assert f"the shard that was listed behind {folder}/m0.txt" in message
+
+
 # -- names of rows
 
 
