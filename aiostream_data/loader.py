@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.bridge import Ending, Parcel
-from aiostream_data.interrupts import interrupts_after
 from aiostream_data.arguments import integer, shown
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.patience import Patience
 from aiostream_data.errors import ArgumentTypeError, LoaderClosedError, NotPicklableError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
+from aiostream_data.interrupts import interrupts_after
 from aiostream_data.loading.observation import Observation
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import LAST_ELEMENT, Received

@@ -20,8 +20,8 @@ from aiostream_data._engine.at_exit import stop_at_exit
 from aiostream_data._engine.bridge import Bridge, Ending, Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
-from aiostream_data.interrupts import interrupts_after
 from aiostream_data.executors.inline import InlineExecutor, outside_of_loops
+from aiostream_data.interrupts import interrupts_after
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.subprocess import InSubprocess
