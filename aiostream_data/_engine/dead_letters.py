@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import time
 from typing import Any
@@ -15,7 +16,7 @@ from aiostream_data.dead_letter_log import DeadLetterLog
 from aiostream_data.errors import ErrorBudgetError, RecordError
 from aiostream_data.executors.base import Executor
 from aiostream_data.plan.base import Node
-from aiostream_data.policies import RATE_ROWS, Handling, handling_of
+from aiostream_data.policies import RATE_ROWS, handling_of
 from aiostream_data.safe_url import safe_text
 
 DID = {"skip": "skipped", "replace": "replaced"}
@@ -54,34 +55,63 @@ class DeadLetters:
                 they are. ``error`` is the ErrorBudgetError.
             DeadLetterError: The log cannot be written.
         """
+        allowed = self.count(place, node, rows, [one.row for one in failed])
+        if allowed and self.logs(node):
+            await self.write(nth, node, lambda: failed[:allowed])
+        if allowed < len(failed):
+            last = failed[allowed]
+            raise PartlyDone(allowed, self.spent(place, node, last, _cause(last)))
+
+    def logs(self, node: Node) -> bool:
+        """Return whether what a stage skips or replaces is written down."""
+        return self._path_of(node) is not None
+
+    def count(self, place: str, node: Node, rows: int, at: Sequence[int]) -> int:
+        """Count rows that a stage took, and failures among them. Return how many of these its policy allows.
+
+        Args:
+            at: Of each failure, its number among the rows.
+        """
         account = self._accounts.setdefault(place, _Account())
         handling = handling_of(getattr(node, "on_error", None))
-        allowed = failed
-        spent: ErrorBudgetError | None = None
-        for index, one in enumerate(failed):
+        for index, row in enumerate(at):
             account.failures += 1
-            if handling.is_spent(account.failures, account.rows + one.row + 1):
-                allowed = failed[:index]
-                spent = _budget_error(node, account, one, handling)
-                break
+            if handling.is_spent(account.failures, account.rows + row + 1):
+                account.rows += row + 1
+                return index
         account.rows += rows
-        path = handling.path or self._path
-        if path is not None and allowed:
-            log = self._logs.setdefault(path, DeadLetterLog(path))
-            outcome = await self._pool.submit(self._write, log, nth, node.label, allowed)
-            if outcome.error is not None:
-                raise outcome.error
-        if spent is not None:
-            spent.__cause__ = one.cause or _cause(one)
-            raise PartlyDone(len(allowed), spent)
+        return len(at)
+
+    def spent(self, place: str, node: Node, last: Failed, cause: BaseException) -> ErrorBudgetError:
+        """Return the error for the failure that was one too many, as :meth:`count` has just found."""
+        error = _budget_error(node, self._accounts[place], last)
+        error.__cause__ = cause
+        return error
+
+    async def write(self, nth: int, node: Node, told: Callable[[], Sequence[Failed]]) -> None:
+        """Write down what is told of failures, on the pool.
+
+        Raises:
+            DeadLetterError: The log cannot be written.
+        """
+        path = self._path_of(node)
+        if path is None:
+            return
+        log = self._logs.setdefault(path, DeadLetterLog(path))
+        outcome = await self._pool.submit(self._write, log, nth, node.label, told)
+        if outcome.error is not None:
+            raise outcome.error
+
+    def _path_of(self, node: Node) -> str | None:
+        return handling_of(getattr(node, "on_error", None)).path or self._path
 
     def close(self) -> None:
         """Close every log."""
         for log in self._logs.values():
             log.close()
 
-    def _write(self, log: DeadLetterLog, nth: int, label: str, failed: list[Failed]) -> None:
-        log.append([self._entry(nth, label, one) for one in failed])
+    def _write(self, log: DeadLetterLog, nth: int, label: str, told: Callable[[], Sequence[Failed]]) -> None:
+        log.append([self._entry(nth, label, one) for one in told()])
 
     def _entry(self, nth: int, label: str, failed: Failed) -> dict[str, Any]:
         origin = element_origin(failed.ids, failed.made_of, self._origins, self._seed)
@@ -105,14 +135,13 @@ class DeadLetters:
         }
 
 
-def _budget_error(node: Node, account: _Account, last: Failed, handling: Handling) -> ErrorBudgetError:
-    rules = []
+def _budget_error(node: Node, account: _Account, last: Failed) -> ErrorBudgetError:
+    handling, rules = handling_of(getattr(node, "on_error", None)), []
     if handling.max_count is not None:
         rules.append(f"{handling.max_count}")
     if handling.max_rate is not None:
         rules.append(f"{handling.max_rate:g} of them, and of the first {RATE_ROWS:,} rows as of {RATE_ROWS:,}")
-    rows = account.rows + last.row + 1
-    return ErrorBudgetError(node.label, account.failures, rows, " and ".join(rules), last.error)
+    return ErrorBudgetError(node.label, account.failures, account.rows, " and ".join(rules), last.error)
 
 
 def _cause(failed: Failed) -> RecordError:

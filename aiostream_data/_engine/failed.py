@@ -46,7 +46,6 @@ class Failed:
         element: Types, shapes and dtypes of the element.
         kind: What became of it: "skip" or "replace".
         damage: Where it was lost in its shard; None if a function failed.
-        cause: The error, if the row is damaged.
     """
 
     row: int
@@ -57,13 +56,12 @@ class Failed:
     element: str
     kind: Literal["skip", "replace"]
     damage: Damage | None = None
-    cause: DataError | StorageError | None = None
 
     @classmethod
     def lost(cls, error: DataError | StorageError, ids: RowIds, damage: Damage) -> Self:
         """Return what is told of damage in a shard."""
         line = error_line(error)
-        return cls(0, ids, None, line, line, damage.lost, "skip", damage, error)
+        return cls(0, ids, None, line, line, damage.lost, "skip", damage)
 
     @classmethod
     def of(cls, error: BaseException, chunk: Chunk, row: int, element: str, kind: Literal["skip", "replace"]) -> Self:

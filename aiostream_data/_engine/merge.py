@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from aiostream_data._engine.channel import EndOfStream, InputFailed, Receiver
 from aiostream_data._engine.ends import Outlet
-from aiostream_data._engine.failed import Failed
+from aiostream_data._engine.loss_account import LossAccount
 from aiostream_data._engine.merge_log import Entry, MergeLog, StreamPlace
 from aiostream_data._engine.pacing import rows_of_a_chunk
 from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
@@ -60,18 +60,18 @@ class Merge:
 
     Attributes:
         log: Where it notes its place, for whoever asks.
-        account: Awaited with the number of rows merged so far, and what was lost behind them. Called in the order of
-            the rows, if that is deterministic.
+        account: Takes what was lost, in the order of the rows if that is deterministic.
     """
 
     streams: Streams
     order: InterleaveOrder
     log: MergeLog
-    account: Callable[[int, list[Failed]], Awaitable[None]] | None = None
+    account: LossAccount | None = None
     _open: dict[int, Stream] = field(default_factory=dict)
     _places: dict[int, StreamPlace] = field(default_factory=dict)  # also of streams that have ended in their slot
     _current: dict[int, Chunk] = field(default_factory=dict)
     _loaded: dict[int, int] = field(default_factory=dict)
+    _rest: dict[int, Chunk] = field(default_factory=dict)  # of a stream's last chunk, behind a loss
     _picked: PickedRows = field(default_factory=PickedRows)
     _rows_at_once: int = 1
     _chosen: int = 0
@@ -105,7 +105,7 @@ class Merge:
         self.log.begin(order)
         while True:
             if not order.deterministic:
-                await self._load_what_is_there(outlet)
+                await self._behind_rows_before(self._load_what_is_there(outlet), outlet)
             step = self._advance()
             if len(step):
                 run = unbroken_run(step.which, step.rows, self._current)
@@ -121,25 +121,29 @@ class Merge:
                 await self._send_picked(outlet)
             if need is Need.FINISHED:
                 if self.account is not None:
-                    await self.account(self._chosen, [])
+                    self.account.take(self._chosen, ())
+                    await self.account.write()
                 return
-            try:
-                await self._provide(need, slot, outlet)
-            except Exception:
-                await self._send_picked(outlet)  # rows before the failure come first
-                raise
+            await self._behind_rows_before(self._provide(need, slot), outlet)
 
-    async def _provide(self, need: Need, slot: int, outlet: Outlet) -> None:
+    async def _behind_rows_before(self, work: Awaitable[None], outlet: Outlet) -> None:
+        """Do something that may fail, and let rows and losses before the failure come first."""
+        try:
+            await work
+        except Exception:
+            await self._send_picked(outlet)
+            raise
+
+    async def _provide(self, need: Need, slot: int) -> None:
         """Get what the order cannot go on without."""
         if need is Need.STREAM:
             await self._open_next(slot)
         elif need is Need.ROWS and self.order.deterministic:
             receiver = self._open[slot].receiver
-            if not receiver.ready:
+            if slot not in self._rest and not receiver.ready:
                 await receiver.wait_ready()
-            await self._account(slot, outlet)
-            self._load(slot, _taken(receiver))
-        elif need is Need.ROWS:
+            await self._load_next(slot)
+        elif need is Need.ROWS and not self._rest:
             await _any_ready([stream.receiver for stream in self._open.values()])
 
     def _advance(self) -> Step:
@@ -181,17 +185,29 @@ class Merge:
             self._loaded[slot] = self._loaded.get(slot, 0) + len(chunk)
             self.order.load(slot, len(chunk))
 
-    async def _account(self, slot: int, outlet: Outlet) -> None:
-        """Account for what a stream has lost in front of its next chunk, behind the rows merged so far."""
+    async def _load_next(self, slot: int) -> None:
+        """Load what comes next of a stream, which is there, and account for what it has lost in front of that."""
         losses = self._open[slot].losses
-        if losses is None or not losses.waiting or self.account is None:
+        if losses is None or self.account is None:
+            self._load(slot, _taken(self._open[slot].receiver))
             return
-        lost = losses.take(self._loaded.get(slot, 0))
-        if lost:
-            await self._send_picked(outlet)
-            await self.account(self._chosen, lost)
+        received = self._loaded.get(slot, 0)
+        if losses.waiting:
+            self.account.take(self._chosen, losses.take(received))
+        chunk = self._rest.pop(slot, None) or _taken(self._open[slot].receiver)
+        rows = losses.rows_before_next(received)
+        if chunk is not None and rows is not None and rows < len(chunk):
+            if self.account.is_exact:
+                self._rest[slot], chunk = chunk.slice(rows, len(chunk)), chunk.slice(0, rows)
+            else:
+                self.account.take(self._chosen, losses.take(received + len(chunk) - 1))
+        if self.account.is_full:
+            await self.account.write()
+        self._load(slot, chunk)
 
     async def _send_picked(self, outlet: Outlet) -> None:
+        if self.account is not None and self.account.is_behind:
+            await self.account.write()
         if len(self._picked):
             await outlet.send_work(gathered, self._picked.taken())
 
@@ -199,16 +215,16 @@ class Merge:
         """Whether the next rows can be chosen without waiting, so that those already chosen may wait for them."""
         if need is Need.NOTHING:
             return True
-        return need is Need.ROWS and self.order.deterministic and self._open[slot].receiver.ready
+        is_there = need is Need.ROWS and (slot in self._rest or self._open[slot].receiver.ready)
+        return is_there and self.order.deterministic
 
     async def _load_what_is_there(self, outlet: Outlet) -> None:
         """Take a chunk of every stream that has one. A stream that failed waits until no other has rows."""
         failure: InputFailed | None = None
         for slot, stream in list(self._open.items()):
-            if self.order.rows_left(slot) == 0 and stream.receiver.ready:
-                await self._account(slot, outlet)
+            if self.order.rows_left(slot) == 0 and (slot in self._rest or stream.receiver.ready):
                 try:
-                    self._load(slot, _taken(stream.receiver))
+                    await self._load_next(slot)
                 except InputFailed as error:
                     failure = error
         if failure is not None and not any(self.order.rows_left(slot) for slot in self._open):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -35,7 +35,6 @@ from aiostream_data._engine.buffers import BlockPool
 from aiostream_data._engine.context import value_of
 from aiostream_data._engine.decompressor_memory import SMALL_NBYTES, DecompressorMemory, DecompressorTaken
 from aiostream_data._engine.ends import Outlet
-from aiostream_data._engine.failed import Damage, Failed
 from aiostream_data._engine.leading import leading
 from aiostream_data._engine.origins import Hint
 from aiostream_data._engine.pacing import CHUNK_ROWS
@@ -66,7 +65,17 @@ from aiostream_data.metrics.counters import BYTES_WAIT, FETCH, FETCHED, FETCHES,
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.policies import Handling
-from aiostream_data.records import ByteRange, Chunk, Column, Columns, ShardRef, VarColumn, records_chunk
+from aiostream_data.records import (
+    ByteRange,
+    Chunk,
+    Column,
+    Columns,
+    ShardRef,
+    VarColumn,
+    concat,
+    records_chunk,
+    same_layout,
+)
 from aiostream_data.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.parallel_read import parts_of, read_parts
@@ -79,6 +88,9 @@ HEADROOM = HEADROOM_NBYTES
 
 WHOLE_SHARE = 0.25
 """An object that is one record passes alone if it takes more than this fraction of the limit."""
+
+SMALL_CHUNK_NBYTES = 64 << 10
+"""Rows between two losses are copied together with those beside them if they are fewer bytes than this."""
 
 WRONG_ATTEMPTS = 3
 """So often an object in parts is read whose bytes do not agree with its checksum."""
@@ -199,7 +211,7 @@ class ShardReader:
             self._skips = True
             return False
         self._row = max(self.first, self._row)
-        self._lose_rest(damage)
+        self.losses.add(self._row, damage)
         return True
 
     async def _read(self, outlet: Outlet) -> None:
@@ -373,17 +385,8 @@ class ShardReader:
     def _tell_losses(self) -> None:
         """Note what the last hop has lost, before what comes behind it is sent."""
         for ordinal, loss in self._lost:
-            error = CorruptRecordError(self.shard.url, loss.offset, loss.reason)
-            self._add_loss(ordinal, error, loss.offset, loss.nbytes)
+            self.losses.add(ordinal, loss)
         self._lost.clear()
-
-    def _lose_rest(self, error: DataError | StorageError) -> None:
-        """Note that everything behind the last row is lost."""
-        self._add_loss(self._row, error, error.offset if isinstance(error, CorruptRecordError) else None, None)
-
-    def _add_loss(self, ordinal: int, error: DataError | StorageError, offset: int | None, nbytes: int | None) -> None:
-        damage = _damage_at(ordinal, offset, nbytes)
-        self.losses.add(ordinal, Failed.lost(error, RowIds.of_source(self.split, [ordinal]), damage))
 
     async def _until_it_may_gather(self, stream: RecordStream) -> None:
         """Wait for memory to gather on, where a record of which a part was received is larger than its share.
@@ -441,6 +444,22 @@ class ShardReader:
     def _frame_and_decode(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
     ) -> tuple[deque[Chunk], bool]:
+        """Do what :meth:`_cut_and_decode` does, and put rows together that losses have parted."""
+        chunks, more = self._cut_and_decode(stream, pieces, block, room_nbytes)
+        if not self._lost:
+            return chunks, more
+        joined: deque[Chunk] = deque()
+        for group in alike(chunks, CHUNK_ROWS, SMALL_CHUNK_NBYTES):
+            chunk = concat(group)
+            joined.append(chunk if len(group) == 1 else chunk.with_lease(self._charged(chunk)))
+        return joined, more
+
+    def _charged(self, chunk: Chunk) -> Charge:
+        return self.budget.charge(chunk_nbytes(chunk), DECODED)
+
+    def _cut_and_decode(
+        self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
+    ) -> tuple[deque[Chunk], bool]:
         """Take steps of the stream while they fit into the room, and make chunks of what they give.
 
         Returns:
@@ -496,7 +515,7 @@ class ShardReader:
         ]
         if not any(shares):
             self._made += ROW_NBYTES * len(chunk)  # what decoders make of the rows is noted, and ends no hop
-            return chunk.with_lease(self.budget.charge(chunk_nbytes(chunk), DECODED))
+            return chunk.with_lease(self._charged(chunk))
         own = chunk.ids.nbytes + sum(
             INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes
             for leaf, is_shared in zip(_leaves(chunk), shares, strict=True)
@@ -544,10 +563,22 @@ class ShardReader:
         return found.done
 
 
-def _damage_at(ordinal: int, offset: int | None, nbytes: int | None) -> Damage:
-    if nbytes is not None:
-        return Damage("records", offset, nbytes)
-    return Damage("rest of the shard" if ordinal else "shard", offset if ordinal else 0, None)
+def alike(chunks: Iterable[Chunk], most_rows: int, small_nbytes: int) -> Iterator[list[Chunk]]:
+    """Yield chunks in groups of one layout, each of so many rows at most; a chunk that is not small by itself."""
+    group: list[Chunk] = []
+    rows = 0
+    for chunk in chunks:
+        is_small = chunk_nbytes(chunk) < small_nbytes
+        if group and not (is_small and rows + len(chunk) <= most_rows and same_layout([group[-1], chunk])):
+            yield group
+            group, rows = [], 0
+        group.append(chunk)
+        rows += len(chunk)
+        if not is_small:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
 async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> None:

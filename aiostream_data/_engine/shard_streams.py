@@ -72,7 +72,7 @@ class SourceRun:
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.on_wait = lambda _: budget.poke()
         receiver.counters = self.counters
-        losses = ShardLosses(given, lost)
+        losses = ShardLosses(shard.url, self.namespace.base + number, given, lost)
         reader = ShardReader(
             node=self.node,
             shard=shard,

@@ -11,6 +11,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data import Dataset, Quarantine, Replace, Retry, Skip
+from aiostream_data._engine.merge import Merge
 from aiostream_data.dead_letter_log import read_entries
 from aiostream_data.errors import (
     AccessDeniedError,
@@ -27,6 +28,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
 )
 from aiostream_data.formats.tfrecord_writer import frame
+from aiostream_data.records import Chunk
 from aiostream_data.storage import memory
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store
@@ -389,3 +391,19 @@ def test_a_state_of_a_run_that_skipped_is_checked(tmp_path: Path) -> None:
         assert list(map(short, loader)) == named("a", *range(8, 20))
     with Dataset.from_tfrecord(tmp_path / "a").open(state) as loader:  # what was passed stays passed
         assert list(map(short, loader)) == named("a", *range(8, 20))
+
+
+@pytest.mark.parametrize("every", [2, 7, 100])
+def test_rows_between_many_losses_stay_together(every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, load = [], Merge._load
+
+    def noted(merge: Merge, slot: int, chunk: Chunk | None) -> None:
+        loaded.append(0 if chunk is None else len(chunk))
+        load(merge, slot, chunk)
+
+    monkeypatch.setattr(Merge, "_load", noted)
+    path = tmp_path / "x"
+    path.write_bytes(tfrecords("x", rows := 5_000, dict.fromkeys(range(0, rows, every), PAYLOAD)))
+    given = rows_of(Dataset.from_tfrecord(path, on_error="skip"))
+    assert given == named("x", *(row for row in range(rows) if row % every))
+    assert len(loaded) < 60, loaded

@@ -137,7 +137,8 @@ def test_a_stepped_run_ends_with_it_and_leaves_nothing(function: Any) -> None:
 
 @pytest.mark.parametrize(("copying", "stepped"), [("d2d", False), ("d2d", True), ("h2d", True)])
 def test_a_copy_of_a_device_is_not_cut(monkeypatch: pytest.MonkeyPatch, copying: str, stepped: bool) -> None:
-    copy, given = getattr(HostBackend, copying), []
+    copy = getattr(HostBackend, copying)
+    given: list[Any] = []
 
     def interrupted_copy(*args: Any) -> None:
         if len(given) == 2:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import ClassVar, NamedTuple
 
@@ -13,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.failed import Failed
-from aiostream_data._engine.failures import PartlyDone
+from aiostream_data._engine.loss_account import LossAccount
 from aiostream_data._engine.merge import Merge
 from aiostream_data._engine.merge_log import MergeLog, check_merge
 from aiostream_data._engine.numbered_shards import NumberedShards
@@ -76,7 +74,6 @@ class ReadFilesSource(Stage):
     _runs: Log[_EraRun] = field(default_factory=Log)
     _state: State = None
     _listed: str = ""
-    _accounted: int = 0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: ReadFiles = self.node
@@ -111,32 +108,17 @@ class ReadFilesSource(Stage):
             )
             await self._read_eras(run)
 
-    async def _account(self, before: int, rows: int, lost: list[Failed]) -> None:
-        """Count losses against the budget, and log them.
-
-        Args:
-            before: Rows of the eras before, in this run.
-            rows: Rows merged before them, in this era.
-        """
-        rows, self._accounted = before + rows - self._accounted, before + rows
-        lost = [replace(each, row=rows + number) for number, each in enumerate(lost)]
-        letters, context = self.context.services.dead_letters, self.context
-        try:
-            await letters.take(context.place(self.node), context.nth(self.node), self.node, rows + len(lost), lost)
-        except PartlyDone as partly:
-            self.counters.skipped += partly.done
-            raise
-        self.counters.skipped += len(lost)
-
     async def _read_eras(self, run: SourceRun) -> None:
         node, state, rows = run.node, self._state, 0
+        account = LossAccount(run.context, node, run.counters) if run.handling.kind == "skip" else None
         for era in run.shards.eras[0 if state is None else state.get("era", 0) :]:
             turns = order_of(self.context, node, run.shards.by_number, era)
             slots = cycle_of(node, len(turns))
             first, left = turns_left(turns, state)
             streams = ShardStreams(run, left, first, min(run.most_open, len(turns)))
             order = InterleaveOrder(slots, node.block_length, node.ordered)
-            account = partial(self._account, rows) if run.handling.interferes else None
+            if account is not None:
+                account.rows_before = rows
             merge = Merge(streams, order, MergeLog(), account)
             self._runs.add(rows, _EraRun(era, streams, merge.log, slots))
             if state is not None:
