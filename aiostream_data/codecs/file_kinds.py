@@ -9,6 +9,7 @@ from aiostream_data import _native
 START_NBYTES: Final = 512
 """Bytes that are looked at: the header of a tar archive."""
 
+_BZIP2_BLOCK: Final = b"1AY&SY"
 _TAR_CHECKSUM: Final = slice(148, 156)
 _TFRECORD_NBYTES: Final = 12
 
@@ -28,6 +29,7 @@ class FileKind(NamedTuple):
 
 
 _IMAGES: Final = "use from_files(), and decode the bytes in a function given to map()"
+_AGAIN: Final = "decompress it, or compress it with gzip or zstd instead"
 _GENERATOR: Final = "read it with {} in a function given to from_generator()"
 
 TAR: Final = FileKind(
@@ -44,6 +46,17 @@ HDF5: Final = FileKind("an HDF5 file", _GENERATOR.format("h5py"))
 NPY: Final = FileKind("a NumPy file", "load it with np.load(), and use from_tensor_slices()")
 PNG: Final = FileKind("a PNG image", _IMAGES, is_certain=False)
 JPEG: Final = FileKind("a JPEG image", _IMAGES, is_certain=False)
+GIF: Final = FileKind("a GIF image", _IMAGES, is_certain=False)
+SOUND: Final = FileKind("a sound file", _IMAGES, is_certain=False)
+VIDEO: Final = FileKind("a video", _IMAGES, is_certain=False)
+ORC: Final = FileKind("an ORC file", _GENERATOR.format("pyarrow.orc"))
+AVRO: Final = FileKind("an Avro file", _GENERATOR.format("fastavro"))
+SQLITE: Final = FileKind("an SQLite database", _GENERATOR.format("sqlite3"))
+BZIP2: Final = FileKind("a bzip2 stream", _AGAIN, is_certain=False)
+XZ: Final = FileKind("an xz stream", _AGAIN, is_certain=False)
+LZ4: Final = FileKind("an lz4 stream", _AGAIN, is_certain=False)
+SEVEN_ZIP: Final = FileKind("a 7z archive", "unpack it, and use from_files()")
+LFS: Final = FileKind("a Git LFS pointer instead of the file", "fetch the file with 'git lfs pull'")
 TFRECORD: Final = FileKind("a TFRecord file", "use from_tfrecord()", is_certain=False)
 GZIP: Final = FileKind("a gzip stream", "pass compression='gzip'", is_certain=False)
 ZSTD: Final = FileKind("a zstd stream", "pass compression='zstd'", is_certain=False)
@@ -54,6 +67,16 @@ _MAGICS: Final = (
     (b"\x89HDF\r\n\x1a\n", HDF5),
     (b"\x89PNG\r\n\x1a\n", PNG),
     (b"\x93NUMPY", NPY),
+    (b"GIF87a", GIF),
+    (b"GIF89a", GIF),
+    (b"fLaC\0\0\0\x22", SOUND),
+    (b"ORC\x08\x03", ORC),
+    (b"Obj\x01", AVRO),
+    (b"SQLite format 3\0", SQLITE),
+    (b"\xfd7zXZ\0", XZ),
+    (b"\x04\x22\x4d\x18", LZ4),
+    (b"7z\xbc\xaf\x27\x1c", SEVEN_ZIP),
+    (b"version https://git-lfs.github.com/spec/", LFS),
     (b"\x1f\x8b\x08", GZIP),
     (b"\x28\xb5\x2f\xfd", ZSTD),
 )
@@ -68,6 +91,12 @@ def kind_of(start: bytes) -> FileKind | None:
         return ZIP
     if start.startswith(b"\xff\xd8\xff") and start[3:4] >= b"\xc0":
         return JPEG
+    if start.startswith(b"BZh") and start[4:10] == _BZIP2_BLOCK:
+        return BZIP2
+    if start.startswith(b"RIFF") and start[8:16] == b"WAVEfmt ":
+        return SOUND
+    if start.startswith(b"\0\0\0") and start[4:8] == b"ftyp":
+        return VIDEO
     if starts_tfrecord(start):
         return TFRECORD
     return TAR if _starts_tar(start) else None

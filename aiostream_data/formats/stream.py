@@ -301,8 +301,7 @@ class RecordStream:
         if self._start is not None:
             return
         self._start = block[headroom : headroom + START_NBYTES].tobytes()
-        kind = kind_of(self._start) if isinstance(self._format, Refuses) else None
-        if kind is not None and isinstance(self._format, Refuses) and self._format.refuses(kind):
+        if self._refused(kind_of(self._start)):
             raise CorruptRecordError(self._url, 0, f"cannot be read as {self._format.name}")
 
     def _last_records(self) -> Iterator[VarColumn]:
@@ -344,13 +343,16 @@ class RecordStream:
     def _other_kind(self) -> str:
         """Return a clause that says what the stream is, if it begins as no stream of its format does."""
         start = self._start or b""
-        if self._format.whole or _recognised(self._format, start):
-            return ""
         kind = kind_of(start)
+        if self._format.whole or (_recognised(self._format, start) and not self._refused(kind)):
+            return ""
         if kind is not None:
             return f"this is {kind.name}: {kind.cure}"
         is_text = self._format.name == "tfrecord" and len(start) > 0 and TextFormat().recognises(start)
         return "this starts like text: use from_text()" if is_text else ""
+
+    def _refused(self, kind: FileKind | None) -> bool:
+        return kind is not None and isinstance(self._format, Refuses) and self._format.refuses(kind)
 
     def _recognised(self) -> bool:
         return _recognised(self._format, self._first_bytes)

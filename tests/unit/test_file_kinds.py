@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import random
+import sqlite3
 import tarfile
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,12 @@ def zipped() -> bytes:
     return out.getvalue()
 
 
+def sqlite() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table labels (name text)")
+        return connection.serialize()
+
+
 def npy() -> bytes:
     out = io.BytesIO()
     np.save(out, np.arange(64))
@@ -51,6 +61,17 @@ FILES = {
     "NumPy file": npy(),
     "PNG image": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(500),
     "JPEG image": b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(501),
+    "GIF image": b"GIF89a\x01\0\x01\0" + bytes(502),
+    "sound file": b"RIFF\x24\x08\0\0WAVEfmt \x10\0\0\0" + bytes(501),
+    "video": b"\0\0\0\x18ftypmp42" + bytes(501),
+    "ORC file": b"ORC\x08\x03" + bytes(501),
+    "Avro file": b"Obj\x01\x04\x14avro.codec" + bytes(501),
+    "SQLite database": sqlite(),
+    "bzip2 stream": bz2.compress(b"line\n" * 300),
+    "xz stream": lzma.compress(b"line\n" * 300),
+    "lz4 stream": b"\x04\x22\x4d\x18\x64\x40" + bytes(501),
+    "7z archive": b"7z\xbc\xaf\x27\x1c\0\x04" + bytes(501),
+    "Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
 }
 CURES = {
     "tar archive": "tarfile",
@@ -61,6 +82,17 @@ CURES = {
     "NumPy file": "from_tensor_slices",
     "PNG image": "from_files",
     "JPEG image": "from_files",
+    "GIF image": "from_files",
+    "sound file": "from_files",
+    "video": "from_files",
+    "ORC file": "pyarrow",
+    "Avro file": "fastavro",
+    "SQLite database": "sqlite3",
+    "bzip2 stream": "gzip or zstd",
+    "xz stream": "gzip or zstd",
+    "lz4 stream": "gzip or zstd",
+    "7z archive": "unpack",
+    "Git LFS pointer": "git lfs pull",
 }
 Read = Callable[[Path], "asd.Dataset[bytes] | asd.Dataset[str]"]
 READERS: dict[str, Read] = {
@@ -76,7 +108,7 @@ READERS: dict[str, Read] = {
 def test_the_error_names_the_kind_of_file_and_what_reads_it(tmp_path: Path, kind: str, reader: str) -> None:
     path = tmp_path / kind
     path.write_bytes(FILES[kind])
-    with pytest.raises(CorruptRecordError, match=f"this is an? {kind}: .*{CURES[kind]}"):
+    with pytest.raises(CorruptRecordError, match=f"this is an? {kind}.*: .*{CURES[kind]}"):
         list(READERS[reader](path))
 
 
