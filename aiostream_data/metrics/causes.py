@@ -18,6 +18,9 @@ from aiostream_data.metrics.counters import (
     FETCHES,
     GIL_LOOKS,
     GIL_TAKEN,
+    LOOP_CALLS,
+    LOOP_HELD,
+    LOOP_LOOKS,
     ON_DISK,
     PREEMPTIONS,
     SLOW_ROWS,
@@ -79,6 +82,9 @@ LOOP_IS_BUSY = 0.6
 
 LOOP_IS_KEPT_BUSY = 0.3
 """... or this share, where other programs take cores away."""
+
+LOOP_IS_BLOCKED = 0.5
+"""Coroutines whose steps take this share of the time keep the event loop from everything else."""
 
 ALL_CORES = 0.85
 """Above this share of all cores, cores are what is missing, whatever else was waited for."""
@@ -170,8 +176,21 @@ def _cause_of_coroutine(stage: StageCounters, place: str, window: Window) -> Cau
     share = window.loop_share_of(place)
     if share > (LOOP_IS_KEPT_BUSY if window.is_contended else LOOP_IS_BUSY):
         return Cause("loop", _function(stage), f"the event loop computed {share:.0%} of the time")
+    held = loop_share_held(place, window)
+    if held > LOOP_IS_BLOCKED:
+        return Cause("loop", _function(stage), f"it blocked the event loop {held:.0%} of the time, between its awaits")
     at_once = f", {stage.workers} at once" if stage.rows_in else ""
     return Cause("waiting", _function(stage), f"the event loop was idle {1 - share:.0%} of the time{at_once}", True)
+
+
+def loop_share_held(place: str, window: Window) -> float:
+    """Return for which share of the time a stage's coroutines kept their event loop between their awaits."""
+    stage, hosted = window.stages[place], window.host_of(place)
+    looks, loops = stage.extra.get(LOOP_LOOKS, 0), 1 if hosted is None else hosted.processes
+    if not looks:
+        return 0.0
+    held_s = stage.extra.get(LOOP_HELD, 0.0) * stage.extra[LOOP_CALLS] / looks
+    return min(1.0, held_s / (window.seconds_of(place) * loops))
 
 
 # -- sources

@@ -36,6 +36,11 @@ SLOW_ROWS: Final = "slow_rows_s"
 PREEMPTIONS: Final = "preemptions"
 """Under ``extra``, how often other threads took the core from those of the stage."""
 
+LOOP_CALLS: Final = "loop_calls"
+LOOP_LOOKS: Final = "loop_looks"
+LOOP_HELD: Final = "loop_held_s"
+"""Under ``extra``, calls on the event loop, how many of these were timed, and the seconds that these kept the loop."""
+
 LAST_WAITS: Final = 4096
 """Hand-overs of which the consumer's waits are kept."""
 

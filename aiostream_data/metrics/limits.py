@@ -9,7 +9,7 @@ used most of them: a reader that gets no core looks like a slow one.
 
 from __future__ import annotations
 
-from aiostream_data.metrics.causes import cause_of, uses_all_cores
+from aiostream_data.metrics.causes import cause_of, loop_share_held, uses_all_cores
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.metrics.verdict import TOO_EARLY, Verdict
 from aiostream_data.metrics.window import Window, root_of
@@ -47,7 +47,7 @@ def find_limit(window: Window | None) -> Verdict:
     if window.consumer_wait_s < CONSUMER_WAITS * window.seconds:
         waited = f"the training loop waited {window.consumer_wait_s / window.seconds:.0%} of its time"
         return Verdict(stage="consumer", cause="consumer", evidence=waited)
-    place = _first_not_starved(window)
+    place = _blocker_of_loop(window) or _first_not_starved(window)
     cause = cause_of(place, window)
     if window.stages[place].waits_for in ("network", "disk") and (not cause.is_wait or uses_all_cores(window)):
         place = _user_of_cores(window, place)
@@ -66,6 +66,12 @@ def find_limit(window: Window | None) -> Verdict:
 def _too_early(window: Window | None) -> Verdict:
     seen = "no element was received" if window is None else f"{window.seconds:.1f} s were observed"
     return Verdict(stage="pipeline", cause=TOO_EARLY, evidence=f"{seen}, and {LEAST_S:g} s are needed")
+
+
+def _blocker_of_loop(window: Window) -> str | None:
+    """Return the stage whose coroutines keep an event loop most of the time, if there is one."""
+    place = max(window.stages, key=lambda each: loop_share_held(each, window))
+    return place if loop_share_held(place, window) > SATURATED else None
 
 
 def _first_not_starved(window: Window) -> str:

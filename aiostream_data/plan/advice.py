@@ -196,7 +196,11 @@ def make_it_plain(case: Case) -> Advice | None:
     """Keep work off the event loop."""
     if isinstance(case.node, (Generator, PythonIterable)):
         return Advice("let the generator give what names a row, and do the work in a plain function in map()")
-    return Advice("make it a plain function: it then runs on threads") if _call(case) is not None else None
+    if _call(case) is None:
+        return None
+    return Advice(
+        "write it as a plain function (def), which runs on threads, or await asyncio.to_thread(...) or an async client"
+    )
 
 
 def work_here(case: Case) -> Advice | None:

@@ -38,6 +38,30 @@ async def wait_async(number: int) -> int:
     return int(number)
 
 
+async def block(number: int) -> int:
+    """Keep the event loop waiting."""
+    time.sleep(0.003)
+    return int(number)
+
+
+async def block_after_an_await(number: int) -> bool:
+    await asyncio.sleep(0.001)
+    time.sleep(0.003)
+    return number % 2 == 0
+
+
+async def spin_async(number: int) -> int:
+    return spin(number)
+
+
+async def blocking_rows_async() -> AsyncIterator[int]:
+    number = 0
+    while True:
+        time.sleep(0.003)
+        yield number
+        number += 1
+
+
 def decode(file: dict[str, Any]) -> NDArray[np.uint8]:
     from PIL import Image
 

@@ -14,6 +14,9 @@ from aiostream_data.metrics.counters import (
     FETCHES,
     GIL_LOOKS,
     GIL_TAKEN,
+    LOOP_CALLS,
+    LOOP_HELD,
+    LOOP_LOOKS,
     ON_DISK,
     PREEMPTIONS,
     SLOW_ROWS,
@@ -164,6 +167,30 @@ def test_a_reader_that_waited_for_nothing_is_not_the_limit_but_the_function_that
 def test_a_network_that_was_waited_for_is_no_matter_while_all_cores_are_at_work() -> None:
     decoding = mapped(25.0, 15.0, workers=4, input_wait_s=9.0)
     assert limit_of(observed(remote(), decoding, cores_used=1.9)) == ("map", "cpu", "decode")
+
+
+# -- coroutines
+
+
+def held(seconds: float, **counted: Any) -> StageCounters:
+    """Return a coroutine stage of which a tenth of the calls was timed."""
+    extra = {LOOP_CALLS: 1_000.0, LOOP_LOOKS: 100.0, LOOP_HELD: seconds / 10}
+    return mapped(600.0, 0.0, workers=64, runs_in="loop", extra=extra, **counted)
+
+
+def test_a_coroutine_that_keeps_the_loop_between_its_awaits_blocks_it_however_idle_the_cores_are() -> None:
+    verdict = find_limit(observed(held(9.7)))
+    assert (verdict.stage, verdict.cause, verdict.detail) == ("map", "loop", "decode")
+    assert verdict.evidence == "it blocked the event loop 97% of the time, between its awaits"
+
+
+def test_a_coroutine_that_awaits_most_of_the_time_waits() -> None:
+    assert limit_of(observed(held(0.5))) == ("map", "waiting", "decode")
+
+
+def test_a_coroutine_that_blocks_the_loop_is_the_limit_whatever_else_waits_for_it() -> None:
+    slow = mapped(9.0, 0.1, what="save (train.py:20)")
+    assert limit_of(observed(held(9.7), slow)) == ("map", "loop", "decode")
 
 
 # -- what functions do

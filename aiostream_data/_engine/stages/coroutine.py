@@ -16,6 +16,7 @@ from aiostream_data._engine.element_summary import note_call, rows_within, summa
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failed import Failed
 from aiostream_data._engine.failures import PartlyDone, as_raisable
+from aiostream_data._engine.loop_steps import LoopSteps
 from aiostream_data._engine.misfits import as_arguments, misfit
 from aiostream_data._engine.names import rng_stream
 from aiostream_data._engine.pacing import CHUNK_ROWS
@@ -64,6 +65,7 @@ class CoroutineStage(CallStage):
         super().__post_init__()
         node: Call = self.node
         self._handling = handling_of(node.on_error)
+        self._steps = LoopSteps(self.counters.extra)
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Call = self.node
@@ -254,10 +256,8 @@ class CoroutineStage(CallStage):
         if node.wants_state:
             options["state"] = self._state
         try:
-            if node.timeout_s is None:
-                entry.value = await node.function_called(*arguments, **options)
-            else:
-                entry.value = await _within(node.timeout_s, node.function_called(*arguments, **options))
+            call = self._steps.watched(node.function_called(*arguments, **options), perf_counter())
+            entry.value = await (call if node.timeout_s is None else _within(node.timeout_s, call))
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and self._is_cancelled():
                 raise

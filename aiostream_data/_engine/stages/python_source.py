@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from aiostream_data._engine.context import hop
 from aiostream_data._engine.ends import Inlet, Outlet
 from aiostream_data._engine.failures import as_raisable
+from aiostream_data._engine.loop_steps import LoopSteps
 from aiostream_data._engine.origins import Namespace, local
 from aiostream_data._engine.pacing import CHUNK_NBYTES, CHUNK_ROWS
 from aiostream_data._engine.places import SKIPPED_ROWS, Place
@@ -97,6 +98,7 @@ class PythonSource(NumberedRows):
 
     async def _run_async(self, iterator: AsyncIterator[Any], namespace: Namespace, outlet: Outlet) -> None:
         count, ended, nbytes = 1, False, 0
+        steps = LoopSteps(self.counters.extra)
         try:
             first = self._first
             self._keep(await _pass_over_async(iterator, first, self._wanted()))
@@ -104,7 +106,7 @@ class PythonSource(NumberedRows):
             while not ended:
                 room = await outlet.admit(nbytes)
                 started = perf_counter()
-                elements, ended, failure = await _pull_async(iterator, count, first, self._name())
+                elements, ended, failure = await _pull_async(iterator, steps, count, first, self._name())
                 count = self._following(4 * count)
                 self.counters.busy_s += perf_counter() - started
                 chunk, wrong = await self.hop(_chunk, elements, namespace.base, first, self._signature())
@@ -246,14 +248,14 @@ def _pull(
 
 
 async def _pull_async(
-    iterator: AsyncIterator[Any], count: int, first: int, name: str
+    iterator: AsyncIterator[Any], steps: LoopSteps, count: int, first: int, name: str
 ) -> tuple[list[Any], bool, BaseException | None]:
     elements: list[Any] = []
     nbytes = 0
     deadline = perf_counter() + PULL_S
     while len(elements) < count and nbytes < CHUNK_NBYTES and (not elements or perf_counter() < deadline):
         try:
-            element = await anext(iterator)
+            element = await steps.watched(anext(iterator), perf_counter())
         except StopAsyncIteration:
             return elements, True, None
         except BaseException as raised:
