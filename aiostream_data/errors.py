@@ -81,17 +81,24 @@ class StateMismatchError(AiostreamError, ValueError):
     Attributes:
         differences: What differs: a sentence each, or an object that prints as one.
         cure: What can be done about it; empty where nothing is known.
+
+    Args:
+        head: The line above the differences, where the pipeline is not what differs.
     """
 
     _head: ClassVar[str] = "the state was saved from another pipeline than the one it is opened with:"
 
-    def __init__(self, differences: Iterable[object], cure: str = "") -> None:
+    def __init__(self, differences: Iterable[object], cure: str = "", *, head: str = "") -> None:
         self.differences = tuple(differences)
         self.cure = cure
         shown = [f"  {difference}" for difference in self.differences[:_SHOWN_DIFFERENCES]]
         if len(self.differences) > len(shown):
             shown.append(f"  and {len(self.differences) - len(shown)} more")
-        super().__init__("\n".join([self._head, *shown, *([cure] if cure else [])]))
+        super().__init__("\n".join([head or self._head, *shown, *([cure] if cure else [])]))
+
+
+class ShardGoneError(StateMismatchError):
+    """A state needs rows of a shard that is no longer in the list."""
 
 
 class DamagedStateError(StateMismatchError):

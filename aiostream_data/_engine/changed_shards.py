@@ -21,6 +21,7 @@ from aiostream_data._engine.shards_read import Counting, ShardsRead, Source, Sou
 from aiostream_data._engine.state_schema import places_in, saved_shards
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.changes import CONTENT
 from aiostream_data.plan.ranks import files_of_a_rank
 from aiostream_data.plan.shard_list import MAX_MARKED, digest_of, lasting_urls, mark, marks_of
 from aiostream_data.plan.shard_match import GONE, ShardMatch, match_shards
@@ -50,6 +51,7 @@ class ChangedShards:
         self.numbers: dict[int, Sequence[ShardNumbers]] = {}
         self.gained: set[int] = set()
         self._force = options.force
+        self._same_records = CONTENT in options.allow
         held_against = options.held_against or {}
         self._summaries: Mapping[str, Any] = held_against.get("shards") or {}
         saved = saved_shards(held_against)
@@ -75,6 +77,8 @@ class ChangedShards:
     def _take_over(self, node: Source, key: int, shards: Sequence[ShardRef], saved: SavedShards) -> None:
         read = self._read.sources[node]
         match = match_shards(self._summaries[str(key)], shards)
+        if match is not None and self._same_records:
+            match = replace(match, replaced=frozenset())
         if match is None or match.may_give_more:
             self.gained.add(key)
         counting = [each for each in self._read.counting if node in walk(each.node)]
@@ -122,9 +126,9 @@ class ChangedShards:
         if match.replaced is None and (read.places or read.finished):
             raise _replaced(node, "at least one shard")
         begun = self._read.begun(node) if match.replaced else ()
-        for old in sorted(match.replaced or ()):
-            if read.finished or old in begun:
-                raise _replaced(node, safe_url(shards[match.place(old)].url))
+        found = [old for old in sorted(match.replaced or ()) if read.finished or old in begun]
+        if found:
+            raise _replaced(node, safe_url(shards[match.place(found[0])].url), len(found) - 1)
 
     def _check_counted(self, node: Source, match: ShardMatch, counting: Counting) -> None:
         if match.replaced == frozenset() and counting.allows != "none":
@@ -173,11 +177,14 @@ def _named(node: Source) -> str:
     return node.label if node.written_at is None else f"{node.label} (written at {node.written_at})"
 
 
-def _replaced(node: Source, which: str) -> StateMismatchError:
+def _replaced(node: Source, which: str, more: int = 0) -> StateMismatchError:
+    others = f", as {'was' if more == 1 else 'were'} {more:,} more" if more else ""
     return StateMismatchError(
-        [f"{which} of {_named(node)} was replaced after rows of it had been read"],
-        "Restore its content, or give the new content another name: it is then a new shard. force=True reads on behind "
-        "the number of records that were delivered.",
+        [f"{which} of {_named(node)} was changed after rows of it had been read: its size, time or version{others}"],
+        f'If the records that were read are still the same, as after a copy or a repair behind them, add "{CONTENT}" '
+        "to allow=: it reads on behind them. Otherwise restore the shard, or give the new content another name: it is "
+        "then a new shard.",
+        head="cannot resume with these shards:",
     )
 
 

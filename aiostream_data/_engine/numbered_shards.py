@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from aiostream_data._engine.shard_numbers import Era, ShardNumbers
-from aiostream_data.errors import StateMismatchError
+from aiostream_data.errors import ShardGoneError, StateMismatchError
 from aiostream_data.records import ShardRef
 from aiostream_data.safe_url import safe_url
-
-
-class ShardGoneError(StateMismatchError):
-    """A state needs rows of a shard that is no longer in the list."""
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Received:
         if element is not LAST_ELEMENT and element is not self._elements[given - 1]:
             raise UnknownElementError(
                 f"this {type(element).__name__} is not the element received last, so its rows cannot be named; call "
-                "loader.origins() right after receiving an element, before the next one"
+                "loader.origins() without an argument before the next element, also where the loop takes elements apart"
             )
         entry, own = self._entry(self._parcel, self._numbers[given - 1])
         return self._engine.state.origins_of(own, entry)

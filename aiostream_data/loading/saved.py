@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from aiostream_data.errors import StateMismatchError
+from aiostream_data.errors import DamagedStateError, StateMismatchError
 from aiostream_data.loading.same_step import check_same_step
 from aiostream_data.loading.saved_schema import check_saved, check_table
 from aiostream_data.metrics.stream_hash import combine_hashes
@@ -92,19 +92,37 @@ class Saved:
     @classmethod
     def _of_one(cls, state: object) -> Self:
         if isinstance(state, (str, bytes, bytearray, memoryview)):
-            raise StateMismatchError([f"a state is a dict, got {type(state).__name__}"], _AS_TEXT)
-        if not isinstance(state, Mapping) or state.get("version") != VERSION:
-            found = brief(state.get("version")) if isinstance(state, Mapping) else repr(type(state).__name__)
-            raise StateMismatchError([f"a state of version {VERSION} is needed, got {found}"])
+            raise StateMismatchError([f"a state is a dict, got {type(state).__name__}"], _AS_TEXT, head=_NO_STATE)
+        if not isinstance(state, Mapping):
+            raise StateMismatchError([f"a state is a dict, got {type(state).__name__}"], _FROM, head=_NO_STATE)
+        if "version" not in state:
+            raise _no_state(state)
+        if state["version"] != VERSION:
+            found = brief(state["version"])
+            raise StateMismatchError([f"a state of version {VERSION} is needed, got {found}"], head=_OTHER_VERSION)
         values = {name: value for name, value in state.items() if name != CHECK}
         check_table(Part(values, "state"))
         right = checksum_of_state(values)
         if right is None or state.get(CHECK) != right:
-            raise StateMismatchError(["the state is damaged: it is not what state_dict() returned"])
+            raise DamagedStateError("state", "is not what state_dict() returned: its checksum does not hold")
         check_saved(Part(values, "state"), _NAMES)
         return cls(**values)
 
 
+def _no_state(found: Mapping[Any, Any]) -> StateMismatchError:
+    """Return the error for a dict that is something else, such as a checkpoint with a state in it."""
+    keys = [brief(key) for key in found]
+    inside = [brief(key) for key, value in found.items() if isinstance(value, Mapping) and "version" in value]
+    cure = f"Pass the state that it holds under {inside[0]}." if inside else _FROM
+    told = ", ".join([*keys[:_MAX_KEYS], *(["..."] if len(keys) > _MAX_KEYS else [])])
+    what = f"it has the keys {told}" if keys else "it is an empty dict"
+    return StateMismatchError([what], cure, head=_NO_STATE)
+
+
+_NO_STATE = "cannot resume: this is no state of a loader:"
+_OTHER_VERSION = "cannot resume: the state was saved by another version of aiostream_data:"
+_FROM = "Pass what state_dict() of a loader returned, or None to begin at the beginning."
+_MAX_KEYS = 8
 _AS_TEXT = "Pass json.loads(state), if the state was saved as JSON."
 
 _NAMES = tuple(part.name for part in fields(Saved) if part.name not in ("row_checks", "of_ranks"))

@@ -19,6 +19,10 @@ ALWAYS_ALLOWED: Final = frozenset({"concurrency", "device", "executor", "ordered
 """What may be changed at any time; most of it is not even recorded."""
 
 
+CONTENT: Final = "content"
+"""Name of the difference that shards have other sizes or versions, allowed where their records are the same."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """What differs, as a sentence.

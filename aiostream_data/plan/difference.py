@@ -9,7 +9,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.chain_difference import chain_differences
-from aiostream_data.plan.changes import ALWAYS_ALLOWED, REFUSED, Difference
+from aiostream_data.plan.changes import ALWAYS_ALLOWED, CONTENT, REFUSED, Difference
 from aiostream_data.plan.fingerprint import Description, Fingerprint, digest
 from aiostream_data.plan.global_batch import SIZE, last_batch_size, without_batch_size
 from aiostream_data.plan.shard_difference import shard_difference
@@ -88,9 +88,10 @@ def checked_allow(allow: Collection[str], plan: Node | None = None) -> frozenset
         PlanError: One is neither.
     """
     operators = None if plan is None else {node.label for node in walk(plan)}
+    known = REFUSED | {CONTENT}
     for one in (allow,) if isinstance(allow, str) else allow:
-        if not isinstance(one, str) or not (one in REFUSED | ALWAYS_ALLOWED or _is_argument(one, operators)):
-            kinds = ", ".join(sorted(REFUSED))
+        if not isinstance(one, str) or not (one in known | ALWAYS_ALLOWED or _is_argument(one, operators)):
+            kinds = ", ".join(sorted(known))
             of_plan = f" of {', '.join(sorted(operators))}" if operators else ""
             raise PlanError(
                 f"allow must hold kinds ({kinds}) or arguments ('shuffle.buffer_size'){of_plan}, got {shown(one)}"
@@ -105,6 +106,11 @@ def _is_argument(name: str, operators: Collection[str] | None) -> bool:
 
 def _cure(refused: Sequence[Difference]) -> str:
     kinds = ", ".join(f'"{kind}"' for kind in sorted({one.kind for one in refused}))
+    if all(one.name == CONTENT for one in refused):
+        return (
+            f'if their records are those of before, as after a copy or a repair, go on with allow=["{CONTENT}"]; '
+            'if they are others, with allow=["shards"], which refuses shards that rows were read of'
+        )
     return (
         f"open it with the pipeline it was saved from, or go on with allow=[{kinds}] (changes of "
         f"{'this kind' if ',' not in kinds else 'these kinds'}) or force=True (any change)"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from aiostream_data.object_names import object_name
-from aiostream_data.plan.changes import Difference
+from aiostream_data.plan.changes import CONTENT, Difference
 from aiostream_data.plan.shard_list import ShardSummary, alike_by, marks_of, version_marks_of
 
 _MAX_NAMED = 5
@@ -26,10 +26,10 @@ def shard_difference(old: object, new: ShardSummary, urls: Sequence[str] = (), s
     if before is None:
         return Difference("plan", "plan", f"{prefix}what the state says of its shards cannot be read")
     if before["digest"] == new["digest"]:
-        sentence = _replaced(before, new, urls)
+        sentence, name = _replaced(before, new, urls), CONTENT
     else:
-        sentence = _by_name(before, new, urls) or _by_number(before, new)
-    return Difference("shards", "shards", prefix + sentence) if sentence else None
+        sentence, name = _by_name(before, new, urls) or _by_number(before, new), "shards"
+    return Difference("shards", name, prefix + sentence) if sentence else None
 
 
 def _checked(summary: object) -> ShardSummary | None:
@@ -45,9 +45,9 @@ def _replaced(old: ShardSummary, new: ShardSummary, urls: Sequence[str]) -> str:
         return ""
     before, after = version_marks_of(old), version_marks_of(new)
     if before is None or after is None or len(before) != len(after) or before == after:
-        return "shards were replaced: their sizes or versions changed"
+        return "shards changed: their sizes, times or versions are others"
     places = [at for at, (mark, other) in enumerate(zip(before, after, strict=True)) if mark != other]
-    return f"{_shards(len(places))} replaced since, by {_its(len(places))} size or version{_named(places, urls)}"
+    return f"{_shards(len(places))} changed since in size, time or version{_named(places, urls)}"
 
 
 def _by_name(old: ShardSummary, new: ShardSummary, urls: Sequence[str]) -> str:
@@ -76,10 +76,6 @@ def _by_number(old: ShardSummary, new: ShardSummary) -> str:
 def _shards(count: int, present: bool = False) -> str:
     verb = ("is" if count == 1 else "are") if present else ("was" if count == 1 else "were")
     return f"{count:,} shard{'' if count == 1 else 's'} {verb}"
-
-
-def _its(count: int) -> str:
-    return "its" if count == 1 else "their"
 
 
 def _named(places: Sequence[int], urls: Sequence[str]) -> str:

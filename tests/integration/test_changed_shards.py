@@ -260,7 +260,33 @@ def test_a_shard_that_was_replaced_after_it_was_begun_is_refused_by_name(folder:
     write(folder, begun, 12, "new")
     message = refusal(plan(folder), state)
     assert f"{folder}/{begun}.txt" in message
-    assert "was replaced" in message
+    assert "was changed after rows of it had been read" in message
+    assert 'add "content" to allow=' in message
+
+
+@pytest.mark.parametrize("order", EVERY_ORDER)
+@pytest.mark.parametrize("take", [0, 3, 35, 60])
+def test_shards_that_were_only_copied_go_on_where_that_is_allowed(folder: Path, order: str, take: int) -> None:
+    plan = EVERY_ORDER[order]
+    given, state = run(plan(folder), take=take)
+    for number in range(SHARDS):
+        write(folder, f"m{number}")  # the same lines at another time
+    assert "6 shards were changed since in size, time or version" in refusal(plan(folder), state, allow=[])
+    left, state = run(plan(folder), state, allow=["content"], take=5)
+    rest, _ = run(plan(folder), state)
+    assert Counter(given + left + rest) == Counter(lines_of_all())
+
+
+def test_shards_that_were_repaired_go_on_beside_new_ones(folder: Path) -> None:
+    given, state = run(text(folder), take=4)
+    write(folder, "m0", 8)
+    write(folder, "n0")
+    left, _ = run(text(folder), state, allow=["shards", "content"])
+    assert given + left == [*lines("m0", range(8)), *lines_of_all()[ROWS:], *lines("n0")]
+
+
+def lines_of_all() -> list[str]:
+    return [line for number in range(SHARDS) for line in lines(f"m{number}")]
 
 
 def test_a_shard_of_which_rows_are_held_must_not_be_replaced(folder: Path) -> None:
@@ -371,6 +397,8 @@ def test_a_long_list_of_which_a_shard_was_replaced_is_refused(tmp_path: Path) ->
     _, state = run(text(tmp_path), take=20)
     write(tmp_path, "m100", 2)
     assert "at least one shard" in refusal(text(tmp_path), state)
+    left, _ = run(text(tmp_path), state, allow=["content"])
+    assert len(left) == 131
 
 
 # -- operators that hold rows, count them, or are at their end

@@ -239,6 +239,11 @@ SLIPS: dict[str, Slip] = {
     "iterating twice": Slip(
         lambda: [list(loader) for loader in [R.open()] * 2], "given all", "open the data set again"
     ),
+    "a whole checkpoint for a state": Slip(
+        lambda: R.open({"step": 3, "data": {"version": 2}}), "no state of a loader", r"holds under 'data'"
+    ),
+    "something else for a state": Slip(lambda: R.open({"epoch": 3}), "the keys 'epoch'", r"state_dict\(\)"),
+    "an empty state": Slip(lambda: R.open({}), "an empty dict", "None to begin"),
     "a state as text": Slip(lambda: R.open("{}"), "a state is a dict, got str", r"json\.loads"),
     "a rank alone": Slip(lambda: R.open(rank=0), "world_size is not", "give both"),
     "a limit in words": Slip(lambda: R.open(memory_limit="2 gigs"), "got '2 gigs'", "'256MB'"),

@@ -23,7 +23,6 @@ from aiostream_data._engine.memory_rows import chunks_of, rows_of
 from aiostream_data._engine.merge import Merge, Stream
 from aiostream_data._engine.merge_log import MergeLog, check_merge
 from aiostream_data._engine.names import expression
-from aiostream_data._engine.numbered_shards import ShardGoneError
 from aiostream_data._engine.origins import Namespace, local, source_of
 from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Position, State, taken_up
@@ -33,7 +32,7 @@ from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import Book
 from aiostream_data._engine.state_writer import BookWriter
 from aiostream_data._engine.user_code import Results, UserFunction, call_rows
-from aiostream_data.errors import PlanError, StateMismatchError
+from aiostream_data.errors import PlanError, ShardGoneError, StateMismatchError
 from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.batched import gives_batches

@@ -59,10 +59,10 @@ def test_a_shard_of_another_size_is_named() -> None:
     old = summarise_shards(urls(1, 2, 3), [10, 20, 30])
     assert sentence(old, urls(1, 2, 3), [10, 20, 30]) == ""
     assert (
-        sentence(old, urls(1, 2, 3), [10, 21, 30]) == "1 shard was replaced since, by its size or version: s3://b/x-2"
+        sentence(old, urls(1, 2, 3), [10, 21, 30]) == "1 shard was changed since in size, time or version: s3://b/x-2"
     )
     long = summarise_shards(urls(*range(500)), [1] * 500)
-    assert "sizes or versions changed" in sentence(long, urls(*range(500)), [1] * 499 + [2])
+    assert "their sizes, times or versions are others" in sentence(long, urls(*range(500)), [1] * 499 + [2])
 
 
 @pytest.mark.parametrize("versions", [None, [10, None, 30], [None] * 3])
