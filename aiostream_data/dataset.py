@@ -331,7 +331,10 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         if count < 0:
             read = "of unknown length until it is read, as by sum(1 for _ in dataset)"
             found = "infinite" if count == INFINITE else read
-            raise UnknownLengthError(f"the data set is {found}; cardinality() says so without an error")
+            raise UnknownLengthError(
+                f"the data set is {found}; cardinality() says so without an error. A DataLoader of PyTorch, which asks "
+                "for the length, needs an IterableDataset around the data set: see docs/pytorch.md"
+            )
         return count
 
     def __bool__(self) -> bool:

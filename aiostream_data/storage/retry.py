@@ -9,6 +9,7 @@ call whose attempt is still in progress when its time is over.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,9 @@ T = TypeVar("T")
 
 _TRANSIENT = (StoreUnreachableError, StoreTimeoutError, StoreBusyError, WrongAnswerError)
 _SILENT = (StoreUnreachableError, StoreTimeoutError)
+_LOGGER = logging.getLogger("aiostream_data")
+_TELL_AFTER_S = 10.0
+"""Seconds of failing attempts after which the log says so; again after as many."""
 _YEAR_S = 365.0 * 86_400
 """No deadline is further away: event loops do not take infinity for a time."""
 
@@ -153,6 +157,16 @@ class RetryingStore:
     reached: bool = False
     is_remote: bool = True
     _alarms: Alarms = field(default_factory=Alarms)
+    _tell_at_s: float = 0.0
+
+    def tell(self, error: StorageError, attempts: int, elapsed_s: float, now_s: float) -> None:
+        """Log that a request still fails, for all that fail at the same time once."""
+        if elapsed_s >= _TELL_AFTER_S and now_s >= self._tell_at_s:
+            self._tell_at_s = now_s + _TELL_AFTER_S
+            _LOGGER.warning(
+                "%s: %d attempts have failed in %.0f s; it is tried again until %g s are over (retry_total_s)",
+                *(error, attempts, elapsed_s, self.policy.total_s),
+            )
 
     async def info(self, url: str) -> ShardRef:
         async def attempt() -> ShardRef:
@@ -261,13 +275,15 @@ class _Attempts:
         store.reached = store.reached or shows_life(error)
         self._count(error)
         self._started_s += error.waited_s
-        elapsed_s = store.clock() - self._started_s
+        now_s = store.clock()
+        elapsed_s = now_s - self._started_s
         pause_s = self._pause_s(error, elapsed_s)
         if pause_s is None:
             store.counters.failures += 1
             if self._number > 1:
                 error.add_note(f"gave up after {self._number} attempts in {elapsed_s:.1f} s")
             raise error
+        store.tell(error, self._number, elapsed_s, now_s)
         return pause_s
 
     def out_of_time(self, url: str) -> StoreTimeoutError:

@@ -66,7 +66,12 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
         return by_tls
     if (by_redirect := redirect_failure(url, error)) is not None:
         return by_redirect
-    if names & {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}:
+    if "PartialCredentialsError" in names:
+        missing = getattr(error, "kwargs", {}).get("cred_var", "a part")
+        return CredentialsError(
+            where, f"the AWS credentials are incomplete, {missing} is missing: pass key= and secret= both, or neither"
+        )
+    if names & {"NoCredentialsError", "ProfileNotFound"}:
         return CredentialsError(where, f"no AWS credentials found: {_HOW_TO_SIGN_IN}")
     if names & {"CredentialRetrievalError", "TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:
         return CredentialsError(

@@ -212,3 +212,27 @@ def test_a_server_that_is_not_who_it_says_is_not_asked_again() -> None:
     assert is_transient(error)
     error.is_final = True
     assert not is_transient(error)
+
+
+def test_a_request_that_fails_for_long_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = iter(range(0, 1_000, 4))
+
+    async def case() -> None:
+        inner = ScriptedStore([StoreBusyError("s3://b/x", "the store is busy (HTTP 500)")] * 9)
+        store = RetryingStore(inner, RetryPolicy(base_s=0.0), clock=lambda: float(next(seconds)))
+        await asyncio.gather(store.info("s3://b/x"))
+
+    asyncio.run(case())
+    told = [record.getMessage() for record in caplog.records if record.name == "aiostream_data"]
+    assert 2 <= len(told) < 9
+    assert told[0].startswith("s3://b/x: the store is busy (HTTP 500): ")
+    assert "attempts have failed in" in told[0]
+    assert "until 300 s are over (retry_total_s)" in told[0]
+
+
+def test_a_request_that_soon_succeeds_is_not_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def case() -> None:
+        await RetryingStore(ScriptedStore([StoreBusyError("x", "busy")] * 9), NO_PAUSE).info("x")
+
+    asyncio.run(case())
+    assert [record for record in caplog.records if record.name == "aiostream_data"] == []

@@ -268,3 +268,12 @@ def test_bucket_and_object_are_told_apart(s3_endpoint: ObjectServer) -> None:
         use(lambda stores: stores.info("s3://test-bucket/no-such-object"), **options)
     with pytest.raises(NoMatchError, match="'test-bucket'"):
         use(lambda stores: stores.glob("s3://test-bucket/no-such-*"), **options)
+
+
+def test_half_of_a_pair_of_credentials_is_named() -> None:
+    from botocore.exceptions import PartialCredentialsError
+
+    error = PartialCredentialsError(provider="explicit", cred_var="aws_secret_access_key")
+    translated = translate_s3_error("s3://bucket/x", error)
+    assert isinstance(translated, CredentialsError)
+    assert "aws_secret_access_key is missing: pass key= and secret= both" in str(translated)
