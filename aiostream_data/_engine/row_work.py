@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter, thread_time
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,8 @@ from aiostream_data._engine.user_code import (
 )
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import Failure, workable
-from aiostream_data.metrics.machine import thread_switches
+from aiostream_data.metrics.core_looks import NO_LOOK, CoreLooks
+from aiostream_data.metrics.machine import CoreTime, thread_switches
 from aiostream_data.records import Chunk, Columns, concat
 from aiostream_data.transforms.collate import collate, collate_results
 
@@ -139,6 +140,9 @@ class Tally:
         )
 
 
+_looks: Final = CoreLooks()
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """What a hop gave.
@@ -150,6 +154,7 @@ class Done:
         failure: What ended the hop at row number ``rows``; None where all rows were done.
         rows: Rows that were done; counted where it failed only.
         preemptions: How often another thread took its core meanwhile.
+        core: How long it had a core and waited for one, where that was looked at.
     """
 
     chunk: Chunk
@@ -159,18 +164,28 @@ class Done:
     failure: BaseException | None = None
     rows: int = 0
     preemptions: int = 0
+    core: CoreTime = NO_LOOK
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process with what a worker tells of the failure: errors need not survive the way."""
         told = None if self.failure is None else Failure(self.failure)
-        return _arrived, (self.chunk, self.nbytes, self.kept, self.tallies, told, self.rows, self.preemptions)
+        return _arrived, (
+            self.chunk,
+            self.nbytes,
+            self.kept,
+            self.tallies,
+            told,
+            self.rows,
+            self.preemptions,
+            self.core,
+        )
 
     def up_to(self, row: int, failure: BaseException) -> Done:
         """Return what the rows before ``row`` of the hop gave, ended by a failure on that one."""
         kept = np.arange(len(self.chunk)) if self.kept is None else self.kept
         count = int(np.searchsorted(kept, row))
         chunk = self.chunk.slice(0, count)
-        return Done(chunk, chunk_nbytes(chunk), kept[:count], self.tallies, failure, row, self.preemptions)
+        return Done(chunk, chunk_nbytes(chunk), kept[:count], self.tallies, failure, row, self.preemptions, self.core)
 
 
 def _arrived(
@@ -181,8 +196,9 @@ def _arrived(
     told: Failure | None,
     rows: int,
     preemptions: int,
+    core: CoreTime,
 ) -> Done:
-    return Done(chunk, nbytes, kept, tallies, None if told is None else told.as_error(), rows, preemptions)
+    return Done(chunk, nbytes, kept, tallies, None if told is None else told.as_error(), rows, preemptions, core)
 
 
 @dataclass(frozen=True)
@@ -195,7 +211,7 @@ class RowWork:
         kept: NDArray[np.int64] | None = None
         tallies: list[Tally] = []
         nbytes, failure, rows = 0, None, 0
-        before = thread_switches().preemptions
+        before, looked = thread_switches().preemptions, _looks.begin()
         for part in self.parts:
             wall, cpu, rows_in = perf_counter(), thread_time(), len(chunk)
             made = (part if stable is None else part.with_stable(stable))(chunk) if rows_in else Made(chunk)
@@ -205,7 +221,8 @@ class RowWork:
             if made.failure is not None:  # of an earlier row than what a part before has failed on
                 failure, rows = made.failure, made.rows if kept is None else int(kept[made.rows])
             kept = _composed(kept, made.kept)
-        return Done(chunk, nbytes, kept, tuple(tallies), failure, rows, thread_switches().preemptions - before)
+        preemptions = thread_switches().preemptions - before
+        return Done(chunk, nbytes, kept, tuple(tallies), failure, rows, preemptions, _looks.end(looked))
 
     def prepare_worker(self) -> None:
         """Make the states of this worker now, where making them would count as part of a call with a time limit."""
@@ -230,7 +247,8 @@ def joined(dones: Sequence[Done], parts: int) -> Done:
             given.append(done.chunk)
     chunk = concat(given) if given else dones[0].chunk
     nbytes, preemptions = sum(done.nbytes for done in dones), sum(done.preemptions for done in dones)
-    return Done(chunk, nbytes, np.concatenate(kept), tuple(tallies), preemptions=preemptions)
+    core = CoreTime(*(sum(part) for part in zip(*(done.core for done in dones), strict=True)))
+    return Done(chunk, nbytes, np.concatenate(kept), tuple(tallies), preemptions=preemptions, core=core)
 
 
 def _composed(first: NDArray[np.int64] | None, then: NDArray[np.int64] | None) -> NDArray[np.int64] | None:

@@ -57,6 +57,7 @@ def _with_stage(case: Case, place: str, window: Window) -> Case:
     stage = window.stages[place]
     node, outer = _node_at(case.plan, place)
     shards = stage.extra.get(SHARDS)
+    rows = max(1, stage.rows + stage.dropped + stage.skipped)
     return replace(
         case,
         node=node,
@@ -64,6 +65,13 @@ def _with_stage(case: Case, place: str, window: Window) -> Case:
         has_idle_cores=not window.is_contended and window.cores_used < IDLE_CORES * case.cpus,
         dropped=_dropped_behind(place, window),
         workers=stage.workers,
+        cores=stage.cpu_s / window.seconds_of(place),
+        cores_of_process=window.cores_used,
+        cores_of_others=window.cores_of_others or 0.0,
+        loop_cores=window.loop_share_of(place),
+        cpu_share=stage.cpu_s / max(1e-9, stage.busy_s),
+        row_cpu_s=stage.cpu_s / rows,
+        row_nbytes=stage.nbytes / rows,
         transfer=stage.transfer_s / max(1e-9, stage.busy_s),
         shards=None if shards is None else int(shards),
     )

@@ -12,7 +12,7 @@ from aiostream_data._engine.cpu_count import cpu_count
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.stage_runs import StageRun
 from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
-from aiostream_data.metrics.machine import cpu_pressure_s
+from aiostream_data.metrics.machine import cpu_pressure_s, machine_cpu_s
 from aiostream_data.metrics.window import Hosted, Mark, Window, between
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.storage.counters import summed
@@ -83,6 +83,7 @@ class Observation:
             stages=stages,
             storage=storage,
             hosted=hosted,
+            machine_cpu_s=machine_cpu_s(cpu_count()),
         )
 
     def _hosted(self) -> dict[str, Hosted]:

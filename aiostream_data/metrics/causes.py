@@ -14,6 +14,8 @@ from typing import Final
 
 from aiostream_data.metrics.counters import (
     BYTES_WAIT,
+    CORE_HAD,
+    CORE_WAITED,
     FETCHED,
     FETCHES,
     GIL_LOOKS,
@@ -34,6 +36,9 @@ COMPUTES = 0.3
 
 COMPUTES_ALONE = 0.2
 """... and with one worker for this share: nobody but other programs keeps it from a core."""
+
+HARDLY = 0.05
+"""A function that wants a core for less than this share of its time waits, however many cores all calls use."""
 
 USED = 0.5
 """One that uses this share of all cores computes, however many threads it has, ..."""
@@ -147,14 +152,26 @@ def _cause_of_function(stage: StageCounters, place: str, window: Window) -> Caus
 
 def _computes(stage: StageCounters, place: str, window: Window) -> bool:
     """Return True if threads were on a core, or would have been if nobody had taken it."""
-    if stage.cpu_s > (COMPUTES if stage.workers > 1 else COMPUTES_ALONE) * stage.busy_s:
+    least = COMPUTES if stage.workers > 1 else COMPUTES_ALONE
+    if stage.cpu_s > least * stage.busy_s:
         return True
     used = _cores(stage, place, window) / window.cpus
+    wanted = _share_with_core_wanted(stage)
+    if wanted is not None:
+        return wanted > least or (used > USED and wanted > HARDLY)
     if used > (USED_BESIDE_OTHERS if window.is_contended else USED):
         return True
     off_core_s, preemptions = stage.busy_s - stage.cpu_s, stage.extra.get(PREEMPTIONS, 0)
     is_preempted = PREEMPTED_PER_S * off_core_s < preemptions < PREEMPTED_PER_CPU_S * stage.cpu_s
     return is_preempted and used > USED_BETWEEN_OTHERS
+
+
+def _share_with_core_wanted(stage: StageCounters) -> float | None:
+    """Return for which share of its time a function was on a core or waited for one; None where nothing tells."""
+    had_s = stage.extra.get(CORE_HAD, 0.0)
+    if not had_s:
+        return None
+    return stage.cpu_s / max(1e-9, stage.busy_s) * (1.0 + stage.extra.get(CORE_WAITED, 0.0) / had_s)
 
 
 def _holds_gil(stage: StageCounters, place: str, window: Window) -> bool:

@@ -36,6 +36,10 @@ SLOW_ROWS: Final = "slow_rows_s"
 PREEMPTIONS: Final = "preemptions"
 """Under ``extra``, how often other threads took the core from those of the stage."""
 
+CORE_HAD: Final = "core_had_s"
+CORE_WAITED: Final = "core_waited_s"
+"""Under ``extra``, seconds in which calls that were looked at were on a core, and in which they waited for one."""
+
 LOOP_CALLS: Final = "loop_calls"
 LOOP_LOOKS: Final = "loop_looks"
 LOOP_HELD: Final = "loop_held_s"

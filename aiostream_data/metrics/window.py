@@ -40,6 +40,7 @@ class Mark:
         stages: Counters of the stages by place.
         storage: Counters of all stores together.
         hosted: Processes of each ``in_subprocess()``, by the prefix of their stages' places.
+        machine_cpu_s: CPU seconds of all programs on the same cores; None where nothing tells.
     """
 
     at: float
@@ -53,6 +54,7 @@ class Mark:
     stages: Mapping[str, StageCounters]
     storage: Mapping[str, float]
     hosted: Mapping[str, Hosted] = field(default_factory=dict)
+    machine_cpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ class Window:
         loop_cpu_s: CPU seconds of the event loop.
         pressure: Share of the time in which threads of this machine waited for a core.
         hosted: As of the last mark.
+        cores_of_others: Cores that other programs used on average; None where nothing tells.
     """
 
     seconds: float
@@ -81,6 +84,7 @@ class Window:
     loop_cpu_s: float
     pressure: float = 0.0
     hosted: Mapping[str, Hosted] = field(default_factory=dict)
+    cores_of_others: float | None = None
 
     @property
     def is_contended(self) -> bool:
@@ -125,6 +129,7 @@ def between(begin: Mark, end: Mark, cpus: int) -> Window:
     stages = {place: counters.since(begin.stages.get(place)) for place, counters in end.stages.items()}
     far_cpu_s = math.fsum(stage.cpu_s for place, stage in stages.items() if _is_far(place, stage, end))
     hosted_cores = math.fsum(hosted.cpu_s / max(1e-9, hosted.seconds) for hosted in end.hosted.values())
+    cores_used = (end.process_cpu_s - begin.process_cpu_s + far_cpu_s) / read_s + hosted_cores
     return Window(
         seconds=max(1e-9, end.at - begin.at),
         elements=end.elements - begin.elements,
@@ -133,16 +138,23 @@ def between(begin: Mark, end: Mark, cpus: int) -> Window:
         stages=stages,
         storage={name: value - begin.storage.get(name, 0.0) for name, value in end.storage.items()},
         cpus=cpus,
-        cores_used=(end.process_cpu_s - begin.process_cpu_s + far_cpu_s) / read_s + hosted_cores,
+        cores_used=cores_used,
         loop_cpu_s=end.loop_cpu_s - begin.loop_cpu_s,
         pressure=_pressure(begin, end) / read_s,
         hosted=end.hosted,
+        cores_of_others=_cores_of_others(begin, end, read_s, cores_used),
     )
 
 
 def _is_far(place: str, stage: StageCounters, mark: Mark) -> bool:
     """Return True for a stage whose functions run in worker processes of this process."""
     return stage.runs_in == "processes" and not any(place.startswith(prefix) for prefix in mark.hosted)
+
+
+def _cores_of_others(begin: Mark, end: Mark, read_s: float, cores_used: float) -> float | None:
+    if begin.machine_cpu_s is None or end.machine_cpu_s is None:
+        return None
+    return max(0.0, (end.machine_cpu_s - begin.machine_cpu_s) / read_s - cores_used)
 
 
 def _pressure(begin: Mark, end: Mark) -> float:

@@ -36,6 +36,23 @@ MOST_AHEAD: Final = 256
 MOST_DROPPED: Final = 0.9
 """Rows of which filters drop this share should not be worked on before."""
 
+HARDLY: Final = 0.05
+LITTLE_S: Final = 200e-6
+"""Below this share of its time on a core, and this time for a row, a function does nothing but wait."""
+
+TO_PROCESS_S: Final = 20e-6
+TO_PROCESS_NBYTES_PER_S: Final = 1e9
+"""About what a row costs on its way to a process and back. Less work than that is not sent there."""
+
+MORE: Final = 1.5
+"""Fewer more calls than so many times those at once are not worth a change."""
+
+MOSTLY: Final = 0.6
+"""A function that uses this share of all cores is what uses them."""
+
+NOTABLE: Final = 0.2
+"""Cores that are worth telling."""
+
 MOST_SENTENCES: Final = 2
 
 
@@ -52,6 +69,10 @@ class Case:
         has_idle_cores: There are cores for more work at once.
         dropped: Share of the stage's rows that filters behind it drop.
         workers: Calls at once.
+        cores, cores_of_process, cores_of_others: Cores that the stage, this process and other programs used.
+        loop_cores: Share of a core that its event loop used.
+        cpu_share: Share of its calls' time on a core.
+        row_cpu_s, row_nbytes: CPU seconds of a row, and bytes of what it becomes.
         transfer: Seconds that rows travel to processes, for each second of work on them.
         shards: Shards of a source; None where that is not known.
         memory_limit, memory_default: Bytes that the loader may hold, and would by default.
@@ -66,6 +87,13 @@ class Case:
     has_idle_cores: bool = True
     dropped: float = 0.0
     workers: int = 1
+    cores: float = 0.0
+    cores_of_process: float = 0.0
+    cores_of_others: float = 0.0
+    loop_cores: float = 0.0
+    cpu_share: float = 0.0
+    row_cpu_s: float = 1.0
+    row_nbytes: float = 0.0
     transfer: float = 0.0
     shards: int | None = None
     memory_limit: int = 0
@@ -116,14 +144,15 @@ def leave_inline(case: Case) -> Advice | None:
 
 
 def as_many_calls_as_cores(case: Case) -> Advice | None:
-    """Let the engine choose how many calls that compute run at once, where there are fewer or far more than cores."""
+    """Let the engine choose how many calls that compute run at once, where there are fewer than cores.
+
+    Fewer calls are never proposed: a function that waits as well would become slower, and be told to run more of them.
+    """
     node = _plain_call(case)
     if node is None or node.executor == "inline" or not isinstance(node.concurrency, int):
         return None
     if node.concurrency < case.cpus:
         return _set(node, "concurrency", AUTO, f"there are {case.cpus} cores")
-    if node.concurrency > 2 * case.cpus and node.executor != "process":
-        return _set(node, "concurrency", AUTO, f"more calls than the {case.cpus} cores only wait for each other")
     return None
 
 
@@ -132,11 +161,18 @@ def run_in_processes(case: Case) -> Advice | None:
     node = _plain_call(case)
     if node is None or node.executor not in ("thread", "inline") or sys.platform == "win32" or case.cpus < 2:
         return None
+    if case.row_cpu_s < TO_PROCESS_S + case.row_nbytes / TO_PROCESS_NBYTES_PER_S or _hardly_computes(case):
+        return None
     for function in (node.function_called, node.init):
         obstacle = None if function is None else obstacle_to_processes(function)
         if obstacle is not None:
             return Advice(f"processes would help, but the function {obstacle}")
     return _set(node, "executor", "process", "threads take the GIL from each other")
+
+
+def _hardly_computes(case: Case) -> bool:
+    """Return True for a function that threads are enough for, in processes and on threads alike."""
+    return case.cpu_share < HARDLY and case.row_cpu_s < LITTLE_S
 
 
 def work_on_arrays(case: Case) -> Advice | None:
@@ -162,25 +198,43 @@ def cheaper_function(case: Case) -> Advice | None:
         return None
     if case.has_idle_cores:
         return Advice("make the function cheaper")
-    return Advice(f"the {case.cpus} cores are in use: make the function cheaper, or use more cores")
+    return Advice(f"{_who_uses_cores(case)}: make the function cheaper, or use more cores")
+
+
+def _who_uses_cores(case: Case) -> str:
+    if case.cores > MOSTLY * case.cpus:
+        return f"the {case.cpus} cores are in use"
+    rest = case.cores_of_process - case.cores
+    used = {"other threads of this process": rest, "other programs": case.cores_of_others}
+    told = [f"{who} used {cores:.1f}" for who, cores in used.items() if cores > NOTABLE]
+    return f"{' and '.join(told)} of the {case.cpus} cores" if told else "its threads waited for cores"
 
 
 def more_calls(case: Case) -> Advice | None:
     """Let more calls wait at once."""
     node = _call(case)
-    if node is None or node.executor in ("inline", "process"):
+    if node is None or node.executor == "inline":
         return None
-    most = MOST_COROUTINES if node.is_coroutine else MOST_THREADS
-    value = min(most, max(8, 4 * case.workers))
-    if value <= case.workers or (isinstance(node.concurrency, int) and value <= node.concurrency):
+    now = node.concurrency if isinstance(node.concurrency, int) else max(case.workers, case.cpus)
+    value = min(_most_calls(node, case), max(8, 4 * case.workers))
+    if value < MORE * case.workers or value <= now:
         return None
     return _set(node, "concurrency", value, f"calls wait, {case.workers} at once")
+
+
+def _most_calls(node: Call, case: Case) -> int:
+    """Return how many calls can wait at once, with a core left for each that has something to do."""
+    if node.is_coroutine:
+        return MOST_COROUTINES
+    most = 4 * case.cpus if node.executor == "process" else MOST_THREADS
+    cores = case.cores + case.loop_cores
+    return min(most, int(case.workers * case.cpus / cores)) if cores else most
 
 
 def wait_on_threads(case: Case) -> Advice | None:
     """Move a function that waits from processes to threads, of which there can be far more."""
     node = _plain_call(case)
-    if node is None or node.executor != "process":
+    if node is None or node.executor != "process" or not _hardly_computes(case):
         return None
     return _set(node, "executor", "thread", "a function that waits needs no process, and threads are cheaper")
 
@@ -189,6 +243,8 @@ def make_it_a_coroutine(case: Case) -> Advice | None:
     """Await instead of blocking threads."""
     if _plain_call(case) is None:
         return None
+    if case.workers >= MOST_THREADS:
+        return Advice("a coroutine function can wait for thousands of rows at once, where more threads would cost more")
     return Advice("a coroutine function can wait for hundreds of rows at once")
 
 

@@ -225,6 +225,13 @@ PLANTS: dict[str, Plant] = {
         cause="waiting",
         option="concurrency",
     ),
+    "a function that waits, as many calls at once as threads allow": Plant(
+        grow=alone(NUMBERS.map(functions.wait, concurrency=128).batch(20)),
+        stage="map",
+        what="wait",
+        cause="waiting",
+        mentions="coroutine function",
+    ),
     "a coroutine function that waits, few at a time": Plant(
         grow=alone(NUMBERS.map(functions.wait_async, concurrency=4).batch(2)),
         stage="map",

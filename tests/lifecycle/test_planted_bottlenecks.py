@@ -90,6 +90,8 @@ def forbidden(dataset: Dataset[Any], limit: Limit) -> list[str]:
         patterns.append("device|transform=")
     if limit.cause != "memory":
         patterns.append("memory_limit")
+    if limit.cause == "waiting":
+        patterns.append("AUTO")
     if limit.cause == "consumer":
         patterns.append("set |add ")
     if limit.cause not in ("cpu", "gil"):

@@ -20,9 +20,10 @@ from aiostream_data._engine.pacing import Pace
 from aiostream_data.codecs.file_kinds import holds_image
 from aiostream_data.executors.process import ProcessExecutor
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.metrics import machine
+from aiostream_data.metrics import core_looks, machine
+from aiostream_data.metrics.core_looks import NO_LOOK, CoreLooks
 from aiostream_data.metrics.counters import BYTES_WAIT, FETCHED, FETCHES, SHARDS
-from aiostream_data.metrics.machine import cpu_pressure_s, thread_switches
+from aiostream_data.metrics.machine import CoreTime, cpu_pressure_s, machine_cpu_s, thread_core_s, thread_switches
 from aiostream_data.records import ShardRef
 from aiostream_data.storage import file_reads
 from aiostream_data.storage.counters import StorageCounters
@@ -239,6 +240,40 @@ def test_the_pressure_on_cores_is_read_where_the_system_tells_it(
     assert cpu_pressure_s() is None
     (tmp_path / "cpu").write_text(text)
     assert cpu_pressure_s() == seconds
+
+
+@pytest.mark.parametrize("text", ["", "odd\n", "0 0 0\n", "1 2\n"])
+def test_where_no_core_time_of_threads_is_told_nothing_is_read(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "_SCHEDULED", str(tmp_path / "schedstat"))
+    assert thread_core_s() is None
+    (tmp_path / "schedstat").write_text(text)
+    assert thread_core_s() is None
+    (tmp_path / "schedstat").write_text("2500000000 500000000 17\n")
+    assert thread_core_s() == (2.5, 0.5)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity")
+def test_the_use_of_the_cores_is_that_of_the_own_ones_without_idle_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "_MACHINE", str(tmp_path / "stat"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 2})
+    assert machine_cpu_s(2) is None
+    cores = ["cpu 9 9 9 9 9 9 9 9 9 9", *(f"cpu{core} 100 20 30 5000 600 1 2 47 100 0" for core in range(3))]
+    (tmp_path / "stat").write_text("\n".join([*cores, "intr 5 5", ""]))
+    assert machine_cpu_s(2) == pytest.approx(2 * 200 / os.sysconf("SC_CLK_TCK"))
+    assert machine_cpu_s(1) is None  # of a quota of one core, the use of two says nothing
+
+
+def test_one_hop_in_ten_milliseconds_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([1.0, 1.001, 1.009, 1.011])
+    read = iter([CoreTime(1.0, 1.0), CoreTime(1.5, 1.25), CoreTime(2.0, 2.0), None])
+    monkeypatch.setattr(core_looks, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(core_looks, "thread_core_s", lambda: next(read))
+    looks = CoreLooks()
+    assert [looks.end(looks.begin()) for _ in range(4)] == [(0.5, 0.25), NO_LOOK, NO_LOOK, NO_LOOK]
 
 
 def test_rows_for_a_process_count_the_time_of_their_way() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from aiostream_data.metrics.counters import (
     BYTES_WAIT,
+    CORE_HAD,
+    CORE_WAITED,
     FETCH,
     FETCHED,
     FETCHES,
@@ -206,6 +208,22 @@ def test_a_function_whose_threads_lose_their_cores_computes() -> None:
     sleeping = mapped(70.0, 0.8, workers=8, extra={PREEMPTIONS: 6_000})
     assert limit_of(observed(hashing)) == ("map", "cpu", "decode")
     assert limit_of(observed(sleeping)) == ("map", "waiting", "decode")
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "waited", "cause"),
+    [
+        (5.0, 2.0, "waiting"),  # 128 threads that sleep, which use more cores with their switches than for their work
+        (11.0, 3.0, "waiting"),
+        (3.0, 60.0, "cpu"),  # 128 threads that hash beside other programs
+    ],
+)
+def test_a_function_computes_that_wants_a_core_whether_or_not_it_gets_one(
+    cpu_s: float, waited: float, cause: str
+) -> None:
+    looked = {CORE_HAD: 0.1, CORE_WAITED: 0.1 * waited, PREEMPTIONS: 20_000}
+    function = mapped(1_000.0 if cause == "waiting" else 300.0, cpu_s, workers=128, extra=looked)
+    assert limit_of(observed(function, pressure=0.9, cores_used=1.2))[1] == cause
 
 
 @pytest.mark.parametrize(("taken", "cause"), [(57, "gil"), (18, "cpu")])

@@ -22,7 +22,15 @@ from aiostream_data.executors.base import Executor
 from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage
-from aiostream_data.metrics.counters import GIL_LOOKS, GIL_TAKEN, PREEMPTIONS, SLOW_ROWS, TRANSFER
+from aiostream_data.metrics.counters import (
+    CORE_HAD,
+    CORE_WAITED,
+    GIL_LOOKS,
+    GIL_TAKEN,
+    PREEMPTIONS,
+    SLOW_ROWS,
+    TRANSFER,
+)
 from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
@@ -180,6 +188,7 @@ class RowwiseStage(CallStage):
         pace, probe = self._hops.pace, self._hops.probe
         seen = {SLOW_ROWS: pace.slow_rows_s, GIL_LOOKS: probe.looks, GIL_TAKEN: probe.taken}
         hop = {TRANSFER: transfer_s, PREEMPTIONS: done.preemptions}
+        hop |= {CORE_HAD: done.core.had_s, CORE_WAITED: done.core.waited_s}
         for name, value in seen.items():
             hop[name], self._seen[name] = value - self._seen.get(name, 0), value
         for counters in self.all_counters:

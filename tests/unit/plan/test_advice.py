@@ -222,7 +222,64 @@ def test_concurrency_is_left_to_auto_once() -> None:
 
 def test_no_more_calls_that_compute_are_proposed_than_there_are_cores() -> None:
     assert options(advised(NUMBERS.map(plain, concurrency=2), "cpu", op.Map)) == {}
-    assert options(advised(NUMBERS.map(plain, concurrency=16), "cpu", op.Map)) == {"concurrency": asd.AUTO}
+
+
+@pytest.mark.parametrize("cause", sorted(RULES))
+@pytest.mark.parametrize("concurrency", [8, 16, 128, 256])
+def test_fewer_calls_than_run_at_once_are_never_proposed(cause: str, concurrency: int) -> None:
+    found = options(advised(NUMBERS.map(plain, concurrency=concurrency), cause, op.Map, workers=concurrency))
+    assert found.get("concurrency") is not asd.AUTO
+    assert found.get("concurrency", 1_000) > concurrency
+
+
+def test_no_more_calls_are_proposed_than_the_cores_have_room_for() -> None:
+    waiting = NUMBERS.map(plain, concurrency=32)
+    assert options(advised(waiting, "waiting", op.Map, workers=32, cores=0.5, loop_cores=0.5)) == {"concurrency": 64}
+    assert options(advised(waiting, "waiting", op.Map, workers=32, cores=1.5, loop_cores=0.2)) == {}
+
+
+@pytest.mark.parametrize("cpus", [2, 4, 16])
+@pytest.mark.parametrize(
+    ("row_cpu_s", "cpu_share"), [(5e-6, 0.9), (5e-6, 0.001), (1e-3, 0.02), (1e-3, 0.2), (0.1, 1.0)]
+)
+@pytest.mark.parametrize("workers_of_auto", [1, 2, 8])
+def test_whoever_follows_all_advice_never_comes_back_to_an_earlier_setting(
+    cpus: int, row_cpu_s: float, cpu_share: float, workers_of_auto: int
+) -> None:
+    causes = ["cpu", "gil", "waiting"] if cpu_share < 0.5 else ["cpu", "gil"]
+    travels = 1e-4 / row_cpu_s  # as long as the work, where that is little
+
+    def follow(setting: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
+        assert setting not in earlier, [*earlier, setting]
+        concurrency = setting["concurrency"]
+        known: dict[str, Any] = {"cpus": cpus, "row_cpu_s": row_cpu_s, "cpu_share": cpu_share, "transfer": travels}
+        known["workers"] = concurrency if isinstance(concurrency, int) else workers_of_auto
+        in_process = setting["executor"] == "process"
+        for cause in [*causes, "transfer"] if in_process and travels > 1 else causes:
+            for option, value in options(advised(NUMBERS.map(plain, **setting), cause, op.Map, **known)).items():
+                if option in setting:
+                    follow(setting | {option: value}, [*earlier, setting])
+
+    for executor, concurrency in itertools.product(("thread", "inline"), (asd.AUTO, 1, 2, 64)):
+        follow({"executor": executor, "concurrency": concurrency}, [])
+
+
+@pytest.mark.parametrize(
+    ("used", "who"),
+    [
+        ({"cores": 1.8, "cores_of_process": 1.9}, "the 2 cores are in use: "),
+        ({"cores": 0.5, "cores_of_process": 1.7}, "other threads of this process used 1.2 of the 2 cores: "),
+        ({"cores": 0.5, "cores_of_process": 0.6, "cores_of_others": 1.3}, "other programs used 1.3 of the 2 cores: "),
+        (
+            {"cores": 0.5, "cores_of_process": 1.0, "cores_of_others": 0.9},
+            "other threads of this process used 0.5 and other programs used 0.9 of the 2 cores: ",
+        ),
+        ({"cores": 0.5, "cores_of_process": 0.6}, "its threads waited for cores: "),
+    ],
+)
+def test_it_is_said_who_uses_the_cores(used: dict[str, float], who: str) -> None:
+    found = advised(NUMBERS.map(plain), "cpu", op.Map, has_idle_cores=False, **used)
+    assert [advice.sentence for advice in found] == [f"{who}make the function cheaper, or use more cores"]
 
 
 def test_calls_that_wait_are_more_each_time_and_in_the_end_enough() -> None:
