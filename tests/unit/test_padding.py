@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import aiostream_data as asd
 from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.records import Columns, Items, VarColumn
 from aiostream_data.row_ids import RowIds
@@ -145,3 +146,17 @@ def test_rows_that_differ_in_axes_or_dtype_name_both() -> None:
         padded(items(np.ones(2), np.ones(1, np.int64)))
     with pytest.raises(BatchShapeError, match=r"row 0.*row 1"):
         padded(items({"a": 1}, {"b": 1}))
+
+
+@pytest.mark.parametrize(("word", "fill"), [("a", ""), (b"a", b"")])
+def test_lists_of_words_are_filled_with_empty_text(word: Any, fill: Any) -> None:
+    rows = asd.Dataset.range(4).map(lambda number: {"words": [word] * int(number), "n": number})
+    [batch] = rows.padded_batch(4)
+    assert batch["words"].tolist() == [[word] * number + [fill] * (3 - number) for number in range(4)]
+    [alone] = rows.map(lambda row: row["words"]).skip(1).padded_batch(3, padding_values=word)
+    assert alone.tolist() == [[word] * 3] * 3
+
+
+def test_lists_of_words_and_numbers_stay_lists() -> None:
+    [batch] = asd.Dataset.range(1, 3).map(lambda number: ["a", number] * int(number)).padded_batch(2)
+    assert batch.tolist() == [["a", 1], ["a", 2, "a", 2]]
