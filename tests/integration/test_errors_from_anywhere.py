@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,48 @@ def test_what_fails_in_an_inner_data_set_names_the_row_that_it_was_made_for() ->
     assert "record: range record 7" in error.__notes__
     (inside,) = (note for note in error.__notes__ if note.startswith("in the data set that "))
     assert " made for range record 0, by flat_map, written at " in inside
+
+
+def make_records(name: str, **options: Any) -> asd.Dataset[bytes]:
+    return asd.Dataset.from_tfrecord(name, **options)
+
+
+@pytest.mark.parametrize("operator", ["flat_map", "interleave"])
+@pytest.mark.parametrize("content", [None, b"no records at all"], ids=["missing", "damaged"])
+def test_an_inner_file_that_cannot_be_read_says_which_data_set_to_give_on_error(
+    tmp_path: Path, content: bytes | None, operator: str
+) -> None:
+    if content is not None:
+        (tmp_path / "x").write_bytes(content)
+    names = asd.Dataset.from_iterable([str(tmp_path / "x")])
+    error = error_of(getattr(names, operator)(make_records, on_error="skip"), on_error="skip")
+    assert isinstance(error, (asd.CorruptRecordError, asd.ObjectNotFoundError))
+    (hint,) = (note for note in error.__notes__ if "on_error=" in note)
+    line = make_records.__code__.co_firstlineno
+    assert "give on_error= to the data set that make_records (" in hint
+    assert f"test_errors_from_anywhere.py:{line}) makes" in hint
+    assert f"on_error= of {operator}() and open() does not hold" in hint
+    mended = getattr(names, operator)(lambda name: make_records(name, on_error="skip"))
+    assert list(mended) == []
+
+
+def test_an_inner_file_is_told_once_how_to_skip_it_in_data_sets_inside_each_other(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("line")
+    lines = asd.Dataset.from_text(tmp_path / "x")
+    error = error_of(HUNDRED.flat_map(lambda _: lines.flat_map(lambda _: make_records(str(tmp_path / "y")))))
+    assert sum("on_error=" in note for note in error.__notes__) == 1
+
+
+def test_an_inner_error_that_no_policy_skips_says_nothing_of_on_error(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"no records at all")
+    name = str(tmp_path / "x")
+    budget = asd.Skip(max_count=0)
+    for error in (
+        error_of(HUNDRED.flat_map(lambda _: make_records(name, on_error=budget))),
+        error_of(HUNDRED.flat_map(lambda _: make_records(str(tmp_path / "none-*")))),
+        error_of(HUNDRED.take(1).flat_map(lambda _: asd.Dataset.range(8).map(fail_deeply))),
+    ):
+        assert not any("on_error=" in note for note in error.__notes__)
 
 
 def test_what_a_source_of_the_users_raises_names_the_element() -> None:

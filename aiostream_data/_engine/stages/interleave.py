@@ -27,6 +27,7 @@ from aiostream_data._engine.origins import Namespace, local, source_of
 from aiostream_data._engine.places import Place
 from aiostream_data._engine.position import Position, State, taken_up
 from aiostream_data._engine.recall import in_order
+from aiostream_data._engine.shard_damage import damage_of
 from aiostream_data._engine.sizes import chunk_nbytes
 from aiostream_data._engine.stages.base import Stage
 from aiostream_data._engine.state_book import Book
@@ -38,7 +39,7 @@ from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import rewrite
-from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.plan.sources import PythonIterable, Range, ReadFiles, Tensors, TensorSlices
 from aiostream_data.plan.written import function_name
 from aiostream_data.policies import Handling, handling_of
 from aiostream_data.records import Chunk, concat, lineage_of
@@ -327,6 +328,11 @@ class _InnerStreams:
         name = function_name(node.function)
         if not isinstance(inner, PythonIterable):
             error.add_note(f"in the data set that {name} made for {record}, by {node.noted.removeprefix('stage: ')}")
+            if _could_skip(inner, error):
+                error.add_note(
+                    f"to skip this: give on_error= to the data set that {name} makes, since "
+                    f"on_error= of {node.label}() and open() does not hold for its files"
+                )
             return
         notes = getattr(error, "__notes__", [])
         for number, note in enumerate(notes):
@@ -408,6 +414,15 @@ def _is_small(node: Node) -> bool:
     if isinstance(node, Tensors):
         return node.times is not None and node.times <= SMALL_ROWS
     return isinstance(node, Range) and len(node.numbers) <= SMALL_ROWS
+
+
+def _could_skip(inner: Node, error: BaseException) -> bool:
+    """Return True if a source of an inner plan raised damage that an error policy of its own would have skipped."""
+    notes = getattr(error, "__notes__", [])
+    return damage_of(error, delivers_later=False) is not None and any(
+        isinstance(part, ReadFiles) and part.noted in notes and handling_of(part.on_error).kind == "raise"
+        for part in walk(inner)
+    )
 
 
 def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace, outer: Lineage, skip: int, budget: Budget) -> None:
