@@ -12,10 +12,14 @@ from typing import Final
 from aiostream_data.arguments import shown
 from aiostream_data.errors import ObjectNotFoundError
 from aiostream_data.records import ShardRef
+from aiostream_data.storage.near_names import nearest_names
 from aiostream_data.storage.patterns import compile_pattern, escaped, hint_of, plan_listing
 
 NAMED_FILES: Final = 5
 """Files of a folder that the message names in which nothing matches."""
+
+LISTED_FILES: Final = 10_000
+"""Files of such a folder that are looked at; a folder may hold millions."""
 
 
 def file_info(path: str) -> ShardRef:
@@ -71,17 +75,23 @@ def why_no_match(pattern: str) -> str:
     root = plan_listing(pattern).prefix.rpartition("/")[0]
     if root and not os.path.isdir(root):
         return f"; there is no folder {root}"
-    return hint_of(pattern) or _holds(root or ".")
+    wanted = pattern[len(root) :].lstrip("/").partition("/")[0]
+    return hint_of(pattern) or _holds(root or ("/" if pattern.startswith("/") else "."), wanted)
 
 
-def _holds(folder: str) -> str:
-    """Return a clause that names some files of a folder, for whoever mistyped one."""
+def _holds(folder: str, wanted: str) -> str:
+    """Return a clause that names the files of a folder that are most like a name or pattern, and counts the others."""
     try:
         with os.scandir(folder) as listing:
-            names = sorted(entry.name + "/" * entry.is_dir() for entry in islice(listing, NAMED_FILES))
+            names = [entry.name + "/" * entry.is_dir() for entry in islice(listing, LISTED_FILES)]
     except OSError:
         return ""
-    return f"; the folder holds {', '.join(map(shown, names))}" if names else "; the folder is empty"
+    if not names:
+        return "; the folder is empty"
+    near = nearest_names(wanted, names, NAMED_FILES)
+    others = len(names) - len(near)
+    at_least = "at least " if len(names) == LISTED_FILES else ""
+    return f"; the folder holds {', '.join(map(shown, near))}{f' and {at_least}{others:,} more' if others else ''}"
 
 
 def _shard(path: str, status: os.stat_result) -> ShardRef:

@@ -21,6 +21,7 @@ from aiostream_data.errors import (
     ShortReadError,
 )
 from aiostream_data.records import ShardRef
+from aiostream_data.storage import local_listing
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.descriptors import DescriptorCache
 from aiostream_data.storage.local import LocalStore
@@ -80,6 +81,47 @@ def test_links_in_a_circle_do_not_trap_the_search(tmp_path: Path) -> None:
     (tmp_path / "sub" / "dangling").symlink_to(tmp_path / "nowhere")
     (tmp_path / "sub" / "x").write_bytes(b"1")
     assert [shard.url for shard in use(lambda store: store.glob(f"{tmp_path}/**"))] == [f"{tmp_path}/sub/x"]
+
+
+def missing(tmp_path: Path, name: str) -> str:
+    """Return what the error says that the folder holds."""
+    with pytest.raises((ObjectNotFoundError, NoMatchError)) as caught:
+        use(lambda store: store.glob(f"{tmp_path}/{name}"))
+    return str(caught.value).partition("; the folder holds ")[2]
+
+
+@pytest.mark.parametrize("name", ["t-9.tfrecord", "t-?9.tfrecord", "T-9.tfrecord"])
+def test_the_error_of_a_missing_name_shows_the_nearest_names_first_and_counts_the_others(
+    tmp_path: Path, name: str
+) -> None:
+    near = [f"t-{number}.tfrecord" for number in range(4)]
+    for other in (*near, "tar.txt", "text.tfrecord.gz", *(f"image-{number}.png" for number in range(20))):
+        (tmp_path / other).touch()
+    assert missing(tmp_path, name) == f"{', '.join(map(repr, [*near, 'text.tfrecord.gz']))} and 21 more"
+
+
+def test_the_nearest_names_are_found_among_thousands(tmp_path: Path) -> None:
+    for number in range(3000):
+        (tmp_path / f"data-{number:05}.bin").touch()
+    (tmp_path / "train-00.txt").touch()
+    assert missing(tmp_path, "trian-00.txt").startswith("'train-00.txt', 'data-")
+    assert missing(tmp_path, "trian-00.txt").endswith(" and 2,996 more")
+
+
+def test_of_a_folder_with_very_many_files_only_some_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_listing, "LISTED_FILES", 8)
+    for number in range(30):
+        (tmp_path / f"x{number}").touch()
+    assert missing(tmp_path, "y*").endswith(" and at least 3 more")
+
+
+def test_a_folder_is_shown_to_a_pattern_that_may_lack_a_level(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}.jpeg").touch()
+    (tmp_path / "validation").mkdir()
+    assert missing(tmp_path, "*.jpg").endswith(", 'validation/' and 5 more")
 
 
 def test_a_folder_is_not_an_object(tmp_path: Path) -> None:
