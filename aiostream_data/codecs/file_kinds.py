@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Final, NamedTuple
+from unicodedata import category
 
 from aiostream_data import _native
 
 START_NBYTES: Final = 512
 """Bytes that are looked at: the header of a tar archive."""
+
+_MARKED_NBYTES: Final = 64
+"""Bytes behind a byte order mark that must be text."""
 
 _BZIP2_BLOCK: Final = b"1AY&SY"
 _TAR_CHECKSUM: Final = slice(148, 156)
@@ -61,6 +66,10 @@ TFRECORD: Final = FileKind("a TFRecord file", "use from_tfrecord()", is_certain=
 GZIP: Final = FileKind("a gzip stream", "pass compression='gzip'", is_certain=False)
 ZSTD: Final = FileKind("a zstd stream", "pass compression='zstd'", is_certain=False)
 
+_UTF8: Final = "convert it to UTF-8, as with iconv -f {} -t UTF-8"
+UTF16: Final = FileKind("UTF-16 text", _UTF8.format("UTF-16"), is_certain=False)
+UTF32: Final = FileKind("UTF-32 text", _UTF8.format("UTF-32"), is_certain=False)
+
 _MAGICS: Final = (
     (b"PAR1\x15", PARQUET),  # the byte behind it begins its first page; text may begin with PAR1
     (b"ARROW1\0\0", ARROW),
@@ -80,6 +89,15 @@ _MAGICS: Final = (
     (b"\x1f\x8b\x08", GZIP),
     (b"\x28\xb5\x2f\xfd", ZSTD),
 )
+_BYTE_ORDER_MARKS: Final = (
+    (b"\xff\xfe\0\0", "utf-32-le", UTF32),
+    (b"\0\0\xfe\xff", "utf-32-be", UTF32),
+    (b"\xff\xfe", "utf-16-le", UTF16),
+    (b"\xfe\xff", "utf-16-be", UTF16),
+)
+_WHITE_SPACE: Final = frozenset("\t\n\v\f\r")
+_NO_TEXT: Final = frozenset(("Cc", "Cn", "Co", "Cs"))
+"""Categories of control characters and of characters that are not assigned."""
 
 
 def kind_of(start: bytes) -> FileKind | None:
@@ -99,7 +117,7 @@ def kind_of(start: bytes) -> FileKind | None:
         return VIDEO
     if starts_tfrecord(start):
         return TFRECORD
-    return TAR if _starts_tar(start) else None
+    return TAR if _starts_tar(start) else _marked_text(start)
 
 
 def holds_image(element: object) -> bool:
@@ -113,6 +131,29 @@ def starts_tfrecord(start: bytes) -> bool:
     if len(start) < _TFRECORD_NBYTES:
         return False
     return _native.masked_crc32c(start[:8]) == int.from_bytes(start[8:12], "little")
+
+
+def _marked_text(start: bytes) -> FileKind | None:
+    """Return the kind of text that a byte order mark begins; None where the bytes behind it do not bear it out.
+
+    The mark of UTF-16 is two bytes, which other bytes may begin with. Lines of other encodings behind it are no UTF-16:
+    one damaged beginning of a file must not lose the file.
+    """
+    for mark, encoding, kind in _BYTE_ORDER_MARKS:
+        if start.startswith(mark):
+            behind = start[len(mark) : len(mark) + _MARKED_NBYTES]
+            if _is_text(behind, encoding) and not (behind and _is_text(behind, "utf-8")):
+                return kind
+    return None
+
+
+def _is_text(data: bytes, encoding: str) -> bool:
+    """Return True if bytes that may be cut anywhere decode to assigned characters that are no control characters."""
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return all(character in _WHITE_SPACE or category(character) not in _NO_TEXT for character in text)
 
 
 def _starts_tar(start: bytes) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from aiostream_data import _native
 from aiostream_data.arguments import shown
-from aiostream_data.codecs.file_kinds import GZIP, TFRECORD, ZSTD, FileKind
+from aiostream_data.codecs.file_kinds import GZIP, TFRECORD, UTF16, UTF32, ZSTD, FileKind
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline, newlines
@@ -19,7 +19,7 @@ from aiostream_data.records import VarColumn, VarKind
 
 _ASCII = bytes(range(128))
 _WHITE_SPACE = b"\t\n\f\r"
-_READ_AS_BYTES = (TFRECORD, GZIP, ZSTD)
+_READ_AS_BYTES = (TFRECORD, GZIP, ZSTD, UTF16, UTF32)
 _FIRST_WINDOW_NBYTES = 1 << 20
 
 
@@ -65,7 +65,7 @@ class TextFormat:
         return LineRecovery(LineRules(self.encoding, self.max_line_nbytes))
 
     def refuses(self, kind: FileKind) -> bool:
-        """Refuse every known kind of file, none of which is text. As bytes, records and compressed data are read."""
+        """Refuse every known kind of file: none is text. With ``encoding=None`` some kinds are read as bytes."""
         return self.encoding is not None or kind not in _READ_AS_BYTES
 
     def recognises(self, first_bytes: bytes) -> bool:

@@ -155,6 +155,64 @@ def test_records_and_lines_are_told_from_each_other(tmp_path: Path) -> None:
         list(asd.Dataset.from_tfrecord(tmp_path / "lines"))
 
 
+MARKED = {
+    f"{name}{order}{'' if lines.isascii() else ' without ASCII'}": (name, mark + lines.encode(f"{name}{order}"))
+    for lines in ("id,name\r\n1,x\r\n" * 9, "\u65e5\u672c\u8a9e" * 40)
+    for name, order, mark in (
+        ("utf-16", "-le", b"\xff\xfe"),
+        ("utf-16", "-be", b"\xfe\xff"),
+        ("utf-32", "-le", b"\xff\xfe\0\0"),
+        ("utf-32", "-be", b"\0\0\xfe\xff"),
+    )
+}
+
+
+@pytest.mark.parametrize("reader", ["from_text", "from_tfrecord"])
+@pytest.mark.parametrize("name", MARKED)
+def test_text_with_the_byte_order_mark_of_another_encoding_says_how_to_convert_it(
+    tmp_path: Path, name: str, reader: str
+) -> None:
+    encoding, content = MARKED[name]
+    (tmp_path / "x").write_bytes(content)
+    said = rf"this is {encoding.upper()} text: convert it to UTF-8, as with iconv -f {encoding.upper()} -t UTF-8(\n|$)"
+    with pytest.raises(CorruptRecordError, match=said):
+        list(READERS[reader](tmp_path / "x"))
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", "\ufeffhello\nworld\n".encode("utf-16-le")], ids=["empty", "short"])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_no_line_of_text_in_utf_16_is_delivered(tmp_path: Path, encoding: str, content: bytes) -> None:
+    (tmp_path / "x").write_bytes(content)
+    dataset = asd.Dataset.from_text([tmp_path / "x", tmp_path / "none"], encoding=encoding, on_error="skip")
+    with dataset.open(dead_letters=tmp_path / "log") as loader:
+        assert list(loader) == []
+    assert "this is UTF-16 text" in (tmp_path / "log").read_text()
+
+
+def test_text_in_utf_16_is_read_as_bytes(tmp_path: Path) -> None:
+    content = "a\nb".encode("utf-16")
+    (tmp_path / "x").write_bytes(content)
+    lines: list[Any] = list(asd.Dataset.from_text(tmp_path / "x", encoding=None))
+    assert b"\n".join(lines) == content
+
+
+def test_lines_behind_two_damaged_bytes_are_no_utf_16(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\xff\xfecond line\n" + "third l\u00efne\n".encode() * 9)
+    assert len(list(asd.Dataset.from_text(tmp_path / "x", on_error="skip"))) == 9
+
+
+def test_records_of_a_fixed_length_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    for _, content in MARKED.values():
+        (tmp_path / "x").write_bytes(content)
+        assert list(asd.Dataset.from_fixed_length(tmp_path / "x", len(content))) == [content]
+
+
+def test_a_byte_order_mark_alone_makes_no_text() -> None:
+    draw = random.Random(0)
+    found = [kind_of(mark + draw.randbytes(500)) for mark in (b"\xff\xfe", b"\xfe\xff") for _ in range(500)]
+    assert sum(kind is not None for kind in found) < 20
+
+
 def test_whole_files_and_fixed_length_records_behind_a_header_may_be_of_any_kind(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(tar())
     assert [one["data"] for one in asd.Dataset.from_files(tmp_path / "x")] == [tar()]
