@@ -324,14 +324,13 @@ class ErrorBudgetError(AiostreamError):
 
     Attributes:
         stage: The stage's label.
-        failures: Records that failed, this one included.
+        failures: Records that failed, this one included. A file that a source lost, or the rest of one, counts as one.
         rows: Records that the stage had taken up to this one.
     """
 
-    def __init__(self, stage: str, failures: int, rows: int, allowed: str, last: str) -> None:
+    def __init__(self, stage: str, failures: int, rows: int, what: str, budget: str, last: str) -> None:
         super().__init__(
-            f"{failures} of {rows} records failed in {stage}, and its error policy allows {allowed}; the last one "
-            f"with {last}"
+            f"{failures} of {rows} {what} failed in {stage}, and on_error allows {budget}; the last one with {last}"
         )
         self.stage = stage
         self.failures = failures

@@ -27,7 +27,8 @@ class Skip:
     """Leave the record out, count it, and note it in the dead-letter log, if ``open`` was given one.
 
     Args:
-        max_count: Records that may be left out; one more raises :class:`.errors.ErrorBudgetError`.
+        max_count: Records that may be left out; one more raises :class:`.errors.ErrorBudgetError`. A file that a source
+            loses, or the rest of one, counts as one record.
         max_rate: Share of all records, 0 to 1, that may be left out. The first 1,000 share one allowance.
     """
 
@@ -193,6 +194,15 @@ class Handling:
         if self.max_count is not None and failures > self.max_count:
             return True
         return self.max_rate is not None and failures > self.max_rate * max(rows, RATE_ROWS)
+
+    @property
+    def budget(self) -> str:
+        """Say what :meth:`is_spent` allows, for a message."""
+        rules = [] if self.max_count is None else [f"max_count={self.max_count}"]
+        if self.max_rate is not None:
+            first = f"{int(self.max_rate * RATE_ROWS):,} of the first {RATE_ROWS:,}"
+            rules.append(f"max_rate={self.max_rate:g} of the records ({first})")
+        return " and ".join(rules)
 
 
 def handling_of(value: OnError) -> Handling:

@@ -16,7 +16,8 @@ from aiostream_data.dead_letter_log import DeadLetterLog
 from aiostream_data.errors import ErrorBudgetError, RecordError
 from aiostream_data.executors.base import Executor
 from aiostream_data.plan.base import Node
-from aiostream_data.policies import RATE_ROWS, handling_of
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.policies import handling_of
 from aiostream_data.safe_url import safe_text
 
 DID = {"skip": "skipped", "replace": "replaced"}
@@ -136,12 +137,9 @@ class DeadLetters:
 
 
 def _budget_error(node: Node, account: _Account, last: Failed) -> ErrorBudgetError:
-    handling, rules = handling_of(getattr(node, "on_error", None)), []
-    if handling.max_count is not None:
-        rules.append(f"{handling.max_count}")
-    if handling.max_rate is not None:
-        rules.append(f"{handling.max_rate:g} of them, and of the first {RATE_ROWS:,} rows as of {RATE_ROWS:,}")
-    return ErrorBudgetError(node.label, account.failures, account.rows, " and ".join(rules), last.error)
+    what = "records or files" if isinstance(node, ReadFiles) else "records"
+    budget = handling_of(getattr(node, "on_error", None)).budget
+    return ErrorBudgetError(node.label, account.failures, account.rows, what, budget, last.error)
 
 
 def _cause(failed: Failed) -> RecordError:

@@ -156,6 +156,34 @@ def test_one_loss_more_than_the_budget_is_an_error_behind_the_rows_before_it(
     del caught
 
 
+@pytest.mark.parametrize(
+    ("policy", "budget"),
+    [
+        (Skip(max_count=1), "max_count=1"),
+        (Skip(max_rate=0.0015), "max_rate=0.0015 of the records (1 of the first 1,000)"),
+        (Skip(max_count=1, max_rate=0.5), "max_count=1 and max_rate=0.5 of the records (500 of the first 1,000)"),
+        (Quarantine("own.jsonl", max_count=1), "max_count=1"),
+        (Retry(1, backoff_s=0.0, then=Skip(max_rate=0.001)), "max_rate=0.001 of the records (1 of the first 1,000)"),
+    ],
+)
+def test_a_spent_budget_is_told_as_it_was_written_and_counts_a_file_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: Any, budget: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a").write_bytes(tfrecords("a", damaged={4: PAYLOAD}))
+    source = Dataset.from_tfrecord(["a", "gone"], on_error=policy)
+    with pytest.raises(ErrorBudgetError) as caught:
+        rows_of(source)
+    said = f"2 of 21 records or files failed in read_tfrecord, and on_error allows {budget}; the last one with "
+    assert str(caught.value).startswith(said)
+    numbers = Dataset.range(30).map(lambda number: 1 // (number % 9), on_error=Skip(max_count=1))
+    with pytest.raises(
+        ErrorBudgetError, match="2 of 10 records failed in map, and on_error allows max_count=1; the la"
+    ):
+        list(numbers)
+    del caught
+
+
 def test_a_rate_counts_the_rows_of_all_epochs(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(tfrecords("a", 500, damaged={100: PAYLOAD, 200: PAYLOAD}))
     source = Dataset.from_tfrecord(tmp_path / "a", on_error=Skip(max_rate=0.005)).repeat(8)
