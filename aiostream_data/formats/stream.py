@@ -23,7 +23,7 @@ from aiostream_data.codecs.short_streams import Evidence, by_name, chosen, may_b
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, KnowsEnd
 from aiostream_data.formats.cutting import MOST_ROWS, Tail, no_records
-from aiostream_data.formats.text import TextFormat
+from aiostream_data.formats.text import TextFormat, first_line
 from aiostream_data.records import VarColumn
 
 PROBE_NBYTES = 64
@@ -349,7 +349,7 @@ class RecordStream:
         if kind is not None:
             return f"this is {kind.name}: {kind.cure}"
         is_text = self._format.name == "tfrecord" and len(start) > 0 and TextFormat().recognises(start)
-        return "this starts like text: use from_text()" if is_text else ""
+        return f"this starts like text{first_line(start)}: use from_text()" if is_text else ""
 
     def _refused(self, kind: FileKind | None) -> bool:
         return kind is not None and isinstance(self._format, Refuses) and self._format.refuses(kind)

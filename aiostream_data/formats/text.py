@@ -16,10 +16,12 @@ from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline,
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.text_recovery import LineRecovery
 from aiostream_data.records import VarColumn, VarKind
+from aiostream_data.safe_url import shorten
 
 _ASCII = bytes(range(128))
 _WHITE_SPACE = b"\t\n\f\r"
 _READ_AS_BYTES = (TFRECORD, GZIP, ZSTD, UTF16, UTF32)
+_SHOWN_CHARACTERS = 40
 _FIRST_WINDOW_NBYTES = 1 << 20
 
 
@@ -77,6 +79,13 @@ class TextFormat:
         except UnicodeDecodeError:
             return False
         return True
+
+
+def first_line(start: bytes) -> str:
+    """Return a clause that shows the first line of a text that is not blank, without secrets and cut; "" for none."""
+    line = shorten(start.decode("utf-8-sig", "ignore").lstrip().partition("\n")[0])
+    line = line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 3] + "..."
+    return f", {shown(line)}" if line else ""
 
 
 def _extends_ascii(encoding: str) -> bool:

@@ -151,8 +151,31 @@ def test_records_and_lines_are_told_from_each_other(tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"a,b,c\n1,2,3\n" * 9)
     with pytest.raises(CorruptRecordError, match=r"this is a TFRecord file: use from_tfrecord\(\)"):
         list(asd.Dataset.from_text(tmp_path / "records"))
-    with pytest.raises(CorruptRecordError, match=r"this starts like text: use from_text\(\)"):
+    with pytest.raises(CorruptRecordError, match=r"this starts like text, 'a,b,c': use from_text\(\)"):
         list(asd.Dataset.from_tfrecord(tmp_path / "lines"))
+
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (b"<html><body>404 not found</body></html>", ", '<html><body>404 not found</body></html>'"),
+        (b"\xef\xbb\xbf\r\n \n<!DOCTYPE html>\r\n<html>\n", ", '<!DOCTYPE html>'"),
+        (b'{"error": "' + b"x" * 600 + b'"}', """, '{"error": "xxxxxxxxxxxxxxxxxxxxxxxxxx...'"""),
+        ("ü".encode() * 400, ", '" + "ü" * 37 + "...'"),
+        (b"get https://user:hunter2@host/x?sig=hunter2\n", ", 'get https://***@host/x?sig=***'"),
+        (b"token=hunter2 and more", ", 'token=*** and more'"),
+        (b"\n \n", ""),
+    ],
+)
+def test_the_error_shows_the_first_line_of_text_without_secrets(tmp_path: Path, content: bytes, shown: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(CorruptRecordError) as caught:
+        list(asd.Dataset.from_tfrecord(tmp_path / "x"))
+    assert caught.value.reason.endswith(f"; this starts like text{shown}: use from_text()")
+    assert SECRET not in str(caught.value)
 
 
 MARKED = {
