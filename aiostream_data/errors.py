@@ -457,7 +457,14 @@ class ShortReadError(StorageError):
 
 
 class ObjectChangedError(StorageError):
-    """The object was replaced while it was being read."""
+    """The object was written to or replaced after it was listed: before it was opened, or while it was being read."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            url,
+            f"{reason}; keep files unchanged while a run reads them. If no row of this one was delivered, the last "
+            'state resumes with allow=["shards"]',
+        )
 
 
 # -- whoever installed or runs the program -----------------------------------------------------

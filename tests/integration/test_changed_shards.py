@@ -15,7 +15,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data.errors import StateMismatchError
+from aiostream_data.errors import ObjectChangedError, StateMismatchError
 
 SHARDS, ROWS = 6, 10
 
@@ -295,6 +295,34 @@ def test_a_shard_of_which_rows_are_held_must_not_be_replaced(folder: Path) -> No
     held = next(f"m{number}" for number in range(3) if f"m{number}" not in taken(given))
     write(folder, held, content="new")
     assert f"{folder}/{held}.txt" in refusal(plan, state)
+
+
+LONG: dict[str, Build] = {
+    "in order": text,
+    "interleaved": lambda folder: text(folder, cycle_length=3, block_length=2),
+    "batched": lambda folder: text(folder).batch(8),
+    "skipping": lambda folder: text(folder, on_error="skip"),
+}
+
+
+@pytest.mark.parametrize("order", LONG)
+@pytest.mark.parametrize("change", ["appended to", "replaced"])
+def test_a_run_that_ends_at_a_changed_shard_resumes_from_its_last_state(
+    tmp_path: Path, order: str, change: str
+) -> None:
+    shards = {number: write(tmp_path, f"m{number}", 100, "x" * 2000) for number in range(10)}
+    given: list[str] = []
+    with LONG[order](tmp_path).open(seed=7, memory_limit="1MB") as loader:
+        given += rows_of(islice(loader, 1))
+        shards[9] = write(tmp_path, "m9", 101 if change == "appended to" else 7, "x" * 2000)
+        with pytest.raises(ObjectChangedError) as caught:
+            given.extend(row for element in loader for row in rows_of([element]))
+        state = json.loads(json.dumps(loader.state_dict()))
+    assert not any(row.startswith("m9") for row in given)
+    assert "m9.txt: the file was written to since it was listed; keep files unchanged" in str(caught.value)
+    assert 'the last state resumes with allow=["shards"]' in str(caught.value)
+    left, _ = run(LONG[order](tmp_path), state)
+    assert Counter(given + left) == Counter(line for lines in shards.values() for line in lines)
 
 
 def test_by_force_a_replaced_shard_goes_on_behind_the_number_of_records_delivered(folder: Path) -> None:
