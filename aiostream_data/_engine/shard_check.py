@@ -15,7 +15,8 @@ import numpy as np
 
 from aiostream_data._engine.decompressor_memory import DecompressorMemory
 from aiostream_data._engine.shard_offsets import ShardOffsets
-from aiostream_data.codecs.compression import Compression, Decompressor, decompressor
+from aiostream_data.codecs.compression import Compression, Decompressor, damage_at, decompressor
+from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.stream import PROBE_NBYTES, resolve
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.records import ByteRange, ShardRef
@@ -63,7 +64,10 @@ class ShardCheck:
             return
         compression = await self._compression(shard)
         if compression:
-            await self._decompress(shard, decompressor(compression, shard.url))
+            try:
+                await self._decompress(shard, decompressor(compression, shard.url))
+            except CorruptRecordError as error:
+                raise damage_at(0, error) from error.__cause__  # no row of the shard is delivered
         self.offsets.note_checked(number, shard.version)
 
     async def _compression(self, shard: ShardRef) -> Compression:

@@ -1,6 +1,7 @@
 """Compressed streams, block by block: every step gives a bounded number of bytes, whatever comes in.
 
-Offsets in errors count bytes of the *decompressed* stream: where the last good byte ended.
+Offsets in errors count bytes of the *decompressed* stream: where the last good byte ended. Readers of records raise
+such errors with the offset of the record that is lost, by :func:`damage_at`.
 """
 
 from __future__ import annotations
@@ -122,6 +123,13 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
     if name == "zstd":
         return _Zstd(url)
     return _Deflate(name, url, min(step_nbytes, MAX_STEP_NBYTES)) if name else _Plain()
+
+
+def damage_at(offset: int, error: CorruptRecordError) -> CorruptRecordError:
+    """Return damage of a compressed stream as damage of the record that begins at byte ``offset`` of its content."""
+    if error.offset == offset:
+        return error
+    return CorruptRecordError(error.url, offset, f"{error.reason}, after {error.offset} decompressed bytes")
 
 
 class _Plain:

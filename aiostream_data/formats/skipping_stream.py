@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, Loss, Recovers, Report
-from aiostream_data.formats.cutting import CuttingFramer
 from aiostream_data.formats.skipping import SkippingFramer
 from aiostream_data.formats.stream import RecordStream, StreamStep
 from aiostream_data.records import VarColumn
@@ -66,13 +65,10 @@ class SkippingStream(RecordStream):
             yield from self._lose_rest(error.reason)
 
     def _lose_rest(self, reason: str) -> Iterator[VarColumn]:
-        offset = 0
         if isinstance(self._framer, SkippingFramer):
             yield from self._framer.abandon()
-        if isinstance(self._framer, (SkippingFramer, CuttingFramer)):
-            offset = self._framer.offset
         self.is_over = True
-        self._report(Loss(offset, None, reason))
+        self._report(Loss(self._next_offset, None, reason))
 
     def _new_framer(self) -> Framer:
         if isinstance(self._format, Recovers):

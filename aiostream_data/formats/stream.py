@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.codecs.compression import Compression, Decompressor, canonical, decompressor, detect
+from aiostream_data.codecs.compression import Compression, Decompressor, canonical, damage_at, decompressor, detect
 from aiostream_data.codecs.file_kinds import START_NBYTES, FileKind, kind_of
 from aiostream_data.codecs.short_streams import Evidence, by_name, chosen, may_begin_any
 from aiostream_data.errors import CorruptRecordError
@@ -88,6 +88,14 @@ class HoldsBack(Protocol):
     def tail_nbytes(self) -> int: ...
     @property
     def record_nbytes(self) -> int: ...
+
+
+@runtime_checkable
+class CountsBytes(Protocol):
+    """A framer that knows which byte of the stream is behind the records that it gave out."""
+
+    @property
+    def offset(self) -> int: ...
 
 
 def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression:
@@ -288,9 +296,9 @@ class RecordStream:
                     yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
                 del piece
                 yield no_records()  # whoever runs this may stop here, and make room for another block
-        except CorruptRecordError:
+        except CorruptRecordError as error:
             self._raise_earlier_damage()
-            raise
+            raise damage_at(self._next_offset, error) from error.__cause__
 
     def _look_at(self, block: NDArray[np.uint8], headroom: int) -> None:
         """Look at the first bytes of the stream, once.
@@ -308,10 +316,15 @@ class RecordStream:
         if self._decompressor is not None:
             try:
                 self._decompressor.finish()
-            except CorruptRecordError:
+            except CorruptRecordError as error:
                 self._raise_earlier_damage()
-                raise
+                raise damage_at(self._next_offset, error) from error.__cause__
         yield from self._framer.finish()
+
+    @property
+    def _next_offset(self) -> int:
+        """Byte of the decompressed stream behind the records that were given out."""
+        return self._framer.offset if isinstance(self._framer, CountsBytes) else 0
 
     def _raise_earlier_damage(self) -> None:
         """Let the framer raise what it has put off, which stands before anything the decompressor found."""

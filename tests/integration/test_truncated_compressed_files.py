@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
+import re
 import zlib
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,28 @@ SOURCES: dict[str, Callable[[Any], asd.Dataset[Any]]] = {
 
 def content(source: str) -> bytes:
     return RECORDS if source == "tfrecord" else TEXT
+
+
+LONG_ROWS = [sha256(b"%d" % number).hexdigest().encode() for number in range(6000)]
+LONG_TEXT = b"".join(row + b"\n" for row in LONG_ROWS)
+LONG_RECORDS = b"".join(map(frame, LONG_ROWS))
+CUT: dict[str, tuple[bytes, int, Callable[..., asd.Dataset[Any]]]] = {
+    "text": (LONG_TEXT, 65, lambda file, **options: asd.Dataset.from_text(file, **options)),
+    "text of bytes": (LONG_TEXT, 65, lambda file, **options: asd.Dataset.from_text(file, encoding=None, **options)),
+    "verified text": (LONG_TEXT, 65, lambda file, **options: asd.Dataset.from_text(file, verify=True, **options)),
+    "tfrecord": (LONG_RECORDS, 80, lambda file, **options: asd.Dataset.from_tfrecord(file, **options)),
+    "fixed length": (
+        LONG_TEXT,
+        65,
+        lambda file, **options: asd.Dataset.from_fixed_length(file, 65, compression="auto", **options),
+    ),
+    "files": (
+        LONG_TEXT,
+        len(LONG_TEXT),
+        lambda file, **options: asd.Dataset.from_files(file, compression="auto", **options),
+    ),
+}
+"""Content of a file, bytes of each record of it, and how it is read."""
 
 
 def error_of(dataset: asd.Dataset[Any]) -> CorruptRecordError:
@@ -128,3 +153,23 @@ def test_a_compressed_stream_of_nothing_has_no_rows(tmp_path: Path) -> None:
         (tmp_path / f"nothing.{suffix}").write_bytes(compress(b""))
         (tmp_path / f"nothing-{suffix}").write_bytes(compress(b""))
     assert list(asd.Dataset.from_text(tmp_path / "*")) == []
+
+
+@pytest.mark.parametrize("source", CUT)
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_an_error_and_the_log_name_the_same_byte_where_the_first_lost_record_begins(
+    tmp_path: Path, suffix: str, source: str
+) -> None:
+    content, record_nbytes, read = CUT[source]
+    packed = COMPRESS[suffix](content)
+    (tmp_path / "x").write_bytes(packed[: len(packed) * 2 // 3 + 5])
+    given: list[Any] = []
+    with pytest.raises(CorruptRecordError, match="cut short") as caught:
+        given.extend(read(tmp_path / "x"))
+    left = read(tmp_path / "x", on_error=asd.Quarantine(tmp_path / "log"))
+    assert list(left) == given
+    (entry,) = map(json.loads, (tmp_path / "log").read_text().splitlines())
+    assert entry["offset"] == caught.value.offset == len(given) * record_nbytes
+    assert entry["error"].endswith(str(caught.value))
+    assert source != "text" or re.search(r"cut short, after \d{6} decompressed bytes", entry["error"])
+    assert (len(given) > 0) == (source not in ("verified text", "files"))
