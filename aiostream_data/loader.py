@@ -201,10 +201,7 @@ class Loader(Generic[T]):
             self._check_error()
             return False
         self._check_process()
-        now = perf_counter()
-        consumer = self._consumer
-        consumer.first_at = consumer.first_at or now
-        consumer.last_at = now
+        self._consumer.received(perf_counter())
         if not self._observation.has_begun:
             self._observation.begin()
         numbers = self._received.wanted(item)
@@ -410,10 +407,13 @@ class Loader(Generic[T]):
         What limits is measured from the first element on, for a second at least: before that the report says so.
         """
         from aiostream_data.loading.diagnosis import diagnosed  # which many programs never need
+        from aiostream_data.loading.start import told_of_start
 
         stats = self.stats()
         window = self._observation.window(is_busy=self._received.is_in_parcel(self._left))
-        return Report(stats, diagnosed(self._opening, self._engine.plan, window))
+        plan = self._engine.plan
+        start = told_of_start(self._consumer, stats.wall_s, self._observation.start, plan)
+        return Report(stats, diagnosed(self._opening, plan, window), start)
 
     def debug(self) -> Iterator[T]:
         """Return an iterator over the elements that are left, which makes them one at a time, in the caller's thread.

@@ -30,15 +30,22 @@ class Observation:
         self._consumer = consumer
         self._begin: Mark | None = None
         self._end: Mark | None = None
+        self._start: Mapping[str, StageCounters] = {}
 
     @property
     def has_begun(self) -> bool:
         """Whether the first element was received."""
         return self._begin is not None
 
+    @property
+    def start(self) -> Mapping[str, StageCounters]:
+        """The counters by place when the first element came; empty before."""
+        return self._start
+
     def begin(self) -> None:
         """Mark the first element."""
         mark = self._mark(self._consumer.last_at, {})
+        self._start = mark.stages
         own = {place: counters for place, counters in mark.stages.items() if not _is_hosted(place, self._hosted())}
         self._begin = replace(mark, stages=own)
 

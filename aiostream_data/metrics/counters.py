@@ -133,6 +133,7 @@ class ConsumerCounters:
         elements: Elements delivered.
         nbytes: Their bytes.
         wait_s: Seconds the training loop waited in ``next()``.
+        first_wait_s: Of these, the ones before the first delivery.
         waits: Of these, the last :data:`LAST_WAITS`, one per hand-over.
         started_at, first_at, last_at: ``time.perf_counter()`` at open, first and last delivery; 0.0 before.
     """
@@ -140,6 +141,7 @@ class ConsumerCounters:
     elements: int = 0
     nbytes: int = 0
     wait_s: float = 0.0
+    first_wait_s: float = 0.0
     started_at: float = 0.0
     first_at: float = 0.0
     last_at: float = 0.0
@@ -149,6 +151,17 @@ class ConsumerCounters:
         """Note a wait for a hand-over."""
         self.wait_s += seconds
         self.waits.append(seconds)
+
+    def received(self, now: float) -> None:
+        """Note a delivery."""
+        if not self.first_at:
+            self.first_at, self.first_wait_s = now, self.wait_s
+        self.last_at = now
+
+    @property
+    def first_s(self) -> float:
+        """Seconds from open to the first delivery; 0.0 before."""
+        return max(0.0, self.first_at - self.started_at)
 
     def wait_quantile_s(self, share: float) -> float:
         """Return how long a hand-over was waited for at most in this share of the last ones; 0.0 before the first."""

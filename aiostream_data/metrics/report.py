@@ -163,14 +163,16 @@ class Report:
     Attributes:
         stats: All numbers, since the loader was opened.
         limit: The stage that limited the pipeline since the first element, why, and what to do about it.
+        start: What was done before the first element, where that took most of the time; else "".
     """
 
     stats: LoaderStats
     limit: Limit
+    start: str = ""
 
     def to_json(self) -> str:
         """Return stats and limit as one line of JSON."""
-        return json.dumps({**self.stats.as_dict(), "limit": self.limit.as_dict()})
+        return json.dumps({**self.stats.as_dict(), "limit": self.limit.as_dict(), "start": self.start})
 
     def __str__(self) -> str:
         rows = _table(self.stats)
@@ -189,7 +191,8 @@ class Report:
         """Return the lines below the table."""
         allocator = allocator_state()
         advice = None if allocator is None else allocator.advice
-        return [*_closing(self.stats), *([] if advice is None else [advice]), f"limit: {self.limit.sentence}"]
+        beside = [line for line in (advice, self.start) if line]
+        return [*_closing(self.stats), *beside, f"limit: {self.limit.sentence}"]
 
 
 def _table(stats: LoaderStats) -> list[tuple[str, ...]]:
@@ -252,11 +255,17 @@ def _per_hand_over(consumer: ConsumerCounters) -> str:
     return f" (each {p50:.2f} ms in the median, {p99:.2f} ms in the 99th percentile)"
 
 
+def _waited(consumer: ConsumerCounters) -> str:
+    """Return how long the training loop waited, for the first element and since."""
+    since_s = consumer.wait_s - consumer.first_wait_s
+    waited = f"the training loop waited {since_s:.2f} s{_per_hand_over(consumer)}"
+    return f", the first after {consumer.first_s:.2f} s; since then {waited}" if consumer.first_at else f"; {waited}"
+
+
 def _closing(stats: LoaderStats) -> list[str]:
     consumer, memory = stats.consumer, stats.memory
     lines = [
-        f"delivered {consumer.elements:,} elements in {stats.wall_s:.2f} s; "
-        f"the training loop waited {consumer.wait_s:.2f} s{_per_hand_over(consumer)}",
+        f"delivered {consumer.elements:,} elements in {stats.wall_s:.2f} s{_waited(consumer)}",
         f"memory: peak {memory.peak / (1 << 20):.1f} MiB of {memory.limit / (1 << 20):.0f} MiB{_holders(memory)}",
     ]
     lines += [line for device in stats.devices for line in device.sentences]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ from aiostream_data._engine.context import Board
 from aiostream_data._engine.hosted_counters import joined_counters
 from aiostream_data.loading.diagnosis import diagnosed
 from aiostream_data.loading.opening import Opening
-from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS, StageCounters
+from aiostream_data.loading.start import told_of_start
+from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS, ConsumerCounters, StageCounters
 from aiostream_data.metrics.verdict import Change, Limit
 from aiostream_data.metrics.window import Mark, Window, between, root_of
 from aiostream_data.plan.rewrite import rewrite
@@ -98,6 +100,55 @@ def test_a_stage_of_an_inner_data_set_is_named_with_the_operator_that_made_it() 
     with Dataset.range(3).interleave(lambda _: inner, cycle_length=1).open() as loader:
         list(loader)
     assert "interleave/from_generator" in [stage.name for stage in loader.stats().stages]
+
+
+# -- the start
+
+
+def begun_after(seconds: float, busy_s: float, wall_s: float, *, dataset: Dataset[Any]) -> str:
+    """Return what is said of a map at node 1 that was busy before the first element."""
+    consumer = ConsumerCounters(started_at=100.0, first_at=100.0 + seconds)
+    stages = {str(number): StageCounters("stage", inputs=(str(number - 1),)) for number in range(4)}
+    stages["1"] = StageCounters("map", busy_s=busy_s, workers=2, what="double (train.py:12)", inputs=("0",))
+    return told_of_start(consumer, wall_s, stages, dataset.plan)
+
+
+def test_what_was_done_before_the_first_element_is_told_where_that_took_most_of_the_time() -> None:
+    dataset = NUMBERS.map(double).shuffle(500).batch(10)
+    busy = "before the first element, map double (train.py:12) was busy for 5.9 s, 2 at once"
+    assert begun_after(3.7, 5.9, 4.2, dataset=dataset) == f"{busy}, while shuffle(500) filled its buffer"
+    assert begun_after(3.7, 5.9, 9.0, dataset=dataset) == ""
+    assert begun_after(0.7, 1.1, 0.8, dataset=dataset) == ""
+
+
+def test_a_shuffle_that_gives_rows_while_it_grows_or_stands_before_is_not_waited_for() -> None:
+    for dataset in (NUMBERS.map(double).shuffle().batch(10), NUMBERS.shuffle(500).map(double).batch(10).enumerate()):
+        assert "shuffle" not in begun_after(3.7, 5.9, 4.2, dataset=dataset)
+
+
+def test_of_a_start_without_work_it_is_told_that_no_stage_was_busy() -> None:
+    told = begun_after(3.7, 0.2, 4.2, dataset=NUMBERS.map(double).batch(10))
+    assert told == "before the first element, no stage was busy for more than 0.2 s"
+
+
+def test_the_summary_tells_the_first_element_from_the_waits_since() -> None:
+    def slow_start() -> Iterator[int]:
+        time.sleep(1.2)
+        yield from range(5)
+
+    with Dataset.from_generator(slow_start).open() as loader:
+        assert "; the training loop waited 0.00 s" in str(loader.stats())
+        list(loader)
+    report = loader.report()
+    summary = re.search(
+        r"in 1\.[2-9]\d s, the first after 1\.[2-9]\d s; since then the training loop waited 0\.", str(report)
+    )
+    assert summary is not None, str(report)
+    assert report.start.startswith(f"before the first element, from_generator slow_start ({HERE}:")
+    assert report.start in str(report)
+    assert json.loads(report.to_json())["start"] == report.start
+    consumer = loader.stats().consumer
+    assert 1.0 < consumer.first_wait_s <= consumer.wait_s
 
 
 # -- when there is nothing to say

@@ -1,0 +1,60 @@
+"""Tell what a loader did before its first element, where that took most of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiostream_data.loading.observation import numbers_of
+from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Shuffle
+
+LEAST_S: Final = 1.0
+"""Seconds before the first element that are worth a sentence."""
+
+MOST: Final = 0.5
+"""Share of the time that is most of it."""
+
+IDLE: Final = 0.2
+"""Below this share of that time, no stage was at work."""
+
+
+def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str, StageCounters], plan: Node) -> str:
+    """Return which stage was busy before the first element; "" where that was a small part of the time.
+
+    Args:
+        wall_s: Seconds from open to the last element.
+        stages: Counters by place, as they were when the first element came.
+        plan: As the engine runs it.
+    """
+    start_s = consumer.first_s
+    if start_s < max(LEAST_S, MOST * wall_s) or not stages:
+        return ""
+    place = max(stages, key=lambda each: _at_work_s(stages[each]))
+    stage = stages[place]
+    busy_s = _at_work_s(stage)
+    if busy_s < IDLE * start_s:
+        return f"before the first element, no stage was busy for more than {busy_s:.1f} s"
+    at_once = f", {stage.workers} at once" if stage.workers > 1 else ""
+    filled = _filled_behind(place, stages, plan)
+    while_filling = f", while {filled} filled its buffer" if filled else ""
+    return f"before the first element, {stage.title} was busy for {busy_s:.1f} s{at_once}{while_filling}"
+
+
+def _at_work_s(stage: StageCounters) -> float:
+    return stage.busy_s + stage.transfer_s
+
+
+def _filled_behind(place: str, stages: Mapping[str, StageCounters], plan: Node) -> str:
+    """Return the first ``shuffle()`` behind a stage that gives nothing before it is full; "" where there is none."""
+    nodes = {str(number): node for node, number in numbers_of(plan).items()}
+    while (following := _reader_of(place, stages)) is not None:
+        place, node = following, nodes.get(following)
+        if isinstance(node, Shuffle) and not node.growing:
+            return f"shuffle({node.buffer_size})"
+    return ""
+
+
+def _reader_of(place: str, stages: Mapping[str, StageCounters]) -> str | None:
+    return next((other for other, stage in stages.items() if place in stage.inputs), None)
