@@ -255,6 +255,20 @@ def _per_hand_over(consumer: ConsumerCounters) -> str:
     return f" (each {p50:.2f} ms in the median, {p99:.2f} ms in the 99th percentile)"
 
 
+def _lost(stages: Sequence[StageCounters]) -> list[str]:
+    """Return the line of records on which stages failed and whose error policy let the run go on."""
+    left_out = ", ".join(f"{_called(stage)} {stage.skipped:,}" for stage in stages if stage.skipped)
+    replaced = ", ".join(f"{_called(stage)} {stage.replaced:,}" for stage in stages if stage.replaced)
+    told = [f"{did}: {where}" for did, where in (("left out", left_out), ("replaced", replaced)) if where]
+    return [f"{'; '.join(told)} (see on_error=)"] if told else []
+
+
+def _called(stage: StageCounters) -> str:
+    """Return the name of a stage with that of its function, but without its line."""
+    function = stage.what.partition(" (")[0] if stage.waits_for == "user" else ""
+    return f"{stage.name} {function}".rstrip()
+
+
 def _waited(consumer: ConsumerCounters) -> str:
     """Return how long the training loop waited, for the first element and since."""
     since_s = consumer.wait_s - consumer.first_wait_s
@@ -266,6 +280,7 @@ def _closing(stats: LoaderStats) -> list[str]:
     consumer, memory = stats.consumer, stats.memory
     lines = [
         f"delivered {consumer.elements:,} elements in {stats.wall_s:.2f} s{_waited(consumer)}",
+        *_lost(stats.stages),
         f"memory: peak {memory.peak / (1 << 20):.1f} MiB of {memory.limit / (1 << 20):.0f} MiB{_holders(memory)}",
     ]
     lines += [line for device in stats.devices for line in device.sentences]

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data._engine.context import Board
 from aiostream_data._engine.hosted_counters import joined_counters
+from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.loading.diagnosis import diagnosed
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.start import told_of_start
@@ -100,6 +102,36 @@ def test_a_stage_of_an_inner_data_set_is_named_with_the_operator_that_made_it() 
     with Dataset.range(3).interleave(lambda _: inner, cycle_length=1).open() as loader:
         list(loader)
     assert "interleave/from_generator" in [stage.name for stage in loader.stats().stages]
+
+
+# -- losses
+
+
+def test_records_that_an_error_policy_left_out_or_replaced_have_a_line(tmp_path: Path) -> None:
+    def decode(record: Any) -> int:
+        return 6 // int(bytes(record))
+
+    async def divide(number: int) -> int:
+        return 6 // (number % 5)
+
+    path = tmp_path / "rows.tfrecord"
+    path.write_bytes(frame(b"0") + frame(b"1")[:-1] + b"?" + frame(b"2"))
+    with Dataset.from_tfrecord(str(path), on_error="skip").map(decode, on_error="skip").open() as loader:
+        assert list(loader) == [3]
+    line = "left out: read_tfrecord 1, map decode 1 (see on_error=)"
+    report = loader.report()
+    assert line in str(report.stats).splitlines()
+    assert line in str(report).splitlines()
+    assert line in report._repr_html_()
+    with NUMBERS.map(divide, on_error=asd.Replace(0)).open() as loader:
+        list(loader)
+    assert "replaced: map divide 200 (see on_error=)" in str(loader.stats()).splitlines()
+
+
+def test_where_nothing_was_lost_there_is_no_such_line() -> None:
+    with NUMBERS.map(double, on_error="skip").open() as loader:
+        list(loader)
+    assert "on_error=" not in str(loader.report())
 
 
 # -- the start
