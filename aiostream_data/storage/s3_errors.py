@@ -27,7 +27,7 @@ from aiostream_data.storage.translate import (
     translate_error,
     translate_status,
 )
-from aiostream_data.storage.urls import safe_url, shown_bucket
+from aiostream_data.storage.urls import folder_hint, safe_url, shown_bucket
 
 _HOW_TO_SIGN_IN = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile, "
@@ -158,7 +158,7 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str, regio
         missing.is_bucket = True
         return missing
     if code == "NoSuchKey" or status == 404:
-        make, reason = ObjectNotFoundError, f"bucket {bucket!r} has no such object ({told})"
+        make, reason = ObjectNotFoundError, f"bucket {bucket!r} has no such object ({told}){folder_hint(url)}"
     elif code in _EXPIRED:
         expired = CredentialsError(where, f"the AWS credentials have expired ({told}); renew them")
         expired.is_expired = True

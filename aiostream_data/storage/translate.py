@@ -26,7 +26,7 @@ from aiostream_data.errors import (
 from aiostream_data.safe_url import shorten as shorten  # those of stores find it here
 from aiostream_data.storage.connecting import describe_connection_failure as describe_connection_failure
 from aiostream_data.storage.connecting import proxy_failure, proxy_refusal, redirect_failure, tells_urls, tls_failure
-from aiostream_data.storage.urls import safe_url
+from aiostream_data.storage.urls import folder_hint, safe_url
 
 Translate: TypeAlias = Callable[[str, Exception], StorageError]
 
@@ -102,7 +102,7 @@ def translate_status(url: str, status: int, *, detail: str = "", request_id: str
     if request_id:
         told += f", request id {shorten(request_id)}"
     if status in (404, 410):
-        return ObjectNotFoundError(where, f"no such object ({told})")
+        return ObjectNotFoundError(where, f"no such object ({told}){folder_hint(url)}")
     if status == 401:
         return CredentialsError(where, f"credentials are missing, wrong or expired ({told})")
     if status == 403:

@@ -17,6 +17,7 @@ Url: TypeAlias = "str | os.PathLike[str]"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _CHAIN = re.compile(r"[A-Za-z0-9+.-]+::.*://", re.DOTALL)
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "local": "file"}
+_WITH_BUCKETS = ("s3", "gs")
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -36,7 +37,7 @@ def split_url(url: Url) -> Location:
     """Split a URL or path; whatever has no ``scheme://`` is a local path, in which ``~`` is expanded.
 
     Raises:
-        PlanError: The URL is a chain, such as fsspec's ``simplecache::s3://bucket/key``, or lacks slashes.
+        PlanError: The URL is a chain, such as fsspec's ``simplecache::s3://bucket/key``, lacks slashes, or its bucket.
     """
     location = _split(os.fspath(url))
     return Location("file", os.path.expanduser(location.path)) if location.scheme == "file" else location
@@ -53,14 +54,25 @@ def _split(text: str) -> Location:
             )
         check_slashes(text)
         return Location("file", text)
-    scheme = found[1].lower()
-    return Location(_ALIASES.get(scheme, scheme), text[found.end() :])
+    scheme = _ALIASES.get(found[1].lower(), found[1].lower())
+    path = text[found.end() :]
+    if scheme in _WITH_BUCKETS and path.startswith("/"):
+        raise PlanError(f"a URL has a bucket behind its scheme: write '{scheme}://bucket/key', got {safe_url(text)!r}")
+    return Location(scheme, path)
 
 
 def split_bucket(path: str) -> tuple[str, str]:
     """Split ``bucket/key`` at its first slash; the key may be empty, and may itself start with a slash."""
     bucket, _, key = path.partition("/")
     return bucket, key
+
+
+def folder_hint(url: str) -> str:
+    """Return a clause for the message that there is no such object, if the URL looks like a folder; else ""."""
+    location = split_url(url)
+    key = split_bucket(location.path)[1]
+    looks_so = key.endswith("/") or "." not in key.rpartition("/")[2]
+    return "; for the objects below a folder add '/*'" if looks_so and location.scheme in _WITH_BUCKETS else ""
 
 
 def shown_bucket(url: str) -> str:

@@ -244,6 +244,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "something else for a state": Slip(lambda: R.open({"epoch": 3}), "the keys 'epoch'", r"state_dict\(\)"),
     "an empty state": Slip(lambda: R.open({}), "an empty dict", "None to begin"),
+    "no bucket": Slip(lambda: D.from_text("s3:///corpus/*.txt"), "has a bucket", "'s3://bucket/key'"),
     "a state as text": Slip(lambda: R.open("{}"), "a state is a dict, got str", r"json\.loads"),
     "a rank alone": Slip(lambda: R.open(rank=0), "world_size is not", "give both"),
     "a limit in words": Slip(lambda: R.open(memory_limit="2 gigs"), "got '2 gigs'", "'256MB'"),

@@ -25,7 +25,7 @@ from aiostream_data.errors import (
 )
 from aiostream_data.records import ShardRef
 from aiostream_data.storage import key_search
-from aiostream_data.storage.s3_errors import translate_s3_error
+from aiostream_data.storage.s3_errors import translate_s3_answer, translate_s3_error
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.http_server import Fault, HttpObjects
@@ -277,3 +277,10 @@ def test_half_of_a_pair_of_credentials_is_named() -> None:
     translated = translate_s3_error("s3://bucket/x", error)
     assert isinstance(translated, CredentialsError)
     assert "aws_secret_access_key is missing: pass key= and secret= both" in str(translated)
+
+
+@pytest.mark.parametrize(
+    ("url", "hinted"), [("s3://b/corpus", True), ("s3://b/corpus/", True), ("s3://b/a.txt", False)]
+)
+def test_a_folder_in_place_of_an_object_says_what_to_add(url: str, hinted: bool) -> None:
+    assert ("add '/*'" in str(translate_s3_answer(url, 404, "NoSuchKey", ""))) == hinted
