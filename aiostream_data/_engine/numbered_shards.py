@@ -69,7 +69,10 @@ class NumberedShards:
                 [f"the state holds rows of {self._described(number)}, which is no longer listed"], _BACK
             )
         if number in self.changed:
-            raise StateMismatchError([f"the state holds rows of {safe_url(shard.url)}, which was replaced"], _RESTORE)
+            raise StateMismatchError(
+                [f"the state holds rows of {safe_url(shard.url)}, which was changed after rows of it had been read"],
+                _RESTORE,
+            )
         return shard
 
     def _described(self, number: int) -> str:

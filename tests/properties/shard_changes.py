@@ -30,7 +30,7 @@ REFUSALS = {
     "cache": "counts rows of a cache that was complete",
     "listed": "another data set lists",
     "concatenate": "concatenate() is past that source in this epoch",
-    "replaced": "replaced",
+    "replaced": "was changed after rows of it had been read",
     "held": "which is no longer listed",
 }
 """What errors say, by what they are due to."""
