@@ -33,6 +33,21 @@ def wait(number: int) -> int:
     return int(number)
 
 
+def digest_and_wait(number: int) -> int:
+    """Compute for a fifth of the time, and wait."""
+    wait(number)
+    return hashlib.sha256(HASHED[: 1 << 20]).digest()[0] + int(number)
+
+
+def spin_and_wait(number: int) -> int:
+    wait(number)
+    return spin(number)
+
+
+def add_one(number: int) -> int:
+    return int(number) + 1
+
+
 async def wait_async(number: int) -> int:
     await asyncio.sleep(0.02)
     return int(number)

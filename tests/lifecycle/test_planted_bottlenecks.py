@@ -8,18 +8,20 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import plant_functions as functions
 import pytest
 from applied_changes import with_change
-from plants import PLANTS, Plant, Soil
+from plants import NUMBERS, PLANTS, Plant, Soil, alone
 from run_summary import add_line
 
 from aiostream_data import Dataset
 from aiostream_data.metrics.verdict import Limit
 from aiostream_data.plan.base import walk
-from aiostream_data.plan.operators import Call, ToDevice
+from aiostream_data.plan.operators import Call, Map, ToDevice
 from aiostream_data.plan.shown import subject_of
 from aiostream_data.plan.sources import ReadFiles
 
@@ -118,3 +120,34 @@ def test_reports_name_planted_bottlenecks_and_advise_nothing_absurd(
         add_line(pytestconfig, line)
     assert not absurd
     assert runs - len(mistakes) >= RIGHT * runs, mistakes
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (functions.wait, {}),
+        (functions.wait, {"concurrency": 128}),
+        (functions.wait, {"executor": "process"}),
+        (functions.digest_and_wait, {"concurrency": 1}),
+        (functions.spin_and_wait, {"concurrency": 64}),
+        (functions.add_one, {"executor": "process"}),
+    ],
+)
+def test_whoever_follows_the_advice_never_comes_back_to_an_earlier_setting(
+    function: Callable[[int], int], options: dict[str, Any]
+) -> None:
+    plant = Plant(grow=alone(NUMBERS), stage="map", cause="")
+    dataset, settings = NUMBERS.map(function, **options).batch(20), []
+    while True:
+        settings.append(setting_of(dataset))
+        assert settings.count(settings[-1]) == 1, settings
+        change = next((each for each in run(dataset, plant).changes if each.call == "map"), None)
+        if change is None:
+            break
+        dataset, _ = with_change(dataset, change)
+
+
+def setting_of(dataset: Dataset[Any]) -> tuple[Any, ...]:
+    node = next(node for node in walk(dataset.plan) if isinstance(node, Map))
+    return node.executor, node.concurrency, node.ordered
