@@ -67,13 +67,16 @@ WINDOWS = "decompressors"
 DECODED = "decoded"
 """Holder of rows in memory of their own."""
 
+RESERVED = "reserved"
+"""Holder of the most that steps in progress may make: room that is kept free for them, and mostly no memory."""
+
 READ_AHEAD = "interleave"
 """Holder of rows of data sets that user functions made in memory and that wait for their turn."""
 
 RESULTS = "results"
 """Holder of what functions have returned, or are expected to."""
 
-FLOWING = (QUEUES, RANGES, RECORDS, DECODED, READ_AHEAD, RESULTS)
+FLOWING = (QUEUES, RANGES, RECORDS, DECODED, RESERVED, READ_AHEAD, RESULTS)
 """Holders of what goes away by going on. All others keep what they have until something else comes."""
 
 
@@ -254,8 +257,8 @@ class Budget:
         """
         if not self.may_begin(nbytes):
             await self.until_fits(nbytes, is_urgent)
-        self._note(nbytes, DECODED)  # no warning: what a step may make at most is seldom what it makes
-        return Charge(self, nbytes, DECODED)
+        self._note(nbytes, RESERVED)  # no warning: what a step may make at most is seldom what it makes
+        return Charge(self, nbytes, RESERVED)
 
     async def alone(self, is_wanted: Callable[[], bool]) -> Alone:
         """Wait until a record larger than its share may be gathered.
