@@ -9,7 +9,8 @@ from aiostream_data._engine.cpu_count import cpu_count
 from aiostream_data._engine.memory_limit import default_limit
 from aiostream_data.loading.observation import numbers_of
 from aiostream_data.loading.opening import Opening
-from aiostream_data.metrics.counters import SHARDS
+from aiostream_data.metrics.causes import loop_share_held
+from aiostream_data.metrics.counters import SHARDS, StageCounters
 from aiostream_data.metrics.limits import find_limit
 from aiostream_data.metrics.verdict import Limit
 from aiostream_data.metrics.window import Window
@@ -21,6 +22,10 @@ from aiostream_data.plan.worker_share import for_worker
 
 IDLE_CORES: Final = 0.75
 """Below this share of all cores in use, there are some for more work at once."""
+
+
+BLOCKS_LOOP: Final = 0.3
+"""Coroutines whose steps take this share of the time are what keeps an event loop busy, and not their number."""
 
 
 def diagnosed(opening: Opening, plan: Node, window: Window | None) -> Limit:
@@ -71,10 +76,16 @@ def _with_stage(case: Case, place: str, window: Window) -> Case:
         loop_cores=window.loop_share_of(place),
         cpu_share=stage.cpu_s / max(1e-9, stage.busy_s),
         row_cpu_s=stage.cpu_s / rows,
-        row_nbytes=stage.nbytes / rows,
+        row_nbytes=stage.nbytes / rows + _input_row_nbytes(stage, window),
+        blocks_loop=loop_share_held(place, window) > BLOCKS_LOOP,
         transfer=stage.transfer_s / max(1e-9, stage.busy_s),
         shards=None if shards is None else int(shards),
     )
+
+
+def _input_row_nbytes(stage: StageCounters, window: Window) -> float:
+    inputs = [window.stages[place] for place in stage.inputs if place in window.stages]
+    return sum(each.nbytes / max(1, each.rows) for each in inputs)
 
 
 def _dropped_behind(place: str, window: Window) -> float:

@@ -72,7 +72,8 @@ class Case:
         cores, cores_of_process, cores_of_others: Cores that the stage, this process and other programs used.
         loop_cores: Share of a core that its event loop used.
         cpu_share: Share of its calls' time on a core.
-        row_cpu_s, row_nbytes: CPU seconds of a row, and bytes of what it becomes.
+        row_cpu_s, row_nbytes: CPU seconds of a row, and bytes of what it is and becomes.
+        blocks_loop: What its coroutines do between their awaits is what keeps the event loop busy.
         transfer: Seconds that rows travel to processes, for each second of work on them.
         shards: Shards of a source; None where that is not known.
         memory_limit, memory_default: Bytes that the loader may hold, and would by default.
@@ -94,6 +95,7 @@ class Case:
     cpu_share: float = 0.0
     row_cpu_s: float = 1.0
     row_nbytes: float = 0.0
+    blocks_loop: bool = True
     transfer: float = 0.0
     shards: int | None = None
     memory_limit: int = 0
@@ -161,13 +163,18 @@ def run_in_processes(case: Case) -> Advice | None:
     node = _plain_call(case)
     if node is None or node.executor not in ("thread", "inline") or sys.platform == "win32" or case.cpus < 2:
         return None
-    if case.row_cpu_s < TO_PROCESS_S + case.row_nbytes / TO_PROCESS_NBYTES_PER_S or _hardly_computes(case):
+    if not _is_worth_the_way(case) or _hardly_computes(case):
         return None
     for function in (node.function_called, node.init):
         obstacle = None if function is None else obstacle_to_processes(function)
         if obstacle is not None:
             return Advice(f"processes would help, but the function {obstacle}")
     return _set(node, "executor", "process", "threads take the GIL from each other")
+
+
+def _is_worth_the_way(case: Case) -> bool:
+    """Return True for a function that works for longer than its rows travel to a process, in processes or not."""
+    return case.row_cpu_s >= TO_PROCESS_S + case.row_nbytes / TO_PROCESS_NBYTES_PER_S
 
 
 def _hardly_computes(case: Case) -> bool:
@@ -254,6 +261,10 @@ def make_it_plain(case: Case) -> Advice | None:
         return Advice("let the generator give what names a row, and do the work in a plain function in map()")
     if _call(case) is None:
         return None
+    if not case.blocks_loop:
+        return Advice(
+            "each call costs some of the one core of the event loop: let a call take several rows, with batch()"
+        )
     return Advice(
         "write it as a plain function (def), which runs on threads, or await asyncio.to_thread(...) or an async client"
     )
@@ -262,7 +273,7 @@ def make_it_plain(case: Case) -> Advice | None:
 def work_here(case: Case) -> Advice | None:
     """Bring a function back from processes that costs less than the way there."""
     node = _plain_call(case)
-    if node is None or node.executor != "process" or case.transfer < case.cpus:
+    if node is None or node.executor != "process" or case.transfer < case.cpus or _is_worth_the_way(case):
         return None
     return _set(node, "executor", "thread", "the way to a process takes longer than the work there")
 

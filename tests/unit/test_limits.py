@@ -232,6 +232,13 @@ def test_functions_hold_the_gil_whose_threads_take_it_at_once(taken: int, cause:
     assert limit_of(observed(mapped(19.0, 9.9, workers=2, extra=extra)))[1] == cause
 
 
+def test_threads_that_want_a_core_all_the_time_do_not_wait_for_the_gil() -> None:
+    extra = {GIL_LOOKS: 60.0, GIL_TAKEN: 57.0, CORE_HAD: 1.0}
+    for waited, cause in ((90.0, "cpu"), (1.0, "gil")):
+        function = mapped(100.0, 1.0, workers=64, extra=extra | {CORE_WAITED: waited})
+        assert limit_of(observed(function, pressure=0.9))[1] == cause
+
+
 def test_nobody_holds_the_gil_who_uses_more_than_one_core() -> None:
     extra = {GIL_LOOKS: 60.0, GIL_TAKEN: 60.0}
     assert limit_of(observed(mapped(19.0, 15.0, workers=2, extra=extra)))[1] == "cpu"

@@ -247,21 +247,34 @@ def test_whoever_follows_all_advice_never_comes_back_to_an_earlier_setting(
     cpus: int, row_cpu_s: float, cpu_share: float, workers_of_auto: int
 ) -> None:
     causes = ["cpu", "gil", "waiting"] if cpu_share < 0.5 else ["cpu", "gil"]
-    travels = 1e-4 / row_cpu_s  # as long as the work, where that is little
 
     def follow(setting: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         assert setting not in earlier, [*earlier, setting]
         concurrency = setting["concurrency"]
-        known: dict[str, Any] = {"cpus": cpus, "row_cpu_s": row_cpu_s, "cpu_share": cpu_share, "transfer": travels}
+        known: dict[str, Any] = {"cpus": cpus, "row_cpu_s": row_cpu_s, "cpu_share": cpu_share, "transfer": 99.0}
         known["workers"] = concurrency if isinstance(concurrency, int) else workers_of_auto
-        in_process = setting["executor"] == "process"
-        for cause in [*causes, "transfer"] if in_process and travels > 1 else causes:
+        for cause in [*causes, "transfer"]:
             for option, value in options(advised(NUMBERS.map(plain, **setting), cause, op.Map, **known)).items():
                 if option in setting:
                     follow(setting | {option: value}, [*earlier, setting])
 
     for executor, concurrency in itertools.product(("thread", "inline"), (asd.AUTO, 1, 2, 64)):
         follow({"executor": executor, "concurrency": concurrency}, [])
+
+
+def test_a_function_comes_back_from_processes_where_its_rows_travel_for_longer_than_they_are_worked_on() -> None:
+    away = NUMBERS.map(plain, executor="process")
+    small, large = {"row_cpu_s": 5e-6}, {"row_cpu_s": 1e-3, "row_nbytes": 2e6}
+    for known in (small, large):
+        assert options(advised(away, "transfer", op.Map, transfer=4.0, **known)) == {"executor": "thread"}
+        assert options(advised(NUMBERS.map(plain), "gil", op.Map, **known)) == {}
+    assert options(advised(away, "transfer", op.Map, transfer=4.0, row_cpu_s=1e-3)) == {}
+
+
+def test_coroutines_that_only_are_many_are_not_told_to_be_plain_functions() -> None:
+    waiting = NUMBERS.map(awaited, concurrency=1_024)
+    assert "(def)" in advised(waiting, "loop", op.Map)[0].sentence
+    assert "batch()" in advised(waiting, "loop", op.Map, blocks_loop=False)[0].sentence
 
 
 @pytest.mark.parametrize(
