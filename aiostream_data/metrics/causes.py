@@ -64,9 +64,10 @@ HOLDING_LESS = 0.05
 TAKEN = 0.6
 """Where threads that hold the GIL run, it is taken at so many looks, whatever else runs."""
 
-MANY = 4
+MANY_FOR_A_CORE = 4
 HAS_GIL = 0.8
-"""Of so many threads that share the GIL, none wants a core for this share of its time: it waits for the GIL."""
+"""Where there are more threads for each core, and they share the GIL, they want a core for less than this share of
+their time: they wait for the GIL."""
 
 ENOUGH_LOOKS = 6
 """Looks before that is believed."""
@@ -182,10 +183,12 @@ def _holds_gil(stage: StageCounters, place: str, window: Window) -> bool:
     if stage.runs_in != "threads" or not _has_gil():
         return False
     hosted = window.host_of(place)
-    cores = _cores(stage, place, window) / (1 if hosted is None else hosted.processes)
+    processes = 1 if hosted is None else hosted.processes
+    cores = _cores(stage, place, window) / processes
     if not (HOLDING_LESS if window.is_contended else HOLDING) < cores < ONE_CORE:
         return False
-    if stage.workers >= MANY and (_share_with_core_wanted(stage) or 0.0) > HAS_GIL:
+    is_many = stage.workers > MANY_FOR_A_CORE * window.cpus * processes
+    if is_many and (_share_with_core_wanted(stage) or 0.0) > HAS_GIL:
         return False
     looks, taken = stage.extra.get(GIL_LOOKS, 0), stage.extra.get(GIL_TAKEN, 0)
     return looks >= ENOUGH_LOOKS and taken > TAKEN * looks

@@ -29,6 +29,9 @@ from aiostream_data.plan.worker_share import check_shared, place_of_sharing
 MOST_THREADS: Final = 128
 """Calls that wait on threads: more threads than that cost more than they bring."""
 
+FEW: Final = 8
+"""So many calls may always wait at once."""
+
 MOST_COROUTINES: Final = 1024
 MOST_SHARDS: Final = 64
 MOST_AHEAD: Final = 256
@@ -223,7 +226,7 @@ def more_calls(case: Case) -> Advice | None:
     if node is None or node.executor == "inline":
         return None
     now = node.concurrency if isinstance(node.concurrency, int) else max(case.workers, case.cpus)
-    value = min(_most_calls(node, case), max(8, 4 * case.workers))
+    value = min(_most_calls(node, case), max(FEW, 4 * case.workers))
     if value < MORE * case.workers or value <= now:
         return None
     return _set(node, "concurrency", value, f"calls wait, {case.workers} at once")
@@ -235,7 +238,7 @@ def _most_calls(node: Call, case: Case) -> int:
         return MOST_COROUTINES
     most = 4 * case.cpus if node.executor == "process" else MOST_THREADS
     cores = case.cores + case.loop_cores
-    return min(most, int(case.workers * case.cpus / cores)) if cores else most
+    return min(most, max(FEW, int(case.workers * case.cpus / cores))) if cores else most
 
 
 def wait_on_threads(case: Case) -> Advice | None:
