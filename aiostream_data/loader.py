@@ -399,7 +399,9 @@ class Loader(Generic[T]):
         found = self._received.hash(self._left)
         waiting = self._engine.bridge.waiting
         devices = [device.copies() for device in resources.devices.values()]
-        return snapshot(resources.board, consumer, stores, memory, waiting, found.hex, found.rows, cost, devices)
+        until = self._observation.until(is_busy=self._received.is_in_parcel(self._left))
+        board = resources.board
+        return snapshot(board, consumer, stores, memory, waiting, found.hex, found.rows, cost, devices, until)
 
     def report(self) -> Report:
         """Return a table of the stages and one sentence naming the one that limits; print it with ``str``.

@@ -181,9 +181,9 @@ def _replaced(node: Source, which: str, more: int = 0) -> StateMismatchError:
     others = f", as {'was' if more == 1 else 'were'} {more:,} more" if more else ""
     return StateMismatchError(
         [f"{which} of {_named(node)} was changed after rows of it had been read: its size, time or version{others}"],
-        f'If the records that were read are still the same, as after a copy or a repair behind them, add "{CONTENT}" '
-        "to allow=: it reads on behind them. Otherwise restore the shard, or give the new content another name: it is "
-        "then a new shard.",
+        "If the records that were read are still the same, as after touch, a copy, or a repair further on, add "
+        f'"{CONTENT}" to allow=: it reads on behind them. Otherwise restore the shard, or give the new content another '
+        "name: it is then a new shard.",
         head="cannot resume with these shards:",
     )
 

@@ -29,11 +29,16 @@ def cgroup_cpus(cgroups: Path, own_cgroups: Path) -> int | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def _affinity() -> int:
+def own_cores() -> frozenset[int]:
+    """Return the numbers of the cores that this process may run on."""
     try:
-        return len(os.sched_getaffinity(0))
+        return frozenset(os.sched_getaffinity(0))
     except AttributeError:  # not on every platform
-        return os.cpu_count() or 1
+        return frozenset(range(os.cpu_count() or 1))
+
+
+def _affinity() -> int:
+    return len(own_cores())
 
 
 def _quota_in(file: Path) -> int | None:

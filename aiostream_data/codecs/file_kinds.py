@@ -52,6 +52,7 @@ NPY: Final = FileKind("a NumPy file", "load it with np.load(), and use from_tens
 PNG: Final = FileKind("a PNG image", _IMAGES, is_certain=False)
 JPEG: Final = FileKind("a JPEG image", _IMAGES, is_certain=False)
 GIF: Final = FileKind("a GIF image", _IMAGES, is_certain=False)
+PDF: Final = FileKind("a PDF document", _IMAGES, is_certain=False)
 SOUND: Final = FileKind("a sound file", _IMAGES, is_certain=False)
 VIDEO: Final = FileKind("a video", _IMAGES, is_certain=False)
 ORC: Final = FileKind("an ORC file", _GENERATOR.format("pyarrow.orc"))
@@ -76,6 +77,8 @@ _MAGICS: Final = (
     (b"\x89HDF\r\n\x1a\n", HDF5),
     (b"\x89PNG\r\n\x1a\n", PNG),
     (b"\x93NUMPY", NPY),
+    (b"%PDF-1.", PDF),
+    (b"%PDF-2.", PDF),
     (b"GIF87a", GIF),
     (b"GIF89a", GIF),
     (b"fLaC\0\0\0\x22", SOUND),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
-from aiostream_data._engine.cpu_count import cpu_count
+from aiostream_data._engine.cpu_count import cpu_count, own_cores
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.stage_runs import StageRun
 from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
@@ -54,6 +54,12 @@ class Observation:
         if self._begin is not None and self._end is None and not sys.is_finalizing():  # nobody will ask any more
             self._end = self._now(is_busy)
 
+    def until(self, *, is_busy: bool) -> float:
+        """Return ``perf_counter()`` of the consumer's last step, or now where it is at work; see :meth:`window`."""
+        if self._end is not None:
+            return self._end.at
+        return perf_counter() if is_busy or self._begin is None else self._consumer.last_at
+
     def window(self, *, is_busy: bool) -> Window | None:
         """Return what happened between the first element and the last; None before the first.
 
@@ -90,7 +96,7 @@ class Observation:
             stages=stages,
             storage=storage,
             hosted=hosted,
-            machine_cpu_s=machine_cpu_s(cpu_count()),
+            machine_cpu_s=machine_cpu_s(own_cores(), cpu_count()),
         )
 
     def _hosted(self) -> dict[str, Hosted]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -63,17 +64,18 @@ def thread_core_s() -> CoreTime | None:
     return None
 
 
-def machine_cpu_s(cpus: int) -> float | None:
+def machine_cpu_s(cores: Collection[int], cpus: int) -> float | None:
     """Read the CPU seconds of all programs on the cores that this process may use, since boot (Linux).
 
     Args:
+        cores: Their numbers.
         cpus: How many cores the process may use at once. Where that is less than all of them, as with a quota of a
             cgroup, their use says nothing of this process, and the result is None.
     """
     with suppress(OSError, ValueError), open(_MACHINE, encoding="ascii") as file:
-        own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        cores = [line.split() for line in file if line.startswith("cpu")]
-        ticks = [_busy_ticks([*map(int, numbers)]) for name, *numbers in cores if name in own]
+        own = {f"cpu{number}" for number in cores}
+        told = [line.split() for line in file if line.startswith("cpu")]
+        ticks = [_busy_ticks([*map(int, numbers)]) for name, *numbers in told if name in own]
         return sum(ticks) / os.sysconf("SC_CLK_TCK") if len(ticks) == len(own) == cpus else None
     return None
 

@@ -76,7 +76,7 @@ class LoaderStats:
         storage: Requests, bytes, retries and whatever else :class:`.StorageCounters` counts, of all stores together.
         memory: The byte budget.
         waiting: Elements ready for the consumer.
-        wall_s: Seconds from open to the last delivery, or to now before the first.
+        wall_s: Seconds from open to the consumer's last step, or to now before the first delivery.
         stream_hash: Over the rows received, as 32 hexadecimal digits; see ``Loader.stream_hash``.
         stream_rows: How many rows that is over.
         stores: As ``storage``, of each store by its scheme.
@@ -134,13 +134,18 @@ def snapshot(
     stream_rows: int = 0,
     cost: float = 0.0,
     devices: Sequence[DeviceCopies] = (),
+    until: float = 0.0,
 ) -> LoaderStats:
-    """Return a copy of counters that the engine goes on writing."""
+    """Return a copy of counters that the engine goes on writing.
+
+    Args:
+        until: ``perf_counter()`` of the consumer's last step; 0.0: of the last delivery, or now before the first.
+    """
+    until = until or consumer.last_at or perf_counter()
     first = next(iter(stores.values()), {})
     totals = {name: sum(counters[name] for counters in stores.values()) for name in first}
-    ended = consumer.last_at or perf_counter()
     copies = tuple(replace(stage, extra=dict(stage.extra)) for stage in list(stages))
-    wall_s = max(1e-9, ended - consumer.started_at)
+    wall_s = max(1e-9, until - consumer.started_at)
     return LoaderStats(
         stages=copies,
         consumer=consumer.copy(consumer.elements),

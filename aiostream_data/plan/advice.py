@@ -261,7 +261,7 @@ def make_it_a_coroutine(case: Case) -> Advice | None:
 def make_it_plain(case: Case) -> Advice | None:
     """Keep work off the event loop."""
     if isinstance(case.node, (Generator, PythonIterable)):
-        return Advice("let the generator give what names a row, and do the work in a plain function in map()")
+        return Advice("yield only the name or number of each row, and load the row in a plain function in map()")
     if _call(case) is None:
         return None
     if not case.blocks_loop:
@@ -269,7 +269,7 @@ def make_it_plain(case: Case) -> Advice | None:
             "each call costs some of the one core of the event loop: let a call take several rows, with batch()"
         )
     return Advice(
-        "write it as a plain function (def), which runs on threads, or await asyncio.to_thread(...) or an async client"
+        "write it as a plain function (def), which runs on threads, or await an async client instead of blocking"
     )
 
 
@@ -405,7 +405,7 @@ def thin_generator(case: Case) -> Advice | None:
     """Move the work of a generator, which runs on one thread, to where several calls run at once."""
     if not isinstance(case.node, (Generator, PythonIterable)):
         return None
-    return Advice("one thread runs it: let it give what names a row, and do the work in map()")
+    return Advice("one thread runs it: yield only the name or number of each row, and load the row in map()")
 
 
 def work_in_map(case: Case) -> Advice | None:

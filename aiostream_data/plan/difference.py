@@ -108,7 +108,7 @@ def _cure(refused: Sequence[Difference]) -> str:
     kinds = ", ".join(f'"{kind}"' for kind in sorted({one.kind for one in refused}))
     if all(one.name == CONTENT for one in refused):
         return (
-            f'if their records are those of before, as after a copy or a repair, go on with allow=["{CONTENT}"]; '
+            f'if their records are still the same, as after touch, a copy or a repair, go on with allow=["{CONTENT}"]; '
             'if they are others, with allow=["shards"], which refuses shards that rows were read of'
         )
     return (

@@ -274,7 +274,7 @@ def test_no_other_row_is_named_for_an_element_that_was_received_before_the_last(
             if element is elements[-1]:
                 assert loader.origins(element)[0].index == 5
             else:
-                with pytest.raises(UnknownElementError, match=r"call loader\.origins\(\) right after"):
+                with pytest.raises(UnknownElementError, match=r"call loader\.origins\(\) without an argument"):
                     loader.origins(element)
 
 

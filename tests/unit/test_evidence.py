@@ -254,17 +254,15 @@ def test_where_no_core_time_of_threads_is_told_nothing_is_read(
     assert thread_core_s() == (2.5, 0.5)
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity")
 def test_the_use_of_the_cores_is_that_of_the_own_ones_without_idle_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "_MACHINE", str(tmp_path / "stat"))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 2})
-    assert machine_cpu_s(2) is None
+    assert machine_cpu_s({0, 2}, 2) is None
     cores = ["cpu 9 9 9 9 9 9 9 9 9 9", *(f"cpu{core} 100 20 30 5000 600 1 2 47 100 0" for core in range(3))]
     (tmp_path / "stat").write_text("\n".join([*cores, "intr 5 5", ""]))
-    assert machine_cpu_s(2) == pytest.approx(2 * 200 / os.sysconf("SC_CLK_TCK"))
-    assert machine_cpu_s(1) is None  # of a quota of one core, the use of two says nothing
+    assert machine_cpu_s({0, 2}, 2) == pytest.approx(2 * 200 / os.sysconf("SC_CLK_TCK"))
+    assert machine_cpu_s({0, 2}, 1) is None  # of a quota of one core, the use of two says nothing
 
 
 def test_one_hop_in_ten_milliseconds_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -374,3 +374,15 @@ def test_a_wait_that_goes_on_counts() -> None:
         assert window is not None
         assert window.stages["0"].output_wait_s > 0.2
     assert window.stages["0"].output_wait_s < window.seconds + 0.1
+
+
+def test_the_time_of_a_run_goes_to_the_last_step_of_the_loop() -> None:
+    began = so_far = 0.0
+    with Dataset.range(64).open() as loader:  # all of them come together
+        for number in loader:
+            began = began or time.perf_counter()
+            time.sleep(0.004)
+            if number == 40:
+                so_far = time.perf_counter() - began
+                assert loader.stats().wall_s >= so_far
+    assert loader.stats().wall_s >= 1.5 * so_far

@@ -58,7 +58,10 @@ class ShuffleStep(Step):
     def push(self, chunk: Chunk) -> Chunk | None:
         if self._buffer.order.drained:
             raise StateMismatchError(
-                [f"the state was taken after all {self._buffer.order.pushed} rows had come, and more rows come"]
+                [f"shuffle() had received all of its {self._buffer.order.pushed:,} rows, and now there are more"],
+                "Were rows appended to a file? Remove them until the next epoch begins, or write them into a new file "
+                'and pass allow=["shards"].',
+                head="cannot resume with these rows:",
             )
         self._history.push(lineage_of(chunk))
         # Twice, as columns of rows that differ in length have room for as much again.
