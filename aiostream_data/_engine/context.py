@@ -149,6 +149,8 @@ class Services:
     once: OneShotRows = field(default_factory=OneShotRows)
     profile: bool = False
     """Copies to devices are timed by the device."""
+    current_gpu: int | None = None
+    """GPU that was current in the thread that opened the loader; None where none was chosen."""
     one_at_a_time: bool = False
     """Every row goes through everything before the next one is begun, in the thread that asks for it."""
     runs: StageRuns = field(default_factory=StageRuns)

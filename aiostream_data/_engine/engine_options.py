@@ -38,6 +38,7 @@ class EngineOptions:
         one_at_a_time: The plan is run one element at a time, by a :class:`.stepping.SteppingEngine`.
         full_tracebacks: Errors keep the frames of the package.
         profile: Copies to devices are timed by the device.
+        current_gpu: GPU that was current in the thread that opened the loader; None where none was chosen.
         stall_after_s: Seconds that the consumer may wait for an element before the log says for what; None: for ever.
         stage_timeout_s: Seconds that it may wait before the run ends with an error; None: for ever.
         dead_letters: Path of the log of records that are skipped or replaced; None for none.
@@ -66,6 +67,7 @@ class EngineOptions:
     one_at_a_time: bool = False
     full_tracebacks: bool = False
     profile: bool = False
+    current_gpu: int | None = None
     stall_after_s: float | None = None
     stage_timeout_s: float | None = None
     dead_letters: str | None = None

@@ -41,7 +41,7 @@ async def prepare(plan: Node, context: RunContext) -> None:
 
 async def _open_device(node: ToDevice, context: RunContext) -> None:
     def open_stage() -> DeviceStage:
-        backend = open_backend(node.device)
+        backend = open_backend(node.device, context.services.current_gpu)
         if node.transform is not None:
             backend.prepare_cast()
         return DeviceStage(

@@ -65,6 +65,7 @@ class Resources:
         self.board = Board()
         self._one_at_a_time = options.one_at_a_time
         self._profile = options.profile
+        self._current_gpu = options.current_gpu
         self._cpus = cpu_count()
         self.pool = InlineExecutor() if options.one_at_a_time else ThreadExecutor(self._cpus, "asd-pool")
         self.stores: dict[str, StoreSet] = {}
@@ -115,6 +116,7 @@ class Resources:
             runs=self.runs,
             one_at_a_time=self._one_at_a_time,
             profile=self._profile,
+            current_gpu=self._current_gpu,
         )
         return RunContext(
             services=services,

@@ -182,7 +182,8 @@ class CupyBackend:
         except (RuntimeError, OSError, self._cuda.compiler.CompileException) as error:
             raise DeviceUnavailableError(
                 f"{self.device}: ImageCast needs the compiler that CuPy uses, NVRTC: {error}; pip install "
-                "'aiostream-data[cupy13]' brings it, or leave transform= out and cast in the framework"
+                "'aiostream-data[cupy13]', or [cupy12] for CUDA 12, brings it, or leave transform= out and cast in the "
+                "framework"
             ) from error
 
     def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:

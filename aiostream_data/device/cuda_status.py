@@ -48,6 +48,8 @@ _SENTENCES: Final = {
     218: "the NVIDIA driver cannot read the code that CuPy compiled: update the driver",
     220: "a link between GPUs has an error that could not be corrected: have the machine looked at",
     222: "the NVIDIA driver is older than the compiler that CuPy uses: update the driver, or install an older CuPy",
+    226: "the GPU has contained an error of its hardware, or of an access to another GPU's memory: see the system's "
+    "log for lines with Xid",
     304: "the operating system refused: see its log, and the limits that a container may set",
     400: f"CUDA does not know a stream or event that it was given, perhaps of another GPU; {_OURS}",
     700: _KERNEL.format("used an address that is not its own"),
@@ -62,16 +64,19 @@ _SENTENCES: Final = {
     717: _KERNEL.format("used an address of the wrong kind of memory"),
     718: _KERNEL.format("jumped out of its code"),
     719: _KERNEL.format("failed"),
+    721: _KERNEL.format("ended without giving its tensor memory back"),
     800: "the operating system or the driver does not permit it",
     801: "this system does not support it",
     802: "the machine's GPUs are not started yet: see whether NVIDIA's fabric manager runs",
     803: "the NVIDIA driver's parts are of different versions, as after an update: restart the machine",
     804: "this GPU does not take a driver newer than its own through CUDA's compatibility package: remove that package",
+    810: "the service that shares this GPU among programs (MPS) ended this one's context: see its log",
     **dict.fromkeys(range(900, 909), _CAPTURE),
+    911: "a device that works with the GPU has failed: see the system's log",
     999: "the NVIDIA driver does not know why: see the system's log for lines with Xid",
 }
 
-_STICKY: Final = frozenset({4, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999})
+_STICKY: Final = frozenset({4, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, 911, 999})
 
 
 def sentence_of(status: int) -> str:

@@ -154,7 +154,7 @@ class DeviceBatch:
     def jax(self) -> Any:
         """Return the batch as JAX arrays of the caller's own, and give it back.
 
-        JAX's arrays never change, so none of them may lie over a slot. They are placed where JAX computes. On a GPU the
+        JAX's arrays never change, so none of them may lie over a slot. On a GPU they are committed to that GPU, and the
         slot is free once the copies are ready, for which a thread of the stage waits. JAX makes numbers of 64 bits
         numbers of 32 bits unless ``jax_enable_x64`` is set.
 
@@ -202,6 +202,7 @@ class DeviceBatch:
         """
         lease = self._use()
         receiver, blocks = targets_of(targets, self.layout.outside, self._slots.receivers)
+        self._slots.check_aligned(self.layout, blocks)
         stream = self._slots.leases.stream(receiver.current_stream)
         assert self._leased is not None
         self._slots.copy_into(lease, self._leased, self.layout, blocks, stream)

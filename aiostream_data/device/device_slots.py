@@ -14,7 +14,7 @@ from aiostream_data.device.receivers import Receiver, Receivers
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slot_room import SlotRoom
 from aiostream_data.device.slots import DeviceSlot, DeviceState, SlotSize
-from aiostream_data.errors import BatchReleasedError, DeviceError, DeviceMemoryError
+from aiostream_data.errors import BatchReleasedError, DeviceError, DeviceMemoryError, DeviceTargetError
 from aiostream_data.interrupts import interrupts_after
 
 
@@ -148,6 +148,18 @@ class DeviceSlots:
     def views(self, block: DeviceBlock, layout: BatchLayout) -> list[NativeArray]:
         """Return the arrays of a layout as views of a block."""
         return [self._backend.view(block, array.offset, array.shape, array.dtype) for array in layout.arrays]
+
+    def check_aligned(self, layout: BatchLayout, blocks: list[DeviceBlock]) -> None:
+        """Refuse targets of a cast that begin in the middle of a number: a GPU cannot write there.
+
+        Raises:
+            DeviceTargetError: One does.
+        """
+        for array, block in zip(layout.outside.arrays, blocks, strict=True):
+            if layout.cast is not None and self._backend.address(block) % array.dtype.itemsize:
+                raise DeviceTargetError(
+                    array.path, f"it begins at an address that is no multiple of {array.dtype.itemsize} bytes: copy it"
+                )
 
     @interrupts_after()
     def copy_into(

@@ -2,8 +2,9 @@
 
 How this works. A thread makes **groups** of four neighbouring pixels of one line: the four stand next to
 each other in the uint8 image and in the result, so threads side by side read and write memory side by
-side. Where a line of the result has a multiple of four pixels, and images one or three channels, each thread
-reads whole words and writes four numbers at once. All else takes a plain loop.
+side. Where a line of the result has a multiple of four pixels, images have one or three channels, and the result
+begins at a multiple of four numbers, each thread reads whole words and writes four numbers at once. All else takes
+a plain loop: a target of the consumer's own may begin anywhere.
 
 The body is ``__host__ __device__`` and includes no header: NVRTC compiles it without a CUDA toolkit, nvcc
 does, and a C++ compiler makes functions of the same names and arguments that run on the host, which is how
@@ -211,8 +212,9 @@ BODY void cast_group(const Byte* images, const float* factors, const int* places
         plane, channels, columns, column, place[2] != 0,
     };
     int count = columns - column < GROUP ? columns - column : GROUP;
-    if (columns % GROUP == 0 && channels == 3) cast_four<PLANAR, 3>(line);
-    else if (columns % GROUP == 0 && channels == 1) cast_four<PLANAR, 1>(line);
+    bool wide = columns % GROUP == 0 && (Index)line.out % sizeof(Four<Out>) == 0;
+    if (wide && channels == 3) cast_four<PLANAR, 3>(line);
+    else if (wide && channels == 1) cast_four<PLANAR, 1>(line);
     else cast_one_by_one<PLANAR>(line, count);
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 
 from aiostream_data.arguments import shown
 from aiostream_data.device.backend import DeviceBackend
@@ -28,14 +29,34 @@ def check_device(name: str) -> str:
     return name
 
 
-def open_backend(name: str) -> DeviceBackend:
+def current_gpu() -> int | None:
+    """Return the GPU that is current in the calling thread; None where this process has not chosen one.
+
+    CUDA has one for each thread, so it is asked for in the thread that opens a loader. Only a library that has
+    been imported before is asked; none is started.
+    """
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.current_device())
+    if cupy is None:
+        return None
+    try:
+        return int(cupy.cuda.runtime.getDevice())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return None  # opening the device says why
+
+
+def open_backend(name: str, current: int | None = None) -> DeviceBackend:
     """Open the device called ``name``.
 
-    ``cuda`` is the GPU of this process's ``LOCAL_RANK`` where a launcher set it, else CUDA's current
-    device. A process that is shown one GPU only takes that one, whatever its rank. ``auto`` is ``cuda``
+    ``cuda`` is the GPU of this process's ``LOCAL_RANK`` where a launcher set it, else ``current``, else CUDA's current
+    device in this thread. A process that is shown one GPU only takes that one, whatever its rank. ``auto`` is ``cuda``
     where CuPy and a driver with a GPU are found, else ``cpu``; but a GPU that is there and cannot be used
     is an error then, too. For GPUs this initialises CUDA, which can take hundreds of milliseconds and
     must not precede a fork.
+
+    Args:
+        current: What :func:`current_gpu` returned in the thread of the user.
 
     Raises:
         PlanError: ``name`` is no device name.
@@ -52,7 +73,7 @@ def open_backend(name: str) -> DeviceBackend:
         return open_cuda(int(index), name)
     rank = _local_rank()
     if rank is None:
-        return open_cuda(None, name)
+        return open_cuda(current, name)
     return open_cuda(rank, f"{name}, by {RANK_VARIABLE}={rank}", or_only=True)
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from aiostream_data.device.backend import DeviceBackend, NativeArray
 from aiostream_data.device.receivers import Copier
-from aiostream_data.errors import DeviceError, DeviceMemoryError, DeviceUnavailableError
+from aiostream_data.errors import AiostreamError, DeviceError, DeviceMemoryError, DeviceUnavailableError
 
 
 def copier(backend: DeviceBackend) -> Copier:
@@ -60,6 +60,8 @@ class DeviceCopies:
         try:
             imported = [jax.dlpack.from_dlpack(array) for array in exported]
             made = [jnp.array(array, copy=True) for array in imported]
+        except AiostreamError:  # some of ours are RuntimeErrors, too: the export or the wait for the batch raised it
+            raise
         except RuntimeError as error:
             raise _told(error) from error
         return made, partial(_ready, made, imported)
@@ -76,6 +78,8 @@ def _ready(made: list[Any], imported: list[Any]) -> None:
     """
     try:
         jax.block_until_ready(made)
+    except AiostreamError:
+        raise
     except RuntimeError as error:
         raise _told(error) from error
     finally:

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data.device.select import current_gpu
 from aiostream_data.errors import RankError
 from aiostream_data.loading.same_rank import check_same_rank
 from aiostream_data.loading.saved import Saved
@@ -104,6 +105,7 @@ class Opening:
             allow=self.allow,
             full_tracebacks=self.full_tracebacks,
             profile=self.profile,
+            current_gpu=current_gpu() if any(isinstance(node, op.ToDevice) for node in walk(self.plan)) else None,
             stall_after_s=self.stall_after_s,
             stage_timeout_s=self.stage_timeout_s,
             dead_letters=self.dead_letters,

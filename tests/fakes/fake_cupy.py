@@ -75,7 +75,7 @@ class FakeCuda:
         self.devices = devices
         self.driver_status = driver_status
         self.event_status = 0
-        self.current_device = 0
+        self._of_thread = threading.local()  # as CUDA has it: each thread begins with the first
         self.driver_version = 0 if driver_status == 35 else 13000
         self.runtime_version = 13000
         self.is_hip = False
@@ -87,6 +87,15 @@ class FakeCuda:
         self.broken_compiler = ""
         self._started_in: int | None = None
         self._poison = 0
+
+    @property
+    def current_device(self) -> int:
+        """The device that is current in the calling thread."""
+        return getattr(self._of_thread, "device", 0)
+
+    @current_device.setter
+    def current_device(self, index: int) -> None:
+        self._of_thread.device = index
 
     def note(self, name: str, *arguments: Any) -> None:
         self.log.append((name, *arguments))

@@ -14,7 +14,7 @@ def fake_jax(gpus: int = 0) -> Any:
     """Return a module ``jax`` that sees so many GPUs.
 
     ``stream`` is what it gives when it imports; ``waited`` counts the arrays for which it was waited, each of which
-    fails when ``broken`` is set.
+    fails when ``broken`` is set: with a RuntimeError, or with what it is set to.
     """
     jax: Any = ModuleType("jax")
     jax.__version__ = "0.fake"
@@ -31,7 +31,7 @@ def fake_jax(gpus: int = 0) -> Any:
 
     def block_until_ready(arrays: list[Any]) -> list[Any]:
         if jax.broken:
-            raise RuntimeError("a kernel failed")
+            raise jax.broken if isinstance(jax.broken, BaseException) else RuntimeError("a kernel failed")
         jax.waited += len(arrays)
         return arrays
 

@@ -123,6 +123,7 @@ def fake_torch(gpus: int = 0) -> Any:
     torch.Tensor, torch.device, torch.uint8, torch.dtype = Tensor, Device, np.dtype(np.uint8), np.dtype
     torch.empty, torch.from_numpy, torch.from_dlpack = empty, from_numpy, from_dlpack
     torch.cuda = SimpleNamespace(
+        is_initialized=lambda: False,
         is_available=lambda: gpus > 0,
         device_count=lambda: gpus,
         stream=21,

@@ -12,7 +12,7 @@ from thread_child import ThreadChild
 
 from aiostream_data import Dataset, ImageCast
 from aiostream_data._engine import hosting_process
-from aiostream_data.errors import ImageCastError, PlanError
+from aiostream_data.errors import DeviceTargetError, ImageCastError, PlanError
 from aiostream_data.ragged import RaggedArray
 
 ROWS = 37
@@ -230,6 +230,21 @@ def test_batches_can_be_cast_into_arrays_that_stay_where_they_are() -> None:
             np.testing.assert_array_equal(targets["image"], expected[number]["image"])
             np.testing.assert_array_equal(targets["label"], expected[number]["label"])
     assert number == len(expected) - 1
+
+
+@pytest.mark.parametrize(("shift", "fits"), [(0, True), (4, True), (12, True), (1, False), (2, False)])
+def test_a_target_of_a_cast_begins_at_a_whole_number(shift: int, fits: bool) -> None:
+    dataset = rows().batch(8, drop_remainder=True)
+    [expected] = list(cast(dataset.take(1), PLAIN))
+    memory = np.zeros(8 * 3 * 12 * 16 * 4 + 16, np.uint8)[shift:][: 8 * 3 * 12 * 16 * 4]
+    targets = {"image": memory.view(np.float32).reshape(8, 3, 12, 16), "label": np.empty(8, np.int64)}
+    with dataset.take(1).to_device("cpu", handoff="into", transform=PLAIN).open() as loader:
+        for batch in loader:
+            if fits:
+                np.testing.assert_array_equal(batch.into(targets)["image"], expected["image"])
+                return
+            with batch, pytest.raises(DeviceTargetError, match=r"target 'image' .* no multiple of 4 bytes"):
+                batch.into(targets)
 
 
 def test_a_batch_to_be_cast_is_had_by_into_alone() -> None:

@@ -116,7 +116,7 @@ class SlowBackend(HostBackend):
 
 
 def test_r45_copies_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "open_backend", lambda name: SlowBackend())
+    monkeypatch.setattr(prepare, "open_backend", lambda name, current: SlowBackend())
     named(limit_of(Dataset.range(10_000_000).batch(1_000).to_device("cpu")), "to_device", "device")
 
 

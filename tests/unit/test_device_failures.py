@@ -201,6 +201,18 @@ def test_every_status_has_a_sentence_without_an_end_and_sticky_ones_say_that_not
         assert said.endswith("start the process again") == sticky(status)
 
 
+@pytest.mark.parametrize("status", [226, 721, 810, 911])
+def test_page_locking_that_finds_the_process_unusable_is_no_refusal(fake: FakeCuda, status: int) -> None:
+    assert sticky(status)
+    assert "CUDA reports status" not in sentence_of(status)
+    backend = open_backend("cuda:0")
+    fake.failing["hostRegister"] = status
+    with pytest.raises(DeviceError) as caught:
+        backend.adopt_shared(np.zeros(512, np.uint8))
+    assert caught.value.status == status
+    backend.close()
+
+
 # -- forks
 
 

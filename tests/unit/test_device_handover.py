@@ -27,12 +27,15 @@ from aiostream_data.device.host import HostBackend
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import (
+    AiostreamError,
     BatchReleasedError,
     DeviceError,
     DeviceLeafError,
     DeviceMemoryError,
     DeviceTargetError,
     DeviceUnavailableError,
+    ForkedPipelineError,
+    GraphCaptureError,
     LeasesHeldError,
     MissingExtraError,
     PlanError,
@@ -720,6 +723,30 @@ def test_on_a_gpu_a_copy_of_jax_that_fails_is_told_by_the_next_call(
             join_all(stage)
         with pytest.raises(DeviceError, match="failed earlier"):
             put(stage, {"x": np.zeros(4)})
+
+
+@pytest.mark.parametrize(
+    "error", [GraphCaptureError("captured"), ForkedPipelineError("forked"), DeviceError("an address", status=700)]
+)
+def test_errors_of_ours_pass_through_jax_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, cuda: SimpleNamespace, error: AiostreamError
+) -> None:
+    jax = fake_jax(gpus=1)
+    use_library(monkeypatch, "jax", jax)
+    copies = importlib.import_module("aiostream_data.integrations.jax").DeviceCopies()
+
+    def fails(**asked: object) -> object:
+        raise error
+
+    exported = SimpleNamespace(__dlpack_device__=lambda: (2, 0), __dlpack__=fails)
+    with pytest.raises(type(error)) as caught:
+        copies.copies([], [exported], lambda: None)
+    assert caught.value is error
+    _, ready = copies.copies([], [], lambda: None)
+    jax.broken = error
+    with pytest.raises(type(error)) as caught:
+        ready()
+    assert caught.value is error
 
 
 def test_only_integrations_import_frameworks() -> None:

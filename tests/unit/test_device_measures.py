@@ -209,7 +209,7 @@ def test_each_side_is_named_when_it_is_the_slow_one(monkeypatch: pytest.MonkeyPa
 
     assert slowest(Dataset.from_generator(slow_source)) == "source"
     assert slowest(Dataset.range(30).batch(1), step_s=0.005) == "consumer"
-    monkeypatch.setattr(prepare, "open_backend", lambda name: SlowCopies())
+    monkeypatch.setattr(prepare, "open_backend", lambda name, current: SlowCopies())
     assert slowest(Dataset.range(30).batch(1)) == "device"
 
 

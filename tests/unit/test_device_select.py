@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_cupy import FakeCuda, install
 
 import aiostream_data.device
 from aiostream_data.device.host import HostBackend
-from aiostream_data.device.select import check_device, open_backend
+from aiostream_data.device.select import check_device, current_gpu, open_backend
 from aiostream_data.errors import DeviceUnavailableError, MissingExtraError, PlanError
 
 
@@ -71,6 +72,37 @@ def test_the_device_is_the_one_named_else_the_launchers_rank_else_the_current_on
     monkeypatch.setenv("LOCAL_RANK", "first")
     with pytest.raises(DeviceUnavailableError, match="LOCAL_RANK='first'"):
         open_backend("cuda")
+
+
+@pytest.mark.parametrize("stepped", [False, True])
+@pytest.mark.parametrize("device", ["cuda", "auto"])
+def test_a_loader_takes_the_device_that_is_current_where_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch, device: str, stepped: bool
+) -> None:
+    fake = install(monkeypatch, FakeCuda(devices=3))
+    fake.current_device = 2
+    dataset = aiostream_data.Dataset.range(4).batch(2).to_device(device)
+    with dataset.debug() if stepped else dataset.open() as loader:
+        assert len(list(loader)) == 2
+        assert [copies.device for copies in loader.stats().devices] == ["cuda:2"]
+    assert fake.current_device == 2
+
+
+def test_the_current_device_is_that_of_torch_where_it_uses_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = install(monkeypatch, FakeCuda(devices=3))
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False, current_device=lambda: 1))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    fake.current_device = 2
+    assert current_gpu() == 2
+    torch.cuda.is_initialized = lambda: True
+    assert current_gpu() == 1
+
+
+def test_where_no_library_has_started_cuda_none_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert current_gpu() is None
+    assert "cupy" not in sys.modules
 
 
 def test_only_one_file_imports_cupy() -> None:

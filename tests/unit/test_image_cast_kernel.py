@@ -105,6 +105,26 @@ def test_the_kernel_makes_the_very_bits_that_numpy_makes_and_writes_nothing_else
     np.testing.assert_array_equal(kernel, numpy)
 
 
+@pytest.mark.parametrize("numbers", [1, 2, 3, 4])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_target_that_begins_between_groups_of_four_numbers_gets_the_same_bits(
+    kernels: Kernels, numbers: int, layout: str, dtype: str
+) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 16, 3), np.uint8)
+    parts, slot = prepared(images, ImageCast(dtype=dtype, layout=layout, mean=0.45, std=0.22))
+    plan = parts.layout.cast
+    assert plan is not None
+    expected = aligned_bytes(plan.target.nbytes)
+    cast_batch(expected, slot, plan)
+    own = aligned_bytes(plan.target.nbytes + 64)
+    start = numbers * np.dtype(dtype).itemsize
+    launch = launch_of(plan.casts[0], own.ctypes.data + start, slot.ctypes.data)
+    assert launch is not None
+    kernels[launch.name](*launch.arguments)
+    np.testing.assert_array_equal(own[start : start + plan.target.nbytes], expected)
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("channels", [1, 3])
