@@ -245,14 +245,14 @@ PLANTS: dict[str, Plant] = {
         stage="map",
         what="block",
         cause="loop",
-        mentions=r"\(def\).*to_thread",
+        mentions=r"\(def\).*async client",
     ),
     "a coroutine function that blocks in a filter, before one that waits": Plant(
         grow=alone(NUMBERS.filter(functions.block_after_an_await).map(functions.wait_async).batch(4)),
         stage="filter",
         what="block_after_an_await",
         cause="loop",
-        mentions=r"\(def\).*to_thread",
+        mentions=r"\(def\).*async client",
     ),
     "a coroutine function that computes": Plant(
         grow=alone(NUMBERS.map(functions.spin_async).batch(4)),
