@@ -360,7 +360,8 @@ MAY_BE_NONE = {
     # Until closed, which the end of the run does.
     "device.stage:put(timeout_s)",
     "_engine.ring_changes:until(look_again_s)",
-    # What it is that is None here is no wait of ours: when somebody waits, and whether anybody watches.
+    # What is None here is no wait of ours: when somebody waits, what was measured, and whether anybody watches.
+    "metrics.window:__init__(machine_cpu_s)",
     *(f"metrics.stuck:__init__({name})" for name in ("wanted_s", "input_s", "room_s")),
     "_engine.engine_options:__init__(stall_after_s)",
     # Numbers per second, what a store asks for, and what is not known yet.
