@@ -139,7 +139,7 @@ class Services:
     weights: WeightChanges = field(default_factory=WeightChanges)
     """Weights of mixtures that were changed while running."""
     offsets: dict[tuple[int, int, int | None], ShardOffsets] = field(default_factory=dict)
-    """Where records begin, by the place of their source, and by which numbers its shards have."""
+    """Byte offsets of records, for each source, and for each way in which its shards are numbered."""
     shared_caches: frozenset[CacheToken] = frozenset()
     """Caches that several places of the plan read."""
     cached_epochs: dict[tuple[int, int], int] = field(default_factory=dict)

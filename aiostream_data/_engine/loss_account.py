@@ -45,7 +45,7 @@ class LossAccount:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many losses wait that they are written before more are taken."""
+        """Whether the log has to be written before more losses are taken, to bound how many are held."""
         return len(self._unwritten) >= MOST_AT_ONCE
 
     def take(self, rows: int, lost: Sequence[Lost]) -> None:

@@ -101,7 +101,7 @@ class ShardLosses:
             return self._before + bisect_left(self._behind, given)
 
     def forget(self, given: int) -> None:
-        """Hear that nobody will ask for less than ``given`` rows."""
+        """Discard what is known of losses before row number ``given``: no state will ask for an earlier row."""
         with self._lock:
             count = bisect_left(self._behind, given)
             self._before += count

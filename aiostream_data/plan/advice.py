@@ -1,4 +1,4 @@
-"""What to change where a stage limits a pipeline: only options that the stage takes, and that are not in force.
+"""Advise what to change about the slowest stage: only options that it accepts and that are not set already.
 
 How this works. Each cause has rules, best first. A rule looks at the node and its options, and returns an advice or
 None. An advice with a :class:`.verdict.Change` has been checked: the method takes the option, the value differs from
@@ -27,7 +27,7 @@ from aiostream_data.plan.subprocess import in_subprocess, places_of
 from aiostream_data.plan.worker_share import check_shared, place_of_sharing
 
 MOST_THREADS: Final = 128
-"""Calls that wait on threads: more threads than that cost more than they bring."""
+"""Most calls at once on threads that are advised: more threads take more time than they save."""
 
 FEW: Final = 8
 """So many calls may always wait at once."""

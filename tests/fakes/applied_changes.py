@@ -1,4 +1,4 @@
-"""Set the options that a report advises, by calling the methods again: the API refuses what it does not take."""
+"""Apply what a report advises by calling the methods of the data set, which refuse options that they do not have."""
 
 from __future__ import annotations
 

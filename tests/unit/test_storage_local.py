@@ -84,7 +84,7 @@ def test_links_in_a_circle_do_not_trap_the_search(tmp_path: Path) -> None:
 
 
 def missing(tmp_path: Path, name: str) -> str:
-    """Return what the error says that the folder holds."""
+    """Return the part of the error that lists the files of the folder."""
     with pytest.raises((ObjectNotFoundError, NoMatchError)) as caught:
         use(lambda store: store.glob(f"{tmp_path}/{name}"))
     return str(caught.value).partition("; the folder holds ")[2]
