@@ -9,6 +9,7 @@ from typing import Final
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 OWN_CGROUPS: Final = Path("/proc/self/cgroup")
+_MOST_DIGITS: Final = 19
 
 
 def read_text(path: Path) -> str:
@@ -17,6 +18,14 @@ def read_text(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def number_in(word: str) -> int | None:
+    """Return the number that the kernel has written; None for "max", -1, and a file that is not there.
+
+    Not by what int() raises: while it formats its ValueError, CPython may replace a KeyboardInterrupt by it.
+    """
+    return int(word) if word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS else None
 
 
 @lru_cache(maxsize=16)  # every loader asks when it is opened

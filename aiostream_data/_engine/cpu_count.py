@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from aiostream_data._engine.cgroups import CGROUPS, OWN_CGROUPS, limit_files, read_text
+from aiostream_data._engine.cgroups import CGROUPS, OWN_CGROUPS, limit_files, number_in, read_text
 
 
 def cpu_count(cgroups: Path = CGROUPS, own_cgroups: Path = OWN_CGROUPS) -> int:
@@ -50,7 +50,7 @@ def _quota_in(file: Path) -> int | None:
 
 def _whole_cpus(words: list[str]) -> int | None:
     """Return quota divided by period, rounded up; None without a limit ("max", or -1) or without two numbers."""
-    if len(words) != 2 or not all(word.isascii() and word.isdecimal() and len(word) < 20 for word in words):
+    if len(words) != 2:
         return None
-    quota, period = map(int, words)
+    quota, period = map(number_in, words)
     return -(-quota // period) if quota and period else None

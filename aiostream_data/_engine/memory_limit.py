@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from aiostream_data._engine.cgroups import CGROUPS, OWN_CGROUPS, limit_files, read_text
+from aiostream_data._engine.cgroups import CGROUPS, OWN_CGROUPS, limit_files, number_in, read_text
 from aiostream_data.metrics.sizes import as_nbytes
 
 DEFAULT_FRACTION = 0.25
@@ -28,16 +27,10 @@ def default_limit() -> int:
 
 def _memory_of_this_process() -> int:
     files = limit_files(read_text(OWN_CGROUPS), "memory", "memory.limit_in_bytes", "memory.max")
-    limits = [_number_in(CGROUPS / file) for file in files]
+    limits = [number_in(read_text(CGROUPS / file).strip()) for file in files]
     limits.append(_physical_memory())
     known = [limit for limit in limits if limit is not None and limit > 0]  # with 0 this process would not have started
     return min(known) if known else FALLBACK_LIMIT
-
-
-def _number_in(path: Path) -> int | None:
-    text = read_text(path).strip()  # "max", or "" without a cgroup of this version
-    # Asked before: while int() formats its ValueError, CPython may replace a KeyboardInterrupt by it.
-    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _physical_memory() -> int | None:

@@ -185,7 +185,7 @@ class ShardReader:
             if self.shard.nbytes is None:
                 began = perf_counter()
                 self.shard = await self.stores.info(self.shard.url)
-                self._count(BYTES_WAIT, perf_counter() - began)
+                self.counters.add(BYTES_WAIT, perf_counter() - began)
             await self._read(outlet)
         except DecompressorTaken:
             return False
@@ -280,7 +280,7 @@ class ShardReader:
             ahead.took(self._most_ahead(), was_there=blocks[0].done())
             began = perf_counter()
             block: _Block = value_of(await blocks[0])
-            self._count(BYTES_WAIT, perf_counter() - began)
+            self.counters.add(BYTES_WAIT, perf_counter() - began)
             blocks.popleft()
             self.budget.poke()  # the next block is the head now, and may be urgent
             await self._send_all(stream, self._fed(stream, block), block, outlet)
@@ -351,13 +351,9 @@ class ShardReader:
     def _fetching(self, nbytes: int) -> Iterator[None]:
         started = perf_counter()
         yield
-        self._count(FETCH, perf_counter() - started)
-        self._count(FETCHES, 1)
-        self._count(FETCHED, nbytes)
-
-    def _count(self, name: str, value: float) -> None:
-        extra = self.counters.extra
-        extra[name] = extra.get(name, 0) + value
+        self.counters.add(FETCH, perf_counter() - started)
+        self.counters.add(FETCHES, 1)
+        self.counters.add(FETCHED, nbytes)
 
     async def _send_all(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, outlet: Outlet

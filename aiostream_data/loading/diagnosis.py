@@ -13,7 +13,7 @@ from aiostream_data.metrics.causes import loop_share_held
 from aiostream_data.metrics.counters import SHARDS, StageCounters
 from aiostream_data.metrics.limits import find_limit
 from aiostream_data.metrics.verdict import Limit
-from aiostream_data.metrics.window import Window
+from aiostream_data.metrics.window import Window, reader_of
 from aiostream_data.plan.advice import Case, advise
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Interleave
@@ -22,7 +22,6 @@ from aiostream_data.plan.worker_share import for_worker
 
 IDLE_CORES: Final = 0.75
 """Below this share of all cores in use, there are some for more work at once."""
-
 
 BLOCKS_LOOP: Final = 0.3
 """Coroutines whose steps take this share of the time are what keeps an event loop busy, and not their number."""
@@ -91,16 +90,12 @@ def _input_row_nbytes(stage: StageCounters, window: Window) -> float:
 def _dropped_behind(place: str, window: Window) -> float:
     """Return which share of a stage's rows the filters drop that follow it."""
     kept = 1.0
-    while (after := _reader_of(place, window)) is not None:
+    while (after := reader_of(place, window.stages)) is not None:
         place, stage = after, window.stages[after]
         if not stage.name.endswith("filter"):
             break
         kept *= stage.rows / max(1, stage.rows + stage.dropped)
     return 1.0 - kept
-
-
-def _reader_of(place: str, window: Window) -> str | None:
-    return next((other for other, stage in window.stages.items() if place in stage.inputs), None)
 
 
 def _node_at(plan: Node, place: str) -> tuple[Node | None, Interleave | None]:

@@ -91,10 +91,9 @@ class Saved:
 
     @classmethod
     def _of_one(cls, state: object) -> Self:
-        if isinstance(state, (str, bytes, bytearray, memoryview)):
-            raise StateMismatchError([f"a state is a dict, got {type(state).__name__}"], _AS_TEXT, head=_NO_STATE)
         if not isinstance(state, Mapping):
-            raise StateMismatchError([f"a state is a dict, got {type(state).__name__}"], _FROM, head=_NO_STATE)
+            cure = _AS_TEXT if isinstance(state, (str, bytes, bytearray, memoryview)) else _FROM
+            raise StateMismatchError([f"a state is a dict, got {type(state).__name__}"], cure, head=_NO_STATE)
         if "version" not in state:
             raise _no_state(state)
         if state["version"] != VERSION:

@@ -7,6 +7,7 @@ from typing import Final
 
 from aiostream_data.loading.observation import numbers_of
 from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
+from aiostream_data.metrics.window import reader_of
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Shuffle
 
@@ -31,9 +32,9 @@ def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str
     start_s = consumer.first_s
     if start_s < max(LEAST_S, MOST * wall_s) or not stages:
         return ""
-    place = max(stages, key=lambda each: _at_work_s(stages[each]))
+    place = max(stages, key=lambda each: stages[each].at_work_s)
     stage = stages[place]
-    busy_s = _at_work_s(stage)
+    busy_s = stage.at_work_s
     if busy_s < IDLE * start_s:
         return f"before the first element, no stage was busy for more than {busy_s:.1f} s"
     at_once = f", {stage.workers} at once" if stage.workers > 1 else ""
@@ -42,19 +43,11 @@ def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str
     return f"before the first element, {stage.title} was busy for {busy_s:.1f} s{at_once}{while_filling}"
 
 
-def _at_work_s(stage: StageCounters) -> float:
-    return stage.busy_s + stage.transfer_s
-
-
 def _filled_behind(place: str, stages: Mapping[str, StageCounters], plan: Node) -> str:
     """Return the first ``shuffle()`` behind a stage that gives nothing before it is full; "" where there is none."""
     nodes = {str(number): node for node, number in numbers_of(plan).items()}
-    while (following := _reader_of(place, stages)) is not None:
+    while (following := reader_of(place, stages)) is not None:
         place, node = following, nodes.get(following)
         if isinstance(node, Shuffle) and not node.growing:
             return f"shuffle({node.buffer_size})"
     return ""
-
-
-def _reader_of(place: str, stages: Mapping[str, StageCounters]) -> str | None:
-    return next((other for other, stage in stages.items() if place in stage.inputs), None)

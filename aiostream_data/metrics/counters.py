@@ -106,6 +106,15 @@ class StageCounters:
         """Seconds that rows took to worker processes and back, beside what was done there."""
         return self.extra.get(TRANSFER, 0.0)
 
+    @property
+    def at_work_s(self) -> float:
+        """Seconds in which its workers could take nothing else."""
+        return self.busy_s + self.transfer_s
+
+    def add(self, name: str, value: float) -> None:
+        """Add to one of the values under ``extra``."""
+        self.extra[name] = self.extra.get(name, 0) + value
+
     def since(self, before: StageCounters | None) -> StageCounters:
         """Return what was counted since, given what was counted before."""
         if before is None:

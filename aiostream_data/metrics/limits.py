@@ -10,7 +10,6 @@ used most of them: a reader that gets no core looks like a slow one.
 from __future__ import annotations
 
 from aiostream_data.metrics.causes import cause_of, loop_share_held, uses_all_cores
-from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.metrics.verdict import TOO_EARLY, Verdict
 from aiostream_data.metrics.window import Window, root_of
 
@@ -90,17 +89,12 @@ def _limits(place: str, window: Window) -> bool:
     stage, seconds = window.stages[place], window.seconds_of(place)
     if stage.waits_for == "cpu" and stage.cpu_s < OFF_CORE * stage.busy_s:
         return False  # it waited for the GIL or for a thread, which somebody else had
-    if _at_work_s(stage) < IDLE * seconds:
+    if stage.at_work_s < IDLE * seconds:
         return False
     if stage.input_wait_s + stage.fused_wait_s < STARVED * seconds:
         return True
     cores = min(stage.workers, window.cpus)
-    return _at_work_s(stage) > SATURATED * stage.workers * seconds or stage.cpu_s > SATURATED * cores * seconds
-
-
-def _at_work_s(stage: StageCounters) -> float:
-    """Return the seconds in which a stage's workers could take nothing else."""
-    return stage.busy_s + stage.transfer_s
+    return stage.at_work_s > SATURATED * stage.workers * seconds or stage.cpu_s > SATURATED * cores * seconds
 
 
 def _user_of_cores(window: Window, source: str) -> str:

@@ -123,6 +123,11 @@ def root_of(places: Mapping[str, object], prefix: str = "") -> str | None:
     return max(own, key=lambda key: int(key[len(prefix) :]), default=None)
 
 
+def reader_of(place: str, stages: Mapping[str, StageCounters]) -> str | None:
+    """Return the place of the stage that reads from another one; None behind the last."""
+    return next((other for other, stage in stages.items() if place in stage.inputs), None)
+
+
 def between(begin: Mark, end: Mark, cpus: int) -> Window:
     """Return what happened between two marks of one engine."""
     read_s = max(1e-9, end.read_at - begin.read_at)

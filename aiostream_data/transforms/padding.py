@@ -164,8 +164,8 @@ def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int
 
 def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longest: int | None) -> Any:
     if not isinstance(column, VarColumn):
-        if column.dtype.hasobject and column.ndim == 1 and _are_lists_of_text(values := column.tolist()):
-            return _pad_values(values, leaf, describe, longest)
+        if column.dtype.hasobject and column.ndim == 1 and (words := _lists_of_text(column.tolist())):
+            return _pad_values(words, leaf, describe, longest)
         target = _target(leaf, [column.shape[1:]], describe, longest)
         return column if target == column.shape[1:] else _filled(list(column), target, leaf)
     if column.kind != "array":
@@ -177,8 +177,7 @@ def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longes
 
 
 def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, longest: int | None) -> Any:
-    if _are_lists_of_text(values):
-        values = [object_array(words) for words in values]
+    values = _lists_of_text(values) or values
     found = as_arrays(leaf.path, values, describe)
     arrays = [array for array in found if array is not None and array.ndim]
     if len(arrays) == len(values):
@@ -203,12 +202,14 @@ def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArr
     return [np.empty(0, dtype) if _is_empty_list(value) else array for value, array in zip(values, arrays, strict=True)]
 
 
-def _are_lists_of_text(values: Sequence[Any]) -> bool:
-    """Return whether rows are lists of words, some of them empty: an axis to fill up, other than in a plain batch."""
+def _lists_of_text(values: Sequence[Any]) -> list[Any] | None:
+    """Return rows that are lists of words as arrays, which are filled up; None for any other rows."""
     if not all(type(value) is list for value in values):
-        return False
+        return None
     first = next((type(words[0]) for words in values if words), None)
-    return first in (str, bytes) and all(type(word) is first for words in values for word in words)
+    if first not in (str, bytes) or not all(type(word) is first for words in values for word in words):
+        return None
+    return [object_array(words) for words in values]
 
 
 def _is_empty_list(value: Any) -> bool:

@@ -81,9 +81,8 @@ class ReadFilesSource(Stage):
         began = perf_counter()
         shards = await self._shards()
         present = shards.present
-        extra = self.counters.extra
-        extra[BYTES_WAIT] = extra.get(BYTES_WAIT, 0.0) + perf_counter() - began
-        extra[SHARDS] = len(present)
+        self.counters.add(BYTES_WAIT, perf_counter() - began)
+        self.counters.extra[SHARDS] = len(present)
         is_local = bool(present) and split_url(present[0].url).scheme == "file"
         self.counters.waits_for = "disk" if is_local else "network"
         self.counters.work = self.counters.work or _work_of(node)

@@ -194,7 +194,7 @@ class RowwiseStage(CallStage):
         for counters in self.all_counters:
             counters.runs_in = self._hops.place.runs_in
             for name, value in hop.items():
-                counters.extra[name] = counters.extra.get(name, 0) + value
+                counters.add(name, value)
 
     # -- rows made again
 
