@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STORE  ?= s3
 NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
-.PHONY: install demo test lint bench bench-environments clean
+.PHONY: install demo test test-cupy lint bench bench-environments clean
 
 # Runs again only when the dependencies or the native core's sources have changed.
 install: $(VENV)/.installed
@@ -25,6 +25,11 @@ test: install
 	@echo "== the whole test suite, with S3 and GCS servers on this machine"
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --ignore tests/lifecycle
 	@$(BIN)/python -m pytest tests/lifecycle
+
+# Without a GPU: names, signatures and kernels. Says so loudly where CuPy cannot be installed.
+test-cupy: install
+	@echo "== the device stage beside real CuPy, two major versions, and JAX"
+	@$(BIN)/python .ci/test_cupy.py
 
 lint: install
 	@echo "== ruff, mypy --strict, import contracts, Dockerfiles, YAML"
@@ -51,5 +56,5 @@ bench-environments: .venv-bench/.installed .venv-bench-clients/.installed .venv-
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-cupy* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -f aiostream_data/_native/*.c aiostream_data/_native/*.so

@@ -220,6 +220,7 @@ def in_child(work: Any) -> int:
     """Return the exit code of a forked child that runs ``work``: 0 when it raised nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that fork and threads do not mix: the point
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX says it too, where it is loaded
         child = os.fork()
     if child == 0:
         outcome = 1

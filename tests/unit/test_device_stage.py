@@ -237,6 +237,7 @@ def test_closing_waits_no_longer_than_told_and_keeps_the_memory() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that fork and threads do not mix: the point
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX says it too, where it is loaded
 def test_a_forked_child_is_told_so_and_can_close() -> None:
     stage = DeviceStage(HostBackend())
     batch = put(stage, 0)
