@@ -27,6 +27,9 @@ NativeArray: TypeAlias = Any
 ALIGNMENT = 256
 """Alignment in bytes of every block and of every array in it: what cudaMalloc gives and kernels like."""
 
+NO_STREAM = -1
+"""What an importer of DLPack names that does not want to be ordered."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostBlock:
@@ -145,6 +148,9 @@ class DeviceBackend(Protocol):
     def current_stream(self) -> StreamRef:
         """Return the stream on which the calling thread's own work runs."""
 
+    def same_in_all_threads(self, stream: StreamRef) -> bool:
+        """Tell whether ``stream`` names one and the same stream in every thread."""
+
     def capturing(self, stream: StreamRef) -> bool:
         """Tell whether work enqueued on ``stream`` would be recorded into a graph, and run later or never."""
 
@@ -204,6 +210,16 @@ class DeviceBackend(Protocol):
 
         Raises:
             TypeError: It is no writable array of NumPy on ``cpu``, or of CuPy on this ``cuda`` device.
+        """
+
+    def dlpack_device(self, array: NativeArray) -> tuple[int, int]:
+        """Return where an array of the device's own kind is, in DLPack's numbers: the kind of device, and which one."""
+
+    def dlpack(self, array: NativeArray, **asked: Any) -> Any:
+        """Return a DLPack capsule of an array of the device's own kind, and order no stream.
+
+        Args:
+            asked: What else the protocol lets importers ask for.
         """
 
     def close(self) -> None:

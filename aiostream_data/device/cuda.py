@@ -6,7 +6,7 @@ nothing else needs NVRTC. Rules kept here, each after a failure seen in the wild
 * Blocks are raw ``PinnedMemory`` and ``Memory``, outside of CuPy's pools, which round up and hand out
   memory again while copies are still running.
 * The current stream is never relied upon: every copy, mark and wait names its stream. The current
-  *device* matters for new events and for stream 0, so it is set around those calls.
+  *device* matters for new events and for stream 0, so it is set around all calls, by :mod:`.cuda_context`.
 * Events block instead of spinning, carry no timing, and are recorded anew instead of made anew.
 * No callback from CUDA into Python (deadlocks with the GIL), no ``Event.done`` (hides errors).
 
@@ -27,8 +27,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.device.backend import DeviceBlock, HostBlock, Mark, NativeArray, StreamRef
+from aiostream_data.device.backend import NO_STREAM, DeviceBlock, HostBlock, Mark, NativeArray, StreamRef
 from aiostream_data.device.cast_plan import CastPlan
+from aiostream_data.device.cuda_context import CudaContext, Freed
+from aiostream_data.device.cuda_events import record_event
 from aiostream_data.device.cuda_status import NOT_READY, OUT_OF_MEMORY, SUCCESS, of_capture, sentence_of, sticky
 from aiostream_data.device.image_cast_kernel import Launch, compile_kernels, launch_of
 from aiostream_data.errors import (
@@ -78,11 +80,15 @@ _PORTABLE = 1
 """``cudaHostRegisterPortable``, which CuPy has no name for: for all GPUs of the process."""
 
 
-def _unregister_all(runtime: Any, registered: dict[int, NDArray[np.uint8]], pid: int) -> None:
+PER_THREAD_STREAM = 2
+"""CUDA's handle of the default stream that every thread has for itself."""
+
+
+def _unregister_all(runtime: Any, context: CudaContext, registered: dict[int, NDArray[np.uint8]], pid: int) -> None:
     """Unlock shared memory of a backend that nobody closed, before it is unmapped."""
     if os.getpid() == pid:
         for address in registered:
-            with suppress(runtime.CUDARuntimeError):  # nobody is left to be told
+            with suppress(*context.errors), context.current():  # nobody is left to be told
                 runtime.hostUnregister(address)
 
 
@@ -98,10 +104,13 @@ class CupyBackend:
         self._kernels: dict[str, Any] = {}
         self._spare_timed: deque[Any] = deque()
         self._registered: dict[int, NDArray[np.uint8]] = {}
-        self._unregister = weakref.finalize(self, _unregister_all, self._runtime, self._registered, os.getpid())
+        with self._telling("make a context"):
+            self._context = CudaContext(self._cuda, index)
+        self._record = record_event(cupy)
+        self._unregister = weakref.finalize(
+            self, _unregister_all, self._runtime, self._context, self._registered, os.getpid()
+        )
         self._unregister.atexit = False
-        with self._calling("make a context"):
-            self._runtime.free(0)  # makes the context now, and not under the first batch
 
     @property
     def device(self) -> str:
@@ -113,7 +122,7 @@ class CupyBackend:
 
     def host_block(self, nbytes: int) -> HostBlock:
         with self._pinning(nbytes, "host memory"):
-            memory = self._cuda.PinnedMemory(nbytes, self._runtime.hostAllocPortable)
+            memory = self._freed(self._cuda.PinnedMemory(nbytes, self._runtime.hostAllocPortable), nbytes)
         pointer = self._cuda.PinnedMemoryPointer(memory, 0)
         return HostBlock(np.frombuffer(pointer, np.uint8, nbytes))
 
@@ -142,7 +151,8 @@ class CupyBackend:
 
     def _raw_block(self, nbytes: int) -> DeviceBlock:
         with self._calling(f"allocate {nbytes} bytes for a device slot", nbytes):
-            return DeviceBlock(nbytes, self._cuda.MemoryPointer(self._cuda.Memory(nbytes), 0))
+            memory = self._freed(self._cuda.Memory(nbytes), nbytes)
+            return self.block_at(memory.ptr, nbytes, memory)
 
     def consumer_block(self, nbytes: int) -> DeviceBlock:
         # From the consumer's own allocator: the pool arena of the thread's current stream, which is
@@ -152,8 +162,8 @@ class CupyBackend:
 
     def stream(self) -> StreamRef:
         with self._calling("make a stream"):
-            stream = self._cuda.Stream(non_blocking=True)  # else it would wait for the legacy stream
-        return StreamRef(int(stream.ptr), stream)
+            stream = self._freed(self._cuda.Stream(non_blocking=True))  # else it would wait for the legacy stream
+        return StreamRef(stream.ptr, stream)
 
     def current_stream(self) -> StreamRef:
         with self._calling("ask for the current stream"):
@@ -200,18 +210,16 @@ class CupyBackend:
 
     def _launch(self, launch: Launch, stream: StreamRef) -> None:
         # By name of the stream, like everything here: CuPy asks what it is given for its ptr and nothing else.
-        try:
+        with self._telling(f"launch {launch.name}"):
             self._kernels[launch.name](launch.grid, launch.block, launch.arguments, stream=stream)
-        except self._cuda.driver.CUDADriverError as error:
-            raise self._told(f"launch {launch.name}", None, error, error.status) from error
 
     def mark(self, stream: StreamRef) -> Mark:
         with self._calling("record an event"):
             try:
                 event = self._spare_events.pop()
             except IndexError:
-                event = self._cuda.Event(block=True, disable_timing=True)
-            self._runtime.eventRecord(event.ptr, stream.ptr)
+                event = self._freed(self._cuda.Event(block=True, disable_timing=True))
+            self._record(event.ptr, stream.ptr)
         return Mark(event)
 
     def timed_mark(self, stream: StreamRef) -> Mark:
@@ -219,8 +227,8 @@ class CupyBackend:
             try:
                 event = self._spare_timed.pop()
             except IndexError:
-                event = self._cuda.Event(block=True, disable_timing=False)
-            self._runtime.eventRecord(event.ptr, stream.ptr)
+                event = self._freed(self._cuda.Event(block=True, disable_timing=False))
+            self._record(event.ptr, stream.ptr)
         return Mark(event, timed=True)
 
     def elapsed_s(self, first: Mark, then: Mark) -> float:
@@ -233,7 +241,7 @@ class CupyBackend:
 
     def join(self, mark: Mark) -> None:
         with self._calling("wait for an event"):
-            mark.event.synchronize()
+            self._runtime.eventSynchronize(mark.event.ptr)
 
     def finished(self, mark: Mark) -> bool:
         with self._calling("query an event"):
@@ -278,23 +286,44 @@ class CupyBackend:
             raise ArgumentTypeError(f"on cuda:{array.device.id}, and the batch is on {self.device}")
         return DeviceBlock(int(array.nbytes), array.data)
 
+    def dlpack_device(self, array: NativeArray) -> tuple[int, int]:
+        with self._calling("ask where an array is"):
+            kind, number = array.__dlpack_device__()
+        return int(kind), int(number)
+
+    def dlpack(self, array: NativeArray, **asked: Any) -> Any:
+        # CuPy looks at the current device, and would order the importer after the stream that is current there.
+        with self._calling("export an array"):
+            return array.__dlpack__(stream=NO_STREAM, **asked)
+
+    def same_in_all_threads(self, stream: StreamRef) -> bool:
+        return stream.ptr != PER_THREAD_STREAM
+
     def close(self) -> None:
         self._spare_events.clear()
         self._spare_timed.clear()
         self._unregister.detach()
 
+    def _freed(self, owned: Any, nbytes: int = 0) -> Freed:
+        return Freed(owned, self._context, nbytes)
+
     @contextmanager
     def _calling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
-        """Run a block on this device, and tell its failures as ours. Never holds an ``await``.
+        """Run a block on this device, and tell its failures as ours; see :meth:`_telling`."""
+        with self._telling(what, nbytes), self._context.current():
+            yield
+
+    @contextmanager
+    def _telling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
+        """Tell failures of a block as ours. Never holds an ``await``.
 
         Args:
             what: The attempt, for messages.
             nbytes: Bytes of device memory that it takes; None where it takes none.
         """
         try:
-            with self._cuda.Device(self._index):
-                yield
-        except self._runtime.CUDARuntimeError as error:
+            yield
+        except (self._runtime.CUDARuntimeError, self._cuda.driver.CUDADriverError) as error:
             raise self._told(what, nbytes, error, error.status) from error
         except self._cuda.memory.OutOfMemoryError as error:
             raise self._told(what, nbytes, error, OUT_OF_MEMORY) from error
@@ -321,8 +350,8 @@ class CupyBackend:
     def _free_nbytes(self) -> int | None:
         """Return what the device has free, of all programs together. Holds the GIL: only after a failure."""
         try:
-            with self._cuda.Device(self._index):
+            with self._context.current():
                 free, _ = self._runtime.memGetInfo()
-        except self._runtime.CUDARuntimeError:
+        except self._context.errors:
             return None
         return int(free)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from aiostream_data.device.backend import DeviceBlock, NativeArray
-from aiostream_data.device.handover import ExportedArray
+from aiostream_data.device.backend import DeviceBlock
+from aiostream_data.device.handover import OwnArray
 from aiostream_data.device.layout import BatchLayout
 from aiostream_data.device.leases import Lease
 from aiostream_data.device.receivers import Receiver
@@ -35,7 +35,7 @@ class DeviceBatch:
         layout: Of the arrays in the slot.
     """
 
-    __slots__ = ("_kept", "_lease", "_leased", "_slot", "_slots", "layout")
+    __slots__ = ("_cast", "_kept", "_lease", "_leased", "_slot", "_slots", "layout")
 
     def __init__(self, slots: DeviceSlots, slot: DeviceSlot, layout: BatchLayout, kept: list[Any]) -> None:
         self.layout = layout
@@ -44,6 +44,7 @@ class DeviceBatch:
         self._lease: Lease | None = None
         self._leased: DeviceBlock | None = None
         self._kept = kept
+        self._cast: tuple[list[Any], list[OwnArray]] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -95,10 +96,13 @@ class DeviceBatch:
 
     def _cast_for_jax(self) -> Any:
         """Return copies of what a cast has made, which is on the device's own library's stream; waits for them."""
-        own = self._slots.take_out(self, self._slots.receivers.default)
-        copies, ready = self._slots.receivers.jax().copies(own, own, lambda: None)
+        if self._cast is None:  # it is there when JAX had no room for its copies the last time
+            own = self._slots.take_out(self, self._slots.receivers.default)
+            self._cast = own, self._slots.owned(own)
+        copies, ready = self._slots.receivers.jax().copies(*self._cast, lambda: None)
         if ready is not None:
             ready()  # or the memory of what was copied could be used again before
+        self._cast = None
         return self.layout.outside.rebuild(copies, self._kept)
 
     def lend(self) -> None:
@@ -163,7 +167,7 @@ class DeviceBatch:
             MissingExtraError, DeviceUnavailableError: JAX is not installed, or does not know the device.
         """
         lease, leases, natives = self._use_in_place(), self._slots.leases, self._natives()
-        exported = [self._exported(lease, native) for native in natives]
+        exported = [self._slots.exported(lease, native, copied=True) for native in natives]
         copies, ready = self._slots.receivers.jax().copies(natives, exported, lambda: leases.arrive(lease))
         if ready is None:
             leases.end(lease)
@@ -175,12 +179,14 @@ class DeviceBatch:
     def dlpack(self) -> Any:
         """Return the batch as objects for any other library's ``from_dlpack``, which orders its stream by itself.
 
+        JAX is refused when it imports one, since it does not name the stream that reads: see :meth:`jax`.
+
         Raises:
             BatchReleasedError: It was given back.
             DeviceError, ForkedPipelineError: The device cannot be used any more.
         """
         lease = self._use_in_place()
-        return self._rebuilt([self._exported(lease, native) for native in self._natives()])
+        return self._rebuilt([self._slots.exported(lease, native) for native in self._natives()])
 
     def into(self, targets: Any) -> Any:
         """Copy the batch into arrays that stay where they are, as CUDA graphs need, and give it back.
@@ -244,17 +250,14 @@ class DeviceBatch:
         return self._use()
 
     def _borrowed(self, receiver: Receiver) -> Any:
-        lease, leases = self._use_in_place(), self._slots.leases
-        with leases.using(lease, leases.stream(receiver.current_stream)):
+        lease, slots = self._use_in_place(), self._slots
+        with slots.leases.using(lease, slots.leases.stream(receiver.current_stream, lent=True)):
             natives = self._natives()
-        return self._rebuilt([receiver.borrowed(native, self._exported(lease, native)) for native in natives])
+        return self._rebuilt([receiver.borrowed(native, slots.exported(lease, native)) for native in natives])
 
     def _natives(self) -> list[Any]:
         assert self._leased is not None
         return self._slots.views(self._leased, self.layout)
-
-    def _exported(self, lease: Lease, native: NativeArray) -> ExportedArray:
-        return ExportedArray(native, lease, self._slots.leases)
 
     def _rebuilt(self, arrays: list[Any]) -> Any:
         return self.layout.rebuild(arrays, self._kept)

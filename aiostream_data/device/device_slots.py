@@ -7,7 +7,7 @@ from typing import Any
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, NativeArray, StreamRef
 from aiostream_data.device.device_batch import DeviceBatch
-from aiostream_data.device.handover import HandOver
+from aiostream_data.device.handover import ExportedArray, HandOver, OwnArray
 from aiostream_data.device.layout import BatchLayout
 from aiostream_data.device.leases import Lease, Leases
 from aiostream_data.device.receivers import Receiver, Receivers
@@ -148,6 +148,15 @@ class DeviceSlots:
     def views(self, block: DeviceBlock, layout: BatchLayout) -> list[NativeArray]:
         """Return the arrays of a layout as views of a block."""
         return [self._backend.view(block, array.offset, array.shape, array.dtype) for array in layout.arrays]
+
+    def exported(self, lease: Lease, native: NativeArray, *, copied: bool = False) -> ExportedArray:
+        """Return an array over a lent slot as other libraries import it; ``copied`` as for :class:`ExportedArray`."""
+        return ExportedArray(native, lease, self.leases, self._backend, copied=copied)
+
+    def owned(self, arrays: list[NativeArray]) -> list[OwnArray]:
+        """Return arrays that :meth:`take_out` has just begun to fill in this thread as other libraries import them."""
+        stream = self._backend.current_stream()
+        return [OwnArray(array, self._backend, stream) for array in arrays]
 
     def check_aligned(self, layout: BatchLayout, blocks: list[DeviceBlock]) -> None:
         """Refuse targets of a cast that begin in the middle of a number: a GPU cannot write there.

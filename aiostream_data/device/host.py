@@ -91,6 +91,9 @@ class HostBackend:
     def current_stream(self) -> StreamRef:
         return _THE_STREAM
 
+    def same_in_all_threads(self, stream: StreamRef) -> bool:
+        return True
+
     def capturing(self, stream: StreamRef) -> bool:
         return False
 
@@ -141,6 +144,13 @@ class HostBackend:
     def block_of(self, array: NativeArray) -> DeviceBlock:
         memory = bytes_of(array)
         return DeviceBlock(memory.nbytes, memory)
+
+    def dlpack_device(self, array: NativeArray) -> tuple[int, int]:
+        kind, number = array.__dlpack_device__()
+        return int(kind), int(number)
+
+    def dlpack(self, array: NativeArray, **asked: Any) -> Any:
+        return array.__dlpack__(stream=None, **asked)
 
     def close(self) -> None:
         """Return: memory goes with its last reference."""

@@ -12,6 +12,7 @@ ring ends these leases, and counts them.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,9 +21,17 @@ from typing import Any
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, StreamRef
 from aiostream_data.device.cuda_status import CAPTURE_ADVICE
+from aiostream_data.device.named_streams import stream_named
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slots import DeviceSlot, DeviceState
-from aiostream_data.errors import AiostreamError, BatchReleasedError, DeviceError, GraphCaptureError
+from aiostream_data.errors import (
+    AiostreamError,
+    BatchReleasedError,
+    DeviceError,
+    DeviceMemoryError,
+    GraphCaptureError,
+    PlanError,
+)
 from aiostream_data.interrupts import interrupts_after
 
 
@@ -105,17 +114,48 @@ class Leases:
         if lease.ended:
             raise BatchReleasedError("this device batch was given back: its slot may hold another batch by now")
 
-    def stream(self, current: Callable[[], StreamRef]) -> StreamRef:
+    def stream(self, current: Callable[[], StreamRef], *, lent: bool = False) -> StreamRef:
         """Return the stream that a consumer's library says is current, when work enqueued there runs.
 
+        Args:
+            lent: The batch stays in its slot, and is given back later.
+
         Raises:
+            PlanError: As for :meth:`check_lendable`, with ``lent``.
             GraphCaptureError: As for :meth:`check_stream`.
             DeviceError: The device has failed, mostly by a kernel of the consumer's own.
         """
         with self._asking():
             stream = current()
-        self.check_stream(stream)
+        (self.check_lendable if lent else self.check_stream)(stream)
         return stream
+
+    def named(self, handle: int) -> StreamRef:
+        """Return the stream that an importer names, as one that may use a lease.
+
+        Raises:
+            PlanError: Every thread has one of its own by this handle.
+            GraphCaptureError, DeviceError: As for :meth:`stream`.
+        """
+        with self._asking():
+            stream = stream_named(handle, self._backend)
+        self.check_lendable(stream)
+        return stream
+
+    def check_lendable(self, stream: StreamRef) -> None:
+        """Return when a lease may be used on a stream, and given back in whichever thread.
+
+        Raises:
+            PlanError: Every thread has one of its own by this handle, so nobody else could wait for this one.
+            GraphCaptureError, DeviceError: As for :meth:`check_stream`.
+        """
+        if not self._backend.same_in_all_threads(stream):
+            raise PlanError(
+                "the current stream is the default stream of this thread alone (CUDA's handle 2), which no other "
+                "thread can wait for, so a batch cannot be lent to it: make a stream of yours current, unset "
+                "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM, or take handoff='copy' or 'into'"
+            )
+        self.check_stream(stream)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -211,6 +251,9 @@ class Leases:
     def end_oldest_owed(self) -> bool:
         """Block until the oldest of these may end, and end it; False when there is none. For who waits for copies.
 
+        Where there was no room for what was waited for, nothing reads the slot any more, and it is free. The consumer
+        hears of that from its library, at the first use of what it was given.
+
         Raises:
             DeviceError: What was waited for has failed.
         """
@@ -219,7 +262,10 @@ class Leases:
                 return False
             lease, reached = self._owed.popleft()
         with self._state.fatal():
-            reached()
+            try:
+                reached()
+            except DeviceMemoryError as error:
+                warnings.warn(f"a batch was handed over and is lost: {error}", RuntimeWarning, stacklevel=2)
         with self._state.lock:
             self._owing -= 1
             self._end(lease)

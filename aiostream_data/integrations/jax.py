@@ -76,14 +76,23 @@ def _ready(made: list[Any], imported: list[Any]) -> None:
     Raises:
         DeviceError, DeviceMemoryError: They could not be made.
     """
+    failures = [failure for failure in map(_failure, made) if failure is not None]  # each may still be read
+    imported.clear()
+    if failures:
+        raise min(failures, key=lambda failure: isinstance(failure, DeviceMemoryError))
+
+
+def _failure(made: Any) -> AiostreamError | None:
+    """Block until one copy is made; return why it could not be."""
     try:
-        jax.block_until_ready(made)
-    except AiostreamError:
-        raise
+        jax.block_until_ready([made])
+    except AiostreamError as error:
+        return error
     except RuntimeError as error:
-        raise _told(error) from error
-    finally:
-        imported.clear()
+        failure = _told(error)
+        failure.__cause__ = error
+        return failure
+    return None
 
 
 def _told(error: RuntimeError) -> DeviceError | DeviceMemoryError:

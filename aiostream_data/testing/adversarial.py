@@ -102,6 +102,9 @@ class AdversarialBackend(AdversarialMemory):
             self._called("current_stream")
             return self.current
 
+    def same_in_all_threads(self, stream: StreamRef) -> bool:
+        return True
+
     def capturing(self, stream: StreamRef) -> bool:
         with self._lock:
             self._called("capturing")

@@ -113,6 +113,13 @@ class AdversarialMemory:
         memory = bytes_of(array)
         return DeviceBlock(memory.nbytes, memory)
 
+    def dlpack_device(self, array: NDArray[Any]) -> tuple[int, int]:
+        kind, number = array.__dlpack_device__()
+        return int(kind), int(number)
+
+    def dlpack(self, array: NDArray[Any], **asked: Any) -> Any:
+        return array.__dlpack__(stream=None, **asked)
+
     def _called(self, name: str) -> None:
         number, self.calls = self.calls, self.calls + 1
         self.counts[name, threading.current_thread().name] += 1

@@ -9,6 +9,24 @@ import numpy as np
 
 ON_HOST = 1
 
+_OF_JAX: dict[str, Any] = {"__name__": "jax._src.dlpack"}
+exec("def capsule_of(exported, **asked): return exported.__dlpack__(**asked)", _OF_JAX)
+capsule_of = _OF_JAX["capsule_of"]
+"""Asks for a capsule as a function of JAX's own."""
+
+
+class _AskedByJax:
+    """Has NumPy import an array by a function of JAX's."""
+
+    def __init__(self, exported: Any) -> None:
+        self._exported = exported
+
+    def __dlpack_device__(self) -> Any:
+        return self._exported.__dlpack_device__()
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        return capsule_of(self._exported, **asked)
+
 
 def fake_jax(gpus: int = 0) -> Any:
     """Return a module ``jax`` that sees so many GPUs.
@@ -26,8 +44,8 @@ def fake_jax(gpus: int = 0) -> Any:
 
     def from_dlpack(exported: Any) -> np.ndarray[Any, Any]:
         if exported.__dlpack_device__()[0] == ON_HOST:
-            return np.from_dlpack(exported)
-        return np.asarray(exported.__dlpack__(stream=jax.stream))
+            return np.from_dlpack(_AskedByJax(exported))
+        return np.asarray(capsule_of(exported, stream=jax.stream))
 
     def block_until_ready(arrays: list[Any]) -> list[Any]:
         if jax.broken:

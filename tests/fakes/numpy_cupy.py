@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, Self
 
+import fake_cupy
 import numpy as np
 import pytest
 from fake_cupy import FakeCuda
@@ -149,7 +150,7 @@ class RawKernel:
 
 def module(cuda: FakeCuda) -> ModuleType:
     """Return the module ``cupy`` over ``cuda``, with ``cupy.cuda`` in it."""
-    cupy: Any = cuda.module()
+    cupy: Any = fake_cupy.module(cuda)
     sub, runtime = cupy.cuda, cupy.cuda.runtime
 
     def asarray(values: Any, dtype: Any = None) -> DeviceNdarray:

@@ -63,6 +63,7 @@ class Drill:
         leased: Batches to give back soon.
         outliving: Batches to give back when the stage was closed.
         forgotten: Batches to let go, without giving them back, right before the stage is closed.
+        imported: Copies that another library has.
     """
 
     def __init__(self, device: Device, seed: int, backend: AdversarialBackend, style: Style) -> None:
@@ -75,6 +76,7 @@ class Drill:
         self.leased: deque[Any] = deque()
         self.outliving: list[Any] = []
         self.forgotten: list[Any] = []
+        self.imported: list[Any] = []
         self._targets: dict[int, dict[str, Any]] = {}
         self.stage = device.stage.DeviceStage(
             backend,
@@ -242,6 +244,19 @@ def take_out(drill: Drill, number: int, batch: Any) -> None:
         drill.look(number, arrays_of(batch.materialise()))
 
 
+def hand_on(drill: Drill, number: int, batch: Any) -> None:
+    """Consume by copy, and have another library import it: on a stream of its own, or without one. It keeps it."""
+    taken = arrays_of(batch.materialise())
+    exported = batch._slots.owned(taken)
+    drill.imported.append(taken)
+    if drill.chance.random() < 0.2:
+        if not all((np.from_dlpack(ForStream(array, NO_STREAM)) == number).all() for array in exported):
+            drill.findings.append("the host read a copy before it was made")
+    else:
+        stream = drill.change_stream()
+        drill.look(number, [np.from_dlpack(ForStream(array, stream)) for array in exported])
+
+
 def lease(drill: Drill, number: int, batch: Any) -> None:
     """Use a batch in its slot, on one stream or two, and give it back now, later, or never: the collector finds it."""
     batch.lend()
@@ -290,6 +305,7 @@ STYLES = (
     Style("copies", plain_batch, take_out),
     Style("copies of growing batches", growing_batch, take_out),
     Style("copies with room for two slots", plain_batch, take_out, capacity_nbytes=1800),
+    Style("copies that others import", plain_batch, hand_on),
     Style("leases", plain_batch, lease),
     Style("leases of growing batches", growing_batch, lease),
     Style("into fixed arrays", plain_batch, write_into),

@@ -742,7 +742,8 @@ def test_errors_of_ours_pass_through_jax_as_they_are(
     with pytest.raises(type(error)) as caught:
         copies.copies([], [exported], lambda: None)
     assert caught.value is error
-    _, ready = copies.copies([], [], lambda: None)
+    here = SimpleNamespace(__dlpack_device__=lambda: (2, 0), __dlpack__=lambda **asked: np.zeros(3))
+    _, ready = copies.copies([], [here], lambda: None)
     jax.broken = error
     with pytest.raises(type(error)) as caught:
         ready()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import fake_cupy
 import numpy as np
 import pytest
 from fake_cupy import FakeCuda
@@ -76,7 +77,7 @@ def test_copies_are_timed_in_a_profile_only() -> None:
 def test_a_gpu_is_asked_for_timed_events_in_a_profile_only_and_uses_them_again() -> None:
     for profile, timed in ((False, 0), (True, 2)):
         fake = FakeCuda()
-        with DeviceStage(CupyBackend(fake.module(), 0), host_slots=1, profile=profile) as stage:
+        with DeviceStage(CupyBackend(fake_cupy.module(fake), 0), host_slots=1, profile=profile) as stage:
             for _ in range(5):
                 send(stage, np.zeros(64)).materialise()
             copies = stage.copies()
