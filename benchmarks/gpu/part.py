@@ -37,12 +37,13 @@ PARTS = {
     "environment": Part("environment", 15),
     "ceilings": Part("ceilings", 40),
     "cuda": Part("findings_cuda", 25),
-    "suite": Part("suite", 90),
+    "suite": Part("suite", 100),
+    "two_gpus": Part("two_gpus", 20),
     "torch": Part("findings_torch", 25),
-    "loaders": Part("loaders", 205),
+    "loaders": Part("loaders", 185),
     "jax": Part("findings_jax", 30),
     "loaders_jax": Part("loaders", 55, "run_jax"),
-    "end_to_end": Part("end_to_end", 75),
+    "end_to_end": Part("end_to_end", 65),
 }
 """In the order in which they run. Together they take less than ten minutes."""
 

@@ -72,6 +72,11 @@ def copy_out_us(parts: Parts) -> float:
     return float(parts["loaders"][USUAL]["nbytes"] / parts["ceilings"]["d2d"]["median"] / 1e3)
 
 
+def stray_contexts(parts: Parts) -> float:
+    """Return how many ways of using cuda:1 left a context on cuda:0."""
+    return float(sum(0 in visit["contexts"] for visit in parts["two_gpus"]["visits"].values()))
+
+
 def of_ceiling(size: str) -> Callable[[Parts], float]:
     """Return what reads the share of the ceiling that our copies to the device reach while they run."""
     return lambda parts: float(parts["loaders"][size]["copies"]["h2d_gbps"]) / ceiling(parts, size)
@@ -113,6 +118,17 @@ PREDICTIONS = {
         "torch's DataLoader is held up by its copies on the host: below 15 GB/s",
         *(0, 15, "GB/s"),
         lambda parts: rate(parts, "torch DataLoader", USUAL),
+    ),
+    "stray contexts": Prediction(
+        "no loader on cuda:1 makes a context on cuda:0",
+        *(0, 0, "contexts"),
+        stray_contexts,
+        required=True,
+    ),
+    "two GPUs": Prediction(
+        "two stages at once copy to each of two GPUs at 90 % of their speed alone",
+        *(0.90, 1.05, "of alone"),
+        lambda parts: float(parts["two_gpus"]["stages"]["share"]),
     ),
 }
 

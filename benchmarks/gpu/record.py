@@ -31,11 +31,16 @@ def record_of(result: dict[str, Any], results_file: Path) -> GpuRun:
             "link": f"PCIe {smi.get('pcie.link.gen.max', '?')} x{smi.get('pcie.link.width.max', '?')}",
             "processor": environment["circumstances"]["cpu_model"],
             "processors": environment["processors"],
+            "two_gpus": _two_gpus(result["parts"]["two_gpus"]),
         },
         versions={"python": environment["circumstances"]["python"], **environment["versions"]},
         date=result["date"][:10],
         results=results_file.as_posix(),
     )
+
+
+def _two_gpus(found: dict[str, Any]) -> str:
+    return f"skipped: {found['skipped']}" if "skipped" in found else "verified"
 
 
 def write_record(result: dict[str, Any], out: Path) -> GpuRun:

@@ -23,6 +23,7 @@ def summary(result: dict[str, Any]) -> str:
         lines += [_answer(key, found) for key, found in parts.get(part, {}).items() if isinstance(found, dict)]
     lines += ["", "Tests", *_tests(parts.get("suite", {})), "", "Predictions"]
     lines += [_prediction(name, result) for name in result["predictions"]]
+    lines += ["", "Two GPUs", *_two_gpus(parts.get("two_gpus", {}))]
     lines += ["", "Loaders: ms per step, lowest to highest, and share of time in which the device was idle"]
     for part in ("loaders", "loaders_jax"):
         for size, group in parts.get(part, {}).items():
@@ -48,6 +49,22 @@ def _prediction(name: str, result: dict[str, Any]) -> str:
     outcome = {True: "held", False: "FAILED", None: "not measured"}[judged["held"]]
     measured = "" if judged["measured"] is None else f": {judged['measured']:.4g} {prediction['unit']}"
     return f"{outcome}{measured} | {prediction['says']}{' (required)' if prediction['required'] else ''}"
+
+
+def _two_gpus(found: dict[str, Any]) -> Iterator[str]:
+    if "skipped" in found:
+        yield f"skipped: {found['skipped']}"
+    for name, visit in found.get("visits", {}).items():
+        contexts = ", ".join(f"cuda:{index}" for index in visit["contexts"])
+        yield f"  {f'{name} on cuda:1':32}contexts on {contexts}"
+    yield from (f"  {name:32}{_speeds(found[name])}" for name in ("link", "stages") if name in found)
+    yield from (f"  {name:32}{why[:WIDTH]}" for name, why in found.get("errors", {}).items())
+
+
+def _speeds(compared: dict[str, Any]) -> str:
+    both = {when: [each["median"] for each in compared[when].values()] for when in ("alone", "at_once")}
+    alone, at_once = (" and ".join(f"{rate:.1f}" for rate in rates) for rates in both.values())
+    return f"{alone} GB/s alone, {at_once} GB/s at once"
 
 
 def _group(size: str, group: dict[str, Any]) -> Iterator[str]:

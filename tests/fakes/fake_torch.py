@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,11 @@ class Device:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def index(self) -> int | None:
+        _, _, index = self.name.partition(":")
+        return int(index) if index else None
 
 
 class Tensor:
@@ -60,6 +66,12 @@ class Tensor:
 
     def is_contiguous(self) -> bool:
         return self.content.flags.c_contiguous
+
+    def clone(self) -> Tensor:
+        return Tensor(self.content.copy(), self.device)
+
+    def cpu(self) -> Tensor:
+        return Tensor(self.content, Device("cpu"))
 
     def numpy(self) -> np.ndarray[Any, Any]:
         return self.content
@@ -130,4 +142,17 @@ def fake_torch(gpus: int = 0) -> Any:
         current_stream=lambda device: SimpleNamespace(cuda_stream=torch.cuda.stream),
         OutOfMemoryError=OutOfMemoryError,
     )
+    return torch
+
+
+def install_beside(cupy: Any) -> Any:
+    """Make ``import torch`` give, for the rest of this process, a stand-in with the GPUs of a CuPy's, and return it.
+
+    The GPU that is current for one is so for the other, as on a machine.
+    """
+    runtime = cupy.cuda.runtime
+    torch = fake_torch(gpus=runtime.getDeviceCount())
+    torch.cuda.is_initialized = lambda: True
+    torch.cuda.set_device, torch.cuda.current_device = runtime.setDevice, runtime.getDevice
+    sys.modules["torch"] = torch
     return torch

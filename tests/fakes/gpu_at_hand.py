@@ -28,3 +28,12 @@ def real_cupy() -> Any:
     except (MissingExtraError, DeviceUnavailableError) as error:
         pytest.skip(str(error))
     return importlib.import_module("cupy")
+
+
+def cupy_of_two_gpus() -> Any:
+    """Return CuPy where it has two GPUs, or skip the test and say why."""
+    cupy = real_cupy()
+    count = int(cupy.cuda.runtime.getDeviceCount())
+    if count < 2:
+        pytest.skip(f"needs two GPUs, this machine has {count}")
+    return cupy

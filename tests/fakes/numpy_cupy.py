@@ -20,6 +20,9 @@ import numpy as np
 import pytest
 from fake_cupy import FakeCuda
 
+ON_GPU = 2
+"""DLPack's number of CUDA memory."""
+
 
 class Pointer:
     """A place in the memory of an array, which it keeps alive."""
@@ -33,7 +36,16 @@ class Pointer:
 
 
 class DeviceNdarray(np.ndarray[Any, np.dtype[Any]]):
-    """An array "on the device": what ``cupy.ndarray`` adds to ``numpy.ndarray``."""
+    """An array "on a device": what ``cupy.ndarray`` adds to ``numpy.ndarray``.
+
+    Attributes:
+        index: Of the device that was current when its memory was taken.
+    """
+
+    @classmethod
+    def _current_device(cls) -> int:
+        """Return the device that is current in the calling thread."""
+        return 0
 
     def __new__(cls, shape: Any, dtype: Any = float, memptr: Any = None) -> Self:
         if memptr is None:
@@ -46,6 +58,9 @@ class DeviceNdarray(np.ndarray[Any, np.dtype[Any]]):
 
     def __array_finalize__(self, source: Any) -> None:
         self.owner = getattr(source, "owner", None)
+        self.index = getattr(source, "index", None)
+        if self.index is None:
+            self.index = self._current_device()
 
     @property
     def data(self) -> Any:
@@ -53,7 +68,7 @@ class DeviceNdarray(np.ndarray[Any, np.dtype[Any]]):
 
     @property
     def device(self) -> Any:
-        return SimpleNamespace(id=0)
+        return SimpleNamespace(id=self.index)
 
     def get(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Return a copy on the host."""
@@ -153,11 +168,16 @@ def module(cuda: FakeCuda) -> ModuleType:
     cupy: Any = fake_cupy.module(cuda)
     sub, runtime = cupy.cuda, cupy.cuda.runtime
 
+    class Ndarray(DeviceNdarray):
+        @classmethod
+        def _current_device(cls) -> int:
+            return cuda.current_device
+
     def asarray(values: Any, dtype: Any = None) -> DeviceNdarray:
-        return np.array(values, dtype).view(DeviceNdarray)
+        return np.array(values, dtype).view(Ndarray)
 
     def zeros(shape: Any, dtype: Any = float) -> DeviceNdarray:
-        return DeviceNdarray(shape, dtype)
+        return Ndarray(shape, dtype)
 
     def memset(pointer: int, value: int, nbytes: int, stream: int) -> None:
         ctypes.memset(pointer, value, nbytes)
@@ -197,6 +217,7 @@ def module(cuda: FakeCuda) -> ModuleType:
         "malloc": lambda nbytes: cuda.allocate("malloc", nbytes),
         "deviceSynchronize": lambda: None,
         "memGetInfo": lambda: (1 << 30, 2 << 30),
+        "setDevice": lambda index: setattr(cuda, "current_device", index),
         "driverGetVersion": lambda: 13000,
         "runtimeGetVersion": lambda: 13000,
         "getDeviceProperties": lambda index: {"name": b"stand-in", "multiProcessorCount": 1, "totalGlobalMem": 1 << 30},
@@ -204,9 +225,9 @@ def module(cuda: FakeCuda) -> ModuleType:
         if not hasattr(runtime, name):
             setattr(runtime, name, value)
     cupy.__version__ = "0"
-    cupy.is_stand_in = True
+    cupy.is_stand_in, cupy._cuda_behind = True, cuda
     for name, value in {
-        "ndarray": DeviceNdarray,
+        "ndarray": Ndarray,
         "RawKernel": RawKernel,
         "asarray": asarray,
         "array": asarray,
@@ -221,6 +242,27 @@ def module(cuda: FakeCuda) -> ModuleType:
     return cupy  # type: ignore[no-any-return]
 
 
+class DriverBehind:
+    """The driver of a stand-in, with the methods of ``benchmarks.gpu.driver.Contexts``."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cuda, self._driver = cupy._cuda_behind, cupy.cuda.driver
+
+    def has_context(self, index: int) -> bool:
+        return index in self._cuda.contexts
+
+    def current(self) -> int:
+        return int(self._driver.ctxGetCurrent())
+
+    def read(self, index: int, address: int, nbytes: int) -> bytes:
+        return ctypes.string_at(address, nbytes)
+
+
+def driver_of(cupy: Any) -> DriverBehind:
+    """Return the driver of a stand-in."""
+    return DriverBehind(cupy)
+
+
 def install(monkeypatch: pytest.MonkeyPatch, cuda: FakeCuda | None = None) -> Any:
     """Make ``import cupy`` give a stand-in for the rest of a test, and return it."""
     made: Any = module(cuda or FakeCuda(devices=1))
@@ -229,8 +271,14 @@ def install(monkeypatch: pytest.MonkeyPatch, cuda: FakeCuda | None = None) -> An
     return made
 
 
+def export_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have arrays say by DLPack that they are on a GPU, for stand-ins of other libraries: these take an array."""
+    monkeypatch.setattr(DeviceNdarray, "__dlpack_device__", lambda self: (ON_GPU, self.index))
+    monkeypatch.setattr(DeviceNdarray, "__dlpack__", lambda self, **asked: self.view(np.ndarray))
+
+
 def install_for_good() -> Any:
-    """Make ``import cupy`` give a stand-in for the rest of this process, and return it."""
-    made: Any = module(FakeCuda(devices=1))
+    """Make ``import cupy`` give a stand-in of two GPUs for the rest of this process, and return it."""
+    made: Any = module(FakeCuda(devices=2))
     sys.modules["cupy"], sys.modules["cupy.cuda"] = made, made.cuda
     return made

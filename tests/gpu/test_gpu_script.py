@@ -11,7 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gpu_at_hand
+import numpy_cupy
 import pytest
+from fake_cupy import FakeCuda
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -20,8 +23,12 @@ from aiostream_data.device.verified import device_code_sha256  # noqa: E402
 from benchmarks.gpu import pack, record, run  # noqa: E402
 from benchmarks.gpu.contenders import torch_loaders  # noqa: E402
 from benchmarks.gpu.findings import QUESTIONS  # noqa: E402
+from benchmarks.gpu.hardware import Hardware  # noqa: E402
 from benchmarks.gpu.part import FINDINGS, PARTS, Part  # noqa: E402
+from benchmarks.gpu.parts import two_gpus  # noqa: E402
 from benchmarks.gpu.predictions import PREDICTIONS, judge, written_down  # noqa: E402
+from benchmarks.gpu.recorder import Recorder  # noqa: E402
+from benchmarks.gpu.second_gpu import objections  # noqa: E402
 from benchmarks.gpu.summary import summary  # noqa: E402
 from benchmarks.gpu.verdict import still_open, what_failed  # noqa: E402
 
@@ -79,6 +86,7 @@ def found(**changed: Any) -> dict[str, Any]:
         "ceilings": {"h2d_pinned_by_batch": ceilings, "d2d": {"median": 2000.0}},
         "cuda": answers,
         "suite": {"passed": 30, "failed": {}, "skipped": {}},
+        "two_gpus": {"visits": {"copy": {"contexts": [1]}}, "errors": {}, "stages": {"share": 0.97}},
         "loaders": {"38.5 MB": group, "4 MB": small},
         "end_to_end": {"errors": {}},
         **changed,
@@ -92,6 +100,7 @@ def test_predictions_are_read_off_the_measurements() -> None:
     assert judged["ours at 38.5 MB"]["measured"] == pytest.approx(53 / 54, abs=1e-3)
     assert judged["exposed copy"]["measured"] == pytest.approx(0.01 / (38_535_168 / 54 / 1e6), abs=1e-3)
     assert judged["idle"]["measured"] == pytest.approx(0.4)
+    assert judged["stray contexts"]["measured"] == 0
     slow = found(ceilings={"h2d_pinned_by_batch": {"38.5 MB": {"median": 30.0}}, "d2d": {"median": 2000.0}})
     assert judge(slow)["ceiling"] == {"measured": 30.0, "held": False}
     assert judge(slow)["ours at 4 MB"]["held"] is None
@@ -106,6 +115,7 @@ def test_predictions_are_read_off_the_measurements() -> None:
         ({"suite": {"passed": 0, "failed": {}, "skipped": {}}}, "no test passed"),
         ({"loaders": {"4 MB": {"errors": {"ours copy (cupy)": "torn"}}}}, "ours copy (cupy): torn"),
         ({"end_to_end": {"errors": {"ours": "cut"}}}, "ours: cut"),
+        ({"two_gpus": {"errors": {"ours, copy on cuda:1": "contexts"}}}, "ours, copy on cuda:1: contexts"),
     ],
 )
 def test_a_run_fails_by_any_part_test_or_contender_of_ours(changed: dict[str, Any], said: str) -> None:
@@ -127,6 +137,56 @@ def test_a_question_that_is_open_is_told_and_fails_a_self_check_only_if_it_broke
     assert what_failed(parts, self_check=True) == ["U3: Traceback"]
 
 
+ONE_GPU = {"skipped": "1 GPU"}
+
+
+def test_what_needs_two_gpus_is_open_on_a_machine_with_one_and_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1)))
+    monkeypatch.setattr(gpu_at_hand, "real_cupy", lambda: one)
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        gpu_at_hand.cupy_of_two_gpus()
+    assert str(skipped.value) == "needs two GPUs, this machine has 1"
+    parts = found(two_gpus=ONE_GPU, suite={"passed": 30, "failed": {}, "skipped": {"t::two": str(skipped.value)}})
+    assert what_failed(parts, self_check=False) == []
+    assert still_open(parts) == ["two GPUs"]
+    assert judge(parts)["stray contexts"] == {"measured": None, "held": None}
+
+
+def test_the_part_for_two_gpus_is_skipped_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = numpy_cupy.install(monkeypatch, FakeCuda(devices=1))
+    recorder = Recorder(tmp_path / "found.json", 20)
+    two_gpus.run(Hardware(stand_in, real=False), recorder)
+    assert recorder.found == ONE_GPU
+    result = {
+        **made_up(),
+        "judged": judge({}),
+        "predictions": written_down(),
+        "circumstances": {"commit": ""},
+        "open": [],
+    }
+    result["parts"] = {"two_gpus": found(two_gpus=ONE_GPU)["two_gpus"]}
+    assert "skipped: 1 GPU" in summary(result).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, []),
+        ({"right": False}, ["values were wrong"]),
+        ({"contexts": [0, 1]}, ["there are contexts on GPUs [0, 1], and [1] were asked for"]),
+        ({"standing": [[0, 0], [0, 7]]}, ["the thread had GPU and context [0, 0], and then [0, 7]"]),
+        ({"before": [0], "contexts": [0, 1]}, []),
+        ({"standing": [[1, 0], [1, 7]]}, []),
+        ({"standing": [[1, 0], [0, 7]]}, ["the thread had GPU and context [1, 0], and then [0, 7]"]),
+    ],
+)
+def test_a_use_of_a_second_gpu_is_objected_to_for_values_contexts_and_what_the_thread_had(
+    changed: dict[str, Any], said: list[str]
+) -> None:
+    visit = {"opened": "cuda:1", "right": True, "before": [], "contexts": [1], "standing": [[0, 0], [0, 0]]}
+    assert objections({**visit, **changed}) == said
+
+
 def test_a_part_that_hangs_or_dies_costs_its_own_answers_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(PARTS, "unheard of", Part("unheard_of", 5))
     result = run_self_check(["unheard of", "environment"], tmp_path)
@@ -137,8 +197,9 @@ def test_a_part_that_hangs_or_dies_costs_its_own_answers_alone(monkeypatch: pyte
     assert run._watched(hanging, 0.2, True) == "ended after 0.2 s"
 
 
-def test_only_a_run_that_passed_on_this_very_code_is_recorded() -> None:
-    result: dict[str, Any] = {
+def made_up() -> dict[str, Any]:
+    """Return the result of a run that passed on a GPU, made up."""
+    return {
         "passed": True,
         "failed": [],
         "device": "NVIDIA H200",
@@ -146,9 +207,16 @@ def test_only_a_run_that_passed_on_this_very_code_is_recorded() -> None:
         "device_code_sha256": device_code_sha256(),
         "parts": found(),
     }
+
+
+def test_only_a_run_that_passed_on_this_very_code_is_recorded() -> None:
+    result = made_up()
     kept = record.record_of(result, Path("benchmarks/gpu/results/x.json"))
     assert (kept.gpu, kept.date, kept.machine["link"]) == ("NVIDIA H200", "2026-12-01", "PCIe 5 x16")
     assert kept.versions == {"python": "3.12.3", "cupy-cuda13x": "14.2.0"}
+    assert kept.machine["two_gpus"] == "verified"
+    one = record.record_of({**result, "parts": found(two_gpus=ONE_GPU)}, Path("x.json"))
+    assert one.machine["two_gpus"] == "skipped: 1 GPU"
     with pytest.raises(ValueError, match="the device code has changed"):
         record.record_of({**result, "device_code_sha256": "0"}, Path("x.json"))
     with pytest.raises(ValueError, match="the run did not pass"):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fake_cuda import FakeDriverError
 from fake_cupy import FakeCuda, install
+from fake_integration import use_library
 from fake_jax import fake_jax
 from fake_torch import fake_torch
 
@@ -31,13 +32,6 @@ def no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     return install(monkeypatch, FakeCuda(devices=3))
-
-
-def use_library(monkeypatch: pytest.MonkeyPatch, name: str, module: Any) -> None:
-    monkeypatch.setitem(sys.modules, name, module)
-    if hasattr(module, "numpy"):
-        monkeypatch.setitem(sys.modules, f"{name}.numpy", module.numpy)
-    monkeypatch.delitem(sys.modules, f"aiostream_data.integrations.{name}", raising=False)
 
 
 def in_a_thread(work: Callable[[], None]) -> None:

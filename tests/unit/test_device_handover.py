@@ -14,6 +14,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
+from fake_integration import use_library
 from fake_jax import fake_jax
 from fake_torch import fake_torch
 from numpy.typing import NDArray
@@ -77,17 +78,6 @@ def put(stage: DeviceStage, content: Any) -> DeviceBatch:
     batch = stage.put(content, timeout_s=5)
     assert batch is not None
     return batch
-
-
-def use_library(monkeypatch: pytest.MonkeyPatch, name: str, module: Any) -> None:
-    """Make our integration with a library use ``module``, for the rest of a test; None: as if it were not installed."""
-    monkeypatch.setitem(sys.modules, name, module)
-    if module is not None and hasattr(module, "numpy"):
-        monkeypatch.setitem(sys.modules, f"{name}.numpy", module.numpy)
-    integration = f"aiostream_data.integrations.{name}"
-    monkeypatch.delitem(sys.modules, integration, raising=False)
-    monkeypatch.setitem(sys.modules, integration, None)  # put back, as it was, at the end
-    del sys.modules[integration]
 
 
 @pytest.fixture(params=["stand-in", "installed"])
@@ -626,7 +616,7 @@ def test_on_a_gpu_cupy_arrays_lie_over_the_slot_and_keep_the_lease(cuda: SimpleN
 
 
 def test_on_a_gpu_batches_are_written_into_cupy_arrays(cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = DeviceNdarray((4,), np.int64)
+    target = importlib.import_module("cupy").zeros((4,), np.int64)
     with gpu_stage("into") as stage:
         batch = put(stage, {"x": np.full(4, 5)}).hand_over()
         with pytest.raises(DeviceTargetError, match=r"'x'.*no CuPy array on cuda:0"):
