@@ -7,7 +7,8 @@ whatever they are told about copies. Verified without a GPU: all that is done on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -46,8 +47,9 @@ class HostCopies:
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
     ) -> tuple[list[Any], None]:
         arrive()
-        made = [jnp.array(native, copy=True) for native in natives]
-        jax.block_until_ready(made)
+        with _telling():
+            made = [jnp.array(native, copy=True) for native in natives]
+            jax.block_until_ready(made)
         return made, None
 
 
@@ -57,14 +59,21 @@ class DeviceCopies:
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
     ) -> tuple[list[Any], Callable[[], object]]:
-        try:
+        with _telling():
             imported = [jax.dlpack.from_dlpack(array) for array in exported]
             made = [jnp.array(array, copy=True) for array in imported]
-        except AiostreamError:  # some of ours are RuntimeErrors, too: the export or the wait for the batch raised it
-            raise
-        except RuntimeError as error:
-            raise _told(error) from error
         return made, partial(_ready, made, imported)
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Tell failures of JAX in a block as ours."""
+    try:
+        yield
+    except AiostreamError:  # some of ours are RuntimeErrors, too: the export or the wait for the batch raised it
+        raise
+    except RuntimeError as error:
+        raise _told(error) from error
 
 
 def _ready(made: list[Any], imported: list[Any]) -> None:
