@@ -154,14 +154,15 @@ def check(chosen: Sequence[Environment], tests: Sequence[str] = TESTS, root: Pat
     started = time.monotonic()
     with ThreadPoolExecutor() as pool:
         reasons = list(pool.map(install, chosen))
-    print(f"CuPy {', '.join(one.major for one in chosen)}: installed in {time.monotonic() - started:.0f} s", flush=True)
-    running = {one.major: run_tests(one, tests, root) for one, why in zip(chosen, reasons, strict=True) if why is None}
-    said = {major: process.communicate()[0] for major, process in running.items()}
-    for environment, reason in zip(chosen, reasons, strict=True):
+    print(f"environments are there after {time.monotonic() - started:.0f} s", flush=True)
+    both = list(zip(chosen, reasons, strict=True))
+    running = {one.major: run_tests(one, tests, root) for one, reason in both if reason is None}
+    for major, process in running.items():
+        said, _ = process.communicate()
+        print(f"----- beside CuPy {major}\n{said}", flush=True)
+    for one, reason in both:  # last, where it is seen
         if reason is not None:
-            print(unchecked(environment, reason), flush=True)
-        else:
-            print(f"----- beside CuPy {environment.major}\n{said[environment.major]}", flush=True)
+            print(unchecked(one, reason), flush=True)
     return all(process.returncode == 0 for process in running.values())
 
 

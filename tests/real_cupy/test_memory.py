@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+
+from aiostream_data.device.cuda_context import Freed
 
 
 class Owner:
@@ -37,6 +41,14 @@ def test_page_locked_memory_of_any_owner_is_a_buffer_of_its_size(cupy: Any, owne
     assert array.tolist() == list(range(100))
     array[0] = 7
     assert owner.array[0] == 7
+
+
+def test_what_the_backend_frees_itself_is_an_owner_that_cupy_takes(cupy: Any, owner: Owner) -> None:
+    context: Any = SimpleNamespace(errors=(), current=nullcontext)
+    freed: Any = Freed(owner, context, owner.size)
+    array = np.frombuffer(cupy.cuda.PinnedMemoryPointer(freed, 0), np.uint8, owner.size)
+    assert (array == owner.array).all()
+    assert int(pointer_to(cupy, freed).ptr) == owner.ptr
 
 
 def test_a_pointer_moves_by_bytes_and_knows_its_gpu(cupy: Any, owner: Owner) -> None:
