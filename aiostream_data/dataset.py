@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
+from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.batches import BatchOperators

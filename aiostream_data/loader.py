@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cas
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.bridge import Ending, Parcel
+from aiostream_data._engine.consumer.bridge import Ending, Parcel
 from aiostream_data.arguments import integer, shown
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.patience import Patience

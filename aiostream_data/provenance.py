@@ -23,7 +23,7 @@ class Origin:
         offset: Byte of the object from which on the record can be found: where it begins itself, or a record before
             it. None where the object has to be read from its start.
         seed: The loader's, which random functions on the way draw from.
-        row: The row's full name; see ``_engine/state_book.py``.
+        row: The row's full name; see ``_engine/resume/lineage_reader.py``.
     """
 
     url: str

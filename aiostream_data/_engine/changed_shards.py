@@ -1,9 +1,10 @@
 """Resume with another list of shards than the state's: decide what each source reads, or refuse it.
 
 How this works. The rows that are left of an epoch are those of old shards that are still listed, and those of new
-shards. So an epoch in progress keeps the numbers of its shards (:mod:`.shard_numbers`), and reads new shards behind the
-old ones. That is exact unless the state counts rows that cannot be told apart any more: rows of a shard whose content
-changed, rows of an element that is half delivered, rows of a cache. Then the state is refused.
+shards. So an epoch in progress keeps the numbers of its shards (:mod:`~aiostream_data._engine.resume.shard_numbers`),
+and reads new shards behind the old ones. That is exact unless the state counts rows that cannot be told apart any more:
+rows of a shard whose content changed, rows of an element that is half delivered, rows of a cache. Then the state is
+refused.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from aiostream_data._engine.context import RunContext
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
-from aiostream_data._engine.places import Place, SavedShards
-from aiostream_data._engine.shard_numbers import ShardNumbers
-from aiostream_data._engine.shards_read import Counting, ShardsRead, Source, SourceRead, is_row_by_row
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.resume.places import Place, SavedShards
+from aiostream_data._engine.resume.shard_numbers import ShardNumbers
+from aiostream_data._engine.sources.listed_shards import ListedShards
+from aiostream_data._engine.sources.shards_read import Counting, ShardsRead, Source, SourceRead, is_row_by_row
 from aiostream_data._engine.state_schema import places_in, saved_shards
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node, walk
@@ -61,7 +63,7 @@ class ChangedShards:
         for mixture in {*self._read.mixtures, *state.mixtures_with_gained}:
             self._check_mixture(mixture)
             self.gained.add(keys[mixture])
-        for node, shards in context.services.resolved.items():
+        for node, shards in context.services.features.of(ListedShards).resolved.items():
             key = keys[node]
             if isinstance(node, (ListFiles, ReadFiles)) and key in saved:
                 self._take_over(node, key, shards, saved[key])

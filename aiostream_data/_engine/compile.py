@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aiostream_data._engine.context import RunContext
-from aiostream_data._engine.stages.base import Stage
+from aiostream_data._engine.calls.map_coroutine import CoroutineStage
+from aiostream_data._engine.calls.parse import ParseStage
+from aiostream_data._engine.calls.rowwise import RowwiseStage
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.flow.fused_steps import Step
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.processes.subprocess import SubprocessStage
+from aiostream_data._engine.processes.worker_shard import LoaderShardStep, WorkerShardStep
+from aiostream_data._engine.sources.files import ReadFilesSource
+from aiostream_data._engine.sources.list_files import ListFilesSource
+from aiostream_data._engine.sources.memory import MemorySource
+from aiostream_data._engine.sources.python_source import PythonSource
 from aiostream_data._engine.stages.batch import BatchStep
 from aiostream_data._engine.stages.block import BlockStage
-from aiostream_data._engine.stages.buckets import BucketStep
-from aiostream_data._engine.stages.cache import CacheStage
-from aiostream_data._engine.stages.coroutine import CoroutineStage
-from aiostream_data._engine.stages.costs import CostBatchStep
-from aiostream_data._engine.stages.device import DeviceStage
+from aiostream_data._engine.stages.caching.cache import CacheStage
 from aiostream_data._engine.stages.equal import AgreeStage, EqualRowsStage
-from aiostream_data._engine.stages.files import ReadFilesSource
+from aiostream_data._engine.stages.grouping.buckets import BucketStep
+from aiostream_data._engine.stages.grouping.costs import CostBatchStep
+from aiostream_data._engine.stages.grouping.pack import PackStep
+from aiostream_data._engine.stages.grouping.windows import PaddedBatchStep, RebatchStep, WindowStep
 from aiostream_data._engine.stages.interleave import InterleaveStage
-from aiostream_data._engine.stages.list_files import ListFilesSource
-from aiostream_data._engine.stages.memory import MemorySource
 from aiostream_data._engine.stages.mix import ChooseStage, MixStage
-from aiostream_data._engine.stages.pack import PackStep
-from aiostream_data._engine.stages.parse import ParseStage
 from aiostream_data._engine.stages.prefetch import PrefetchStage
-from aiostream_data._engine.stages.python_source import PythonSource
 from aiostream_data._engine.stages.ranks import MarkPaddingStep, RankShardStep
 from aiostream_data._engine.stages.recalled import RecalledStage
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
-from aiostream_data._engine.stages.rowwise import RowwiseStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
 from aiostream_data._engine.stages.shuffle import ShuffleStep
-from aiostream_data._engine.stages.subprocess import SubprocessStage
+from aiostream_data._engine.stages.to_device.to_device import DeviceStage
 from aiostream_data._engine.stages.unbatch import UnbatchStep
-from aiostream_data._engine.stages.windows import PaddedBatchStep, RebatchStep, WindowStep
-from aiostream_data._engine.stages.worker_shard import LoaderShardStep, WorkerShardStep
 from aiostream_data._engine.stages.zip import ZipStage
-from aiostream_data._engine.tail import Step
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan import mixing
 from aiostream_data.plan import operators as op
@@ -97,9 +97,6 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
 }
 """Nodes that ride on the hops of what they read, instead of being a task of their own."""
 
-OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache, InSubprocess, Recalled)
-"""Nodes whose stage runs its inputs itself, once or again and again, instead of reading inlets."""
-
 
 def build(node: Node, context: RunContext, counters: StageCounters, fused: Sequence[op.Call] = ()) -> Stage:
     """Return the stage that runs ``node``.
@@ -137,8 +134,3 @@ def steps_after(node: Node, context: RunContext) -> tuple[Node, list[Step]]:
         steps.append(STEPS[type(node)](node, context, context.counters(node)))
         node = node.input
     return node, steps[::-1]
-
-
-def reads_inlets(node: Node) -> bool:
-    """True when the stage of ``node`` reads its inputs through inlets."""
-    return bool(node.inputs) and not isinstance(node, OPENS_ITS_INPUTS)

@@ -15,28 +15,29 @@ from functools import partial
 from time import thread_time
 from typing import Any, ClassVar
 
-from aiostream_data._engine.announced import Announced
 from aiostream_data._engine.at_exit import has_stopped, stop_at_exit
-from aiostream_data._engine.bridge import Bridge, Parcel
-from aiostream_data._engine.budget import Charge
-from aiostream_data._engine.channel import InputFailed
-from aiostream_data._engine.context import RunContext, value_of
+from aiostream_data._engine.consumer.bridge import Bridge, Parcel
+from aiostream_data._engine.diagnosis.watchdog import LOGGER, Alarm, Watchdog
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
-from aiostream_data._engine.epochs import first_epochs
 from aiostream_data._engine.event_loop import CLOSE_S, close_loop, loop_maker
-from aiostream_data._engine.failures import for_consumer, raise_as_it_is, root_error
-from aiostream_data._engine.hosting import Hosting
-from aiostream_data._engine.origins import Origins
+from aiostream_data._engine.failures.tracebacks import present
+from aiostream_data._engine.flow.channel import InputFailed
+from aiostream_data._engine.flow.context import RunContext, value_of
+from aiostream_data._engine.flow.one_time_event import Announced
+from aiostream_data._engine.flow.recall import in_epochs
+from aiostream_data._engine.flow.root_cause import for_consumer, raise_as_it_is, root_error
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.memory.budget import Charge
 from aiostream_data._engine.prepare import prepare
-from aiostream_data._engine.recall import in_epochs
+from aiostream_data._engine.processes.processes import Hosting
 from aiostream_data._engine.resources import Resources
+from aiostream_data._engine.resume.epochs import first_epochs
+from aiostream_data._engine.resume.lineage_reader import read_book
+from aiostream_data._engine.resume.lineage_writer import ROWS
+from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.running import open_plan
-from aiostream_data._engine.sizes import chunk_nbytes
-from aiostream_data._engine.state_book import read_book
-from aiostream_data._engine.state_writer import ROWS
-from aiostream_data._engine.tracebacks import present
-from aiostream_data._engine.watchdog import LOGGER, Alarm, Watchdog
+from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, StageTimeoutError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, walk
@@ -146,7 +147,7 @@ class Engine:
         self.stop_soon()
 
     def _what_is_stuck(self) -> tuple[str, str]:
-        from aiostream_data._engine.dump import stuck_of  # which not many runs need
+        from aiostream_data._engine.diagnosis.dump import stuck_of  # which not many runs need
 
         return stuck_of(self)
 
@@ -214,7 +215,7 @@ class Engine:
 
     def dump(self) -> str:
         """Return what stages, functions, tasks, threads and processes do now, as text. Safe from any thread."""
-        from aiostream_data._engine.dump import dump_of  # seldom needed
+        from aiostream_data._engine.diagnosis.dump import dump_of  # seldom needed
 
         return dump_of(self)
 
@@ -343,7 +344,7 @@ class Engine:
             await resources.aclose()
 
     async def _give_fetched(self, context: RunContext) -> None:
-        from aiostream_data._engine.fetched_shards import find_fetched_shard  # seldom needed
+        from aiostream_data._engine.sources.fetched_shards import find_fetched_shard  # seldom needed
 
         rows = self.state.book.rows({ROWS: 0})
         find_fetched_shard(self.plan, context, rows, self.options.fetched_from)
@@ -380,7 +381,7 @@ class Engine:
 
     async def _check_state(self, context: RunContext) -> None:
         identity, options = self.state.identity, self.options
-        identity.found_shards(context.services.resolved, context.keys)
+        identity.found_shards(context.services.features.of(ListedShards).resolved, context.keys)
         for name, each in options.states() if options.held_against is not None else ():
             check = (each.held_against, options.given_seed, options.force, options.allow)
             with naming(name):
@@ -393,8 +394,9 @@ class Engine:
         from aiostream_data._engine.changed_shards import ChangedShards  # needed for resuming only
 
         shards = value_of(await self.resources.pool.submit(ChangedShards, self.plan, context, self.options, self.state))
-        context.services.shard_numbers.update(shards.numbers)
-        context.services.gained.update(shards.gained)
+        listed = context.services.features.of(ListedShards)
+        listed.numbers.update(shards.numbers)
+        listed.gained.update(shards.gained)
         self.state.identity.numbered_shards(shards.numbers)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiostream_data._engine.position import State
+from aiostream_data._engine.resume.position import State
 from aiostream_data.plan.base import Node
 from aiostream_data.ranks.listing import ListOnce
 from aiostream_data.state_parts import STATE

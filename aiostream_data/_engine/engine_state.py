@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiostream_data._engine.engine_options import EngineOptions
-from aiostream_data._engine.identity import Identity
-from aiostream_data._engine.origin_of import origins_of
-from aiostream_data._engine.origins import Origins
-from aiostream_data._engine.position import Position
-from aiostream_data._engine.state_book import read_book
-from aiostream_data._engine.state_writer import BookWriter, Spaces
-from aiostream_data._engine.weight_changes import WeightChanges
+from aiostream_data._engine.resume.cached_epochs import cached_in_plan, read_cached_epochs
+from aiostream_data._engine.resume.identity import Identity
+from aiostream_data._engine.resume.lineage_reader import read_book
+from aiostream_data._engine.resume.lineage_writer import BookWriter, Spaces
+from aiostream_data._engine.resume.origin_of import origins_of
+from aiostream_data._engine.resume.origins import Origins
+from aiostream_data._engine.resume.position import Position
+from aiostream_data._engine.resume.weight_changes import WeightChanges
 from aiostream_data.errors import StateMismatchError, WorkerDiedError
 from aiostream_data.lineage import MadeOf
 from aiostream_data.plan.base import Node, keys_again, keys_of, own_keys
@@ -26,7 +27,7 @@ from aiostream_data.row_ids import RowIds
 from aiostream_data.weights import Weights, vector_of
 
 if TYPE_CHECKING:
-    from aiostream_data._engine.hosting import Hosting
+    from aiostream_data._engine.processes.processes import Hosting
 
 
 class EngineState:
@@ -60,7 +61,7 @@ class EngineState:
         self.origins = Origins()
         self.book = read_book(options.book, self.origins)
         self.weights = WeightChanges(options.weights)
-        self.cached_epochs = _cached_epochs(options.caches)
+        self.cached_epochs = read_cached_epochs(options.caches)
         self.identity = Identity(options.written, options.world_size)
         self.position: Position | None = None
         self.hosting: Hosting | None = None
@@ -139,18 +140,6 @@ class EngineState:
         if self.hosting is not None:
             self.hosting.tell_weights(self.weights, self.keys)
         return self.weights.state(from_the_beginning=True)
-
-
-def cached_in_plan(epochs: Mapping[tuple[int, int], int]) -> list[list[int]]:
-    """Return number and repetition of the caches of the plan itself, as states have them."""
-    return [[key, epoch] for (path, key), epoch in dict(epochs).items() if path == 0]
-
-
-def _cached_epochs(saved: Any) -> dict[tuple[int, int], int]:
-    try:
-        return {(0, int(key)): int(epoch) for key, epoch in saved or ()}
-    except (TypeError, ValueError) as error:
-        raise StateMismatchError([f"what it says of caches is damaged: {error}"]) from None
 
 
 def _keys(plan: Node, known: Sequence[int] | None) -> dict[Node, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from aiostream_data._engine.context import RunContext, hop
-from aiostream_data._engine.shard_search import names_shards
-from aiostream_data._engine.shared_listing import find_all_shards
+from aiostream_data._engine.flow.context import RunContext, hop
+from aiostream_data._engine.sources.listed_shards import ListedShards
+from aiostream_data._engine.sources.shard_search import names_shards
+from aiostream_data._engine.sources.shared_listing import find_all_shards
+from aiostream_data._engine.stages.to_device.open_devices import Devices
 from aiostream_data.device.handover import HandOver
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
@@ -31,7 +33,7 @@ async def prepare(plan: Node, context: RunContext) -> None:
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and names_shards(node)]
     for node, shards in zip(sources, await find_all_shards(context, sources), strict=True):
         check_enough_files(len(shards), node.share)
-        context.services.resolved[node] = shards
+        context.services.features.of(ListedShards).resolved[node] = shards
     for operator in walk(plan):
         if isinstance(operator, ToDevice):
             await _open_device(operator, context)
@@ -41,7 +43,7 @@ async def prepare(plan: Node, context: RunContext) -> None:
 
 async def _open_device(node: ToDevice, context: RunContext) -> None:
     def open_stage() -> DeviceStage:
-        backend = open_backend(node.device, context.services.current_gpu)
+        backend = open_backend(node.device, context.services.options.current_gpu)
         if node.transform is not None:
             backend.prepare_cast()
         return DeviceStage(
@@ -50,12 +52,12 @@ async def _open_device(node: ToDevice, context: RunContext) -> None:
             device_slots=node.depth,
             hand_over=HandOver(handoff=node.handoff, framework=node.framework),
             allow_pageable=node.allow_pageable,
-            profile=context.services.profile,
+            profile=context.services.options.profile,
             find_shared=mapping_of,
             max_shared_nbytes=context.services.budget.limit,
         )
 
     device = await hop(context.counters(node), context.services.pool.submit(open_stage))
-    context.services.devices[node] = device
-    if not context.services.one_at_a_time:  # where whoever needs a slot waits for its copy
+    context.services.features.of(Devices)[node] = device
+    if not context.services.options.one_at_a_time:  # where whoever needs a slot waits for its copy
         device.start_waiter()

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiostream_data._engine.budget import Budget
-from aiostream_data._engine.buffers import BlockPool
-from aiostream_data._engine.context import Board, Drained, RunContext, Services, value_of
-from aiostream_data._engine.cpu_count import cpu_count
-from aiostream_data._engine.dead_letters import DeadLetters
+from aiostream_data._engine.calls.cpu_count import cpu_count
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
-from aiostream_data._engine.running import open_plan, recall
-from aiostream_data._engine.stage_runs import StageRuns
+from aiostream_data._engine.failures.dead_letters import DeadLetters
+from aiostream_data._engine.flow.board import Board
+from aiostream_data._engine.flow.context import RunContext, Services, value_of
+from aiostream_data._engine.flow.drained import Drained
+from aiostream_data._engine.flow.executors import Workers
+from aiostream_data._engine.flow.stage_runs import StageRuns
+from aiostream_data._engine.memory.budget import Budget
+from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data._engine.memory.trimming import Trimmer
+from aiostream_data._engine.running import PlanRunner
+from aiostream_data._engine.stages.caching.shared_caches import shared_caches
+from aiostream_data._engine.stages.to_device.open_devices import Devices
 from aiostream_data._engine.state_schema import InnerStates
-from aiostream_data._engine.trimming import Trimmer
-from aiostream_data._engine.workers import Workers
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import CloseError
 from aiostream_data.executors.inline import InlineExecutor
@@ -28,7 +31,6 @@ from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.allocator import trim
 from aiostream_data.metrics.report import SHARD_CACHE
 from aiostream_data.plan.base import Node, walk
-from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.storage.counters import joined
 from aiostream_data.storage.stores import StoreSet
 
@@ -63,20 +65,13 @@ class Resources:
     def __init__(self, options: EngineOptions) -> None:
         self.budget = Budget(options.memory_limit)
         self.board = Board()
-        self._one_at_a_time = options.one_at_a_time
-        self._profile = options.profile
-        self._current_gpu = options.current_gpu
+        self._options = options
         self._cpus = cpu_count()
         self.pool = InlineExecutor() if options.one_at_a_time else ThreadExecutor(self._cpus, "asd-pool")
         self.stores: dict[str, StoreSet] = {}
-        self.devices: dict[Node, DeviceStage] = {}
+        self.devices = Devices()
         self.runs = StageRuns()
         self.trimmer = Trimmer(options.memory_limit)
-        self._epoch = options.epoch
-        self._state = options.state
-        self._dead_letters = options.dead_letters
-        self._list_once = options.list_once
-        self._shard_cache = options.shard_cache
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
         self._blocks = BlockPool(idle_blocks_nbytes(options.memory_limit))
@@ -90,37 +85,30 @@ class Resources:
 
     def context(self, plan: Node, state: EngineState) -> RunContext:
         """Return what the stages of ``plan`` are given. On the engine's loop."""
-        self._letters = DeadLetters(self._dead_letters, state.origins, state.root_seed, self.pool)
+        self._letters = DeadLetters(self._options.dead_letters, state.origins, state.root_seed, self.pool)
         services = Services(
+            options=self._options,
+            runner=PlanRunner(InnerStates(self._options.state, state.book)),
             pool=self.pool,
+            workers=self.workers,
             budget=self.budget,
             blocks=self._blocks,
+            stores=self._stores,
             origins=state.origins,
+            book=state.book,
             board=self.board,
+            dead_letters=self._letters,
+            pause=self._closing.wait,
             root_seed=state.root_seed,
             cpus=self._cpus,
-            stores=self._stores,
-            workers=self.workers,
-            open_plan=open_plan,
-            recall=recall,
-            check_inner=InnerStates(self._state, state.book).check,
-            book=state.book,
-            weights=state.weights,
-            shared_caches=_shared_caches(plan),
-            cached_epochs=state.cached_epochs,
-            devices=self.devices,
-            hosting=state.hosting,
-            dead_letters=self._letters,
-            list_once=self._list_once,
-            pause=self._closing.wait,
-            runs=self.runs,
-            one_at_a_time=self._one_at_a_time,
-            profile=self._profile,
-            current_gpu=self._current_gpu,
         )
+        for feature in (state.weights, state.cached_epochs, shared_caches(plan), self.devices, self.runs):
+            services.features.put(feature)
+        if state.hosting is not None:
+            services.features.put(state.hosting)
         return RunContext(
             services=services,
-            epoch=self._epoch,
+            epoch=self._options.epoch,
             path=0,
             numbers={node: number for number, node in enumerate(walk(plan))},
             keys=state.keys,
@@ -134,7 +122,7 @@ class Resources:
             async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
                 return value_of(await self._readers.submit(function, *args))
 
-            self.stores[key] = StoreSet(options, run_blocking, self._shard_cache, self.budget.room_for)
+            self.stores[key] = StoreSet(options, run_blocking, self._options.shard_cache, self.budget.room_for)
         return self.stores[key]
 
     def storage_counters(self) -> dict[str, dict[str, float]]:
@@ -143,7 +131,7 @@ class Resources:
 
     def holders(self) -> dict[str, tuple[int, int]]:
         """Return who holds how many bytes, and held at most: those of the budget, and the shard cache beside it."""
-        held = None if self._shard_cache is None else self._shard_cache.held_nbytes()
+        held = None if self._options.shard_cache is None else self._options.shard_cache.held_nbytes()
         return dict(self.budget.holders) | ({} if held is None else {SHARD_CACHE: held})
 
     async def aclose(self) -> None:
@@ -162,7 +150,7 @@ class Resources:
 
     async def _close(self, device: DeviceStage) -> None:
         """Close a device on a thread, since that waits for copies, and a loop never calls a device."""
-        if self._one_at_a_time:
+        if self._options.one_at_a_time:
             device.close()
             return
         with self.workers.thread("asd-device") as thread:
@@ -185,9 +173,3 @@ class Resources:
         """Give up the blocks that wait to be read into again."""
         self._blocks.close()
         trim()  # or loaders that come and go would leave what their threads freed in the arenas of these
-
-
-def _shared_caches(plan: Node) -> frozenset[CacheToken]:
-    places = {node for node in walk(plan) if isinstance(node, Cache)}
-    counts = Counter(node.token for node in places)
-    return frozenset(token for token, count in counts.items() if count > 1)

@@ -16,19 +16,29 @@ cancelled, Ctrl-C      CancelledError, KeyboardInterrupt               the same
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 
-from aiostream_data._engine.carrying import carrying
-from aiostream_data._engine.channel import Receiver, ReceiverClosed, StreamAborted, open_channel, open_stepped_channel
-from aiostream_data._engine.compile import STEPS, build, fused_below, reads_inlets, steps_after
-from aiostream_data._engine.context import RunContext
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.failures import CarriedError, raise_as_it_is, root_error
-from aiostream_data._engine.position import POSITION, Position, State
-from aiostream_data._engine.resuming import resuming
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.tail import Step, Tail
+from aiostream_data._engine.compile import STEPS, build, fused_below, steps_after
+from aiostream_data._engine.failures.carried_error import CarriedError
+from aiostream_data._engine.flow.carrying import carrying
+from aiostream_data._engine.flow.channel import (
+    Receiver,
+    ReceiverClosed,
+    StreamAborted,
+    open_channel,
+    open_stepped_channel,
+)
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.flow.fused_steps import Step, Tail
+from aiostream_data._engine.flow.inputs import reads_inlets
+from aiostream_data._engine.flow.root_cause import raise_as_it_is, root_error
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.flow.stage_runs import StageRuns
+from aiostream_data._engine.resume.position import POSITION, Position, State
+from aiostream_data._engine.resume.resuming import resuming
+from aiostream_data._engine.state_schema import InnerStates
 from aiostream_data.errors import CardinalityError
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
@@ -95,7 +105,7 @@ def _start(
     services = context.services
     sender, receiver = (
         open_stepped_channel()
-        if services.one_at_a_time
+        if services.options.one_at_a_time
         else open_channel(_channel_items(node), services.budget.channel_nbytes)
     )
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
@@ -149,7 +159,7 @@ async def supervise(
         for inlet in inlets:
             ends.enter_context(inlet)
         ends.enter_context(outlet)
-        ends.enter_context(stage.context.services.runs.running(stage, inlets, outlet))
+        ends.enter_context(stage.context.services.features.of(StageRuns).running(stage, inlets, outlet))
         ends.enter_context(carrying(outlet))
         with _noted(stage.node):
             try:
@@ -186,3 +196,23 @@ def _noted(node: Node) -> Iterator[None]:
         if subject is not None and not any(note.startswith("stage: ") for note in getattr(subject, "__notes__", ())):
             subject.add_note(node.noted)
         raise
+
+
+class PlanRunner:
+    """Implements :class:`~aiostream_data._engine.flow.context.Runner` for the stages of one loader."""
+
+    def __init__(self, inner: InnerStates) -> None:
+        """Check parts of states for data sets made while running by ``inner``."""
+        self._inner = inner
+
+    def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
+        """See :func:`open_plan`."""
+        return open_plan(context, node, state)
+
+    def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
+        """See :func:`recall`."""
+        return recall(context, node, lineage)
+
+    def check_inner(self, node: Node, state: State, given: int) -> None:
+        """See :meth:`~aiostream_data._engine.state_schema.InnerStates.check`."""
+        self._inner.check(node, state, given)

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from aiostream_data._engine.compile import STAGES, STEPS, fused_below
 from aiostream_data._engine.engine_options import EngineOptions
-from aiostream_data._engine.places import Place, Rows, SavedShards, Scope
-from aiostream_data._engine.position import POSITION
-from aiostream_data._engine.shard_numbers import numbers_in
-from aiostream_data._engine.stages.base import CallStage, Stage
-from aiostream_data._engine.state_book import Book
-from aiostream_data._engine.tail import Step
+from aiostream_data._engine.flow.fused_steps import Step
+from aiostream_data._engine.flow.stage import CallStage, Stage
+from aiostream_data._engine.resume.lineage_reader import Book
+from aiostream_data._engine.resume.places import Place, Rows, SavedShards, Scope
+from aiostream_data._engine.resume.position import POSITION
+from aiostream_data._engine.resume.shard_numbers import numbers_in
 from aiostream_data.errors import DamagedStateError
 from aiostream_data.plan.base import Node, keys_of
 from aiostream_data.plan.cardinality import cardinality

@@ -17,7 +17,7 @@ from functools import partial
 from typing import ClassVar
 
 from aiostream_data._engine.at_exit import stop_at_exit
-from aiostream_data._engine.bridge import Bridge, Ending, Parcel
+from aiostream_data._engine.consumer.bridge import Bridge, Ending, Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data.executors.inline import InlineExecutor, outside_of_loops

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from aiostream_data._engine.budget import COPIES_OF_A_ROW
-from aiostream_data._engine.decompressor_memory import TOGETHER_SHARE
+from aiostream_data._engine.memory.budget import COPIES_OF_A_ROW
+from aiostream_data._engine.memory.decompressor_memory import TOGETHER_SHARE
 from aiostream_data.codecs.compression import MAX_ZSTD_NBYTES, may_be_zstd
 from aiostream_data.formats.base import KnowsLargest
 from aiostream_data.loading.part import Part

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from aiostream_data._engine.cpu_count import cpu_count
-from aiostream_data._engine.memory_limit import default_limit
+from aiostream_data._engine.calls.cpu_count import cpu_count
+from aiostream_data._engine.memory.memory_limit import default_limit
 from aiostream_data.loading.observation import numbers_of
 from aiostream_data.loading.opening import Opening
 from aiostream_data.metrics.causes import loop_share_held

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiostream_data._engine.bridge import Ending, Parcel
+from aiostream_data._engine.consumer.bridge import Ending, Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
-from aiostream_data._engine.origin_of import node_of_rows
+from aiostream_data._engine.resume.origin_of import node_of_rows
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.loading.saved_schema import keys_in
 from aiostream_data.plan.base import Node

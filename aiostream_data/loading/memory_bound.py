@@ -4,7 +4,7 @@ How this works. Whatever holds rows is charged to one budget, the memory limit; 
 or less where the plan alone shows that all its rows together take less. Beside rows there are costs that are known:
 an interpreter for each process, blocks that wait to be used again, what the engine itself is. The C library keeps
 some of what was freed; how much is measured, not proven, and what is more is given back while a loader runs
-(:mod:`aiostream_data._engine.trimming`). What functions keep for themselves nobody can tell, and the bound says so.
+(:mod:`aiostream_data._engine.memory.trimming`). Memory that user functions keep is unknown, and the bound says so.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from aiostream_data._engine.calls.cpu_count import cpu_count
 from aiostream_data._engine.compile import fused_below
-from aiostream_data._engine.cpu_count import cpu_count
-from aiostream_data._engine.hosting import window_nbytes
+from aiostream_data._engine.diagnosis.watchdog import LOGGER
+from aiostream_data._engine.memory.trimming import KEPT_SHARE
+from aiostream_data._engine.processes.processes import window_nbytes
 from aiostream_data._engine.resources import idle_blocks_nbytes
-from aiostream_data._engine.trimming import KEPT_SHARE
-from aiostream_data._engine.watchdog import LOGGER
 from aiostream_data.executors.process import idle_nbytes
 from aiostream_data.loading.alone_bound import LARGE_SHARE, alone_parts, largest_record_nbytes
 from aiostream_data.loading.device_bound import DeviceBound, device_facts

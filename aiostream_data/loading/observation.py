@@ -8,9 +8,9 @@ from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
-from aiostream_data._engine.cpu_count import cpu_count, own_cores
+from aiostream_data._engine.calls.cpu_count import cpu_count, own_cores
 from aiostream_data._engine.engine import Engine
-from aiostream_data._engine.stage_runs import StageRun
+from aiostream_data._engine.flow.stage_runs import StageRun
 from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
 from aiostream_data.metrics.machine import cpu_pressure_s, machine_cpu_s
 from aiostream_data.metrics.window import Hosted, Mark, Window, between

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from aiostream_data._engine.bridge import Parcel
+from aiostream_data._engine.consumer.bridge import Parcel
 from aiostream_data._engine.engine import Engine
-from aiostream_data._engine.names import RowNames
+from aiostream_data._engine.resume.row_keys import RowNames
 from aiostream_data.errors import UnknownElementError
 from aiostream_data.lineage import MadeOf, source_ids
 from aiostream_data.loading.opening import Opening

@@ -29,9 +29,9 @@ class Saved:
     Attributes:
         elements: Elements that the consumer had received, since the very beginning.
         epoch, seed: What the loader was opened with.
-        position: Where every operator goes on; see ``_engine/position.py``.
+        position: Where every operator goes on; see ``_engine/resume/position.py``.
         rows: Rows that operators held back, by their ids.
-        weights: Weights of mixtures that were changed while running; see ``_engine/weight_changes.py``.
+        weights: Weights of mixtures that were changed while running; see ``_engine/resume/weight_changes.py``.
         caches: In which repetition the rows of caches were read first.
         pipeline: Fingerprint of plan and shard list.
         stream: Hash of the rows received; see ``metrics/stream_hash.py``.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from aiostream_data._engine.shard_numbers import numbers_in
+from aiostream_data._engine.resume.shard_numbers import numbers_in
 from aiostream_data.plan.stored import MAX_PLAN_NBYTES
 from aiostream_data.state_parts import MAX_COUNT, Part, seed_in
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset, ImageCast
-from aiostream_data._engine import hosting_process
+from aiostream_data._engine.processes import process_handle as hosting_process
 from aiostream_data.errors import DeviceTargetError, ImageCastError, PlanError
 from aiostream_data.ragged import RaggedArray
 

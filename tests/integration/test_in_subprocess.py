@@ -14,7 +14,7 @@ import subprocess_functions as functions
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset, FixedLen, TFRecordWriter, encode_example
-from aiostream_data._engine import hosting_process
+from aiostream_data._engine.processes import process_handle as hosting_process
 from aiostream_data.errors import CardinalityError, PlanError, RecordError, StageBuildError, WorkerDiedError
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.leaks import leaves_nothing

@@ -11,7 +11,7 @@ import subprocess_functions as functions
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset, ImageCast
-from aiostream_data._engine import hosting_process
+from aiostream_data._engine.processes import process_handle as hosting_process
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.errors import WorkerDiedError
 from aiostream_data.testing.comparing import same

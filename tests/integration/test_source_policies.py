@@ -11,7 +11,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data import Dataset, Quarantine, Replace, Retry, Skip
-from aiostream_data._engine.merge import Merge
+from aiostream_data._engine.flow.merge import Merge
 from aiostream_data.dead_letter_log import read_entries
 from aiostream_data.errors import (
     AccessDeniedError,
@@ -337,7 +337,7 @@ def test_what_concerns_more_than_one_shard_is_never_skipped(store: FaultStore, n
 
 
 def test_a_bucket_that_is_missing_is_never_skipped() -> None:
-    from aiostream_data._engine.shard_damage import damage_of
+    from aiostream_data._engine.sources.shard_damage import damage_of
 
     missing = ObjectNotFoundError("s3://b/x", "there is no bucket 'b'")
     assert damage_of(missing, delivers_later=True) is missing

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from aiostream_data import Dataset, Loader
-from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, WorkerDiedError
 from aiostream_data.plan.operators import ToDevice
 from aiostream_data.records import Chunk

@@ -17,7 +17,7 @@ from PIL import Image
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data._engine.pacing import Pace
+from aiostream_data._engine.calls.pacing import Pace
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.storage.file_reads import FileReader
 from aiostream_data.testing.fault_server import fault_server

@@ -30,8 +30,8 @@ from endings_outside import OUTSIDE, Program, end_a_program
 from pipelines import EVERY_STAGE, FAILING_STAGES, OTHER_STAGES, PROCESS_STAGES, STAGES, write_shards
 
 from aiostream_data import Dataset
-from aiostream_data._engine import budget
-from aiostream_data._engine.watchdog import LOGGER
+from aiostream_data._engine.diagnosis.watchdog import LOGGER
+from aiostream_data._engine.memory import budget
 from aiostream_data.testing.leaks import leaves_nothing
 
 HANG_S = 20.0

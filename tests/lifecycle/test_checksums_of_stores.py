@@ -8,7 +8,7 @@ import pytest
 from reading import CONTENT, read, with_stores
 
 from aiostream_data import Dataset
-from aiostream_data._engine.shard_reader import WRONG_ATTEMPTS
+from aiostream_data._engine.sources.shard_reader import WRONG_ATTEMPTS
 from aiostream_data.errors import ChecksumError
 from aiostream_data.records import ShardRef
 from aiostream_data.storage.checksums import check_whole

@@ -14,7 +14,7 @@ from resume_plans import CASES, draws, numbers, with_draw, write_files
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset
-from aiostream_data._engine import hosting_process
+from aiostream_data._engine.processes import process_handle as hosting_process
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.resume import resumes_everywhere
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset
-from aiostream_data._engine import hosting_process, prepare
+from aiostream_data._engine import prepare
+from aiostream_data._engine.processes import process_handle as hosting_process
 from aiostream_data.device import stage as device_stage
 from aiostream_data.device.backend import Mark
 from aiostream_data.device.device_batch import DeviceBatch

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aiostream_data._engine import group_journal
-from aiostream_data._engine.group_journal import GroupJournal
+from aiostream_data._engine.resume import group_history as group_journal
+from aiostream_data._engine.resume.group_history import GroupJournal
 from aiostream_data.lineage import Lineage
 from aiostream_data.row_ids import RowIds
 from aiostream_data.transforms.bucketing import BucketOrder

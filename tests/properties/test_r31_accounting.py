@@ -17,9 +17,9 @@ from plans import plans
 from small_chunks import Recut, small_chunks
 
 from aiostream_data import Dataset
-from aiostream_data._engine import row_work
-from aiostream_data._engine.channel import Receiver
-from aiostream_data._engine.ends import Outlet
+from aiostream_data._engine.calls import row_work
+from aiostream_data._engine.flow.channel import Receiver
+from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.stages.batch import BatchStep
 from aiostream_data._engine.stages.shuffle import ShuffleStep
 from aiostream_data.errors import CardinalityError

@@ -222,7 +222,7 @@ def test_rows_of_more_inner_data_sets_than_are_remembered_keep_their_names() -> 
         with rows.open(seed=7) as loader:
             return set(loader)
 
-    from aiostream_data._engine import origins
+    from aiostream_data._engine.resume import origins
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(origins, "_REMEMBERED", 64)

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from aiostream_data._engine.buffers import GRAIN_NBYTES, BlockPool
+from aiostream_data._engine.memory.buffers import GRAIN_NBYTES, BlockPool
 
 
 def address(block: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> int:

@@ -10,8 +10,8 @@ import warnings
 import pytest
 from event_order import run, settle
 
-from aiostream_data._engine.budget import ADMITTED, FILLED, Budget
-from aiostream_data._engine.memory_limit import default_limit, parse_nbytes
+from aiostream_data._engine.memory.budget import ADMITTED, FILLED, Budget
+from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 
 LIMIT = 1_000
 ROOM = int(LIMIT * ADMITTED)

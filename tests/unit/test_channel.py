@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from event_order import run, settle
 
-from aiostream_data._engine.channel import (
+from aiostream_data._engine.flow.channel import (
     EndOfStream,
     Receiver,
     ReceiverClosed,

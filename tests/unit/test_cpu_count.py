@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aiostream_data._engine import cpu_count as cpu_count_module
-from aiostream_data._engine.cgroups import limit_files
-from aiostream_data._engine.cpu_count import cgroup_cpus, cpu_count
+from aiostream_data._engine.calls import cpu_count as cpu_count_module
+from aiostream_data._engine.calls.cpu_count import cgroup_cpus, cpu_count
+from aiostream_data._engine.memory.cgroups import limit_files
 
 AFFINITY = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

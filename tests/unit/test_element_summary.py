@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from aiostream_data._engine.element_summary import MAX_CHARACTERS, forget_calls, note_call, summary
+from aiostream_data._engine.failures.element_summary import MAX_CHARACTERS, forget_calls, note_call, summary
 from aiostream_data.records import object_nbytes
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 from event_order import run, settle
 
-from aiostream_data._engine.bridge import Bridge, Ending, Parcel
+from aiostream_data._engine.consumer.bridge import Bridge, Ending, Parcel
 from aiostream_data.row_ids import RowIds
 
 

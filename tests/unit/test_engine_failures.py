@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from aiostream_data._engine.channel import ReceiverClosed, StreamAborted
-from aiostream_data._engine.failures import CarriedError, as_raisable, for_consumer, root_error
+from aiostream_data._engine.failures.carried_error import CarriedError, as_raisable
+from aiostream_data._engine.flow.channel import ReceiverClosed, StreamAborted
+from aiostream_data._engine.flow.root_cause import for_consumer, root_error
 
 
 def test_the_root_is_the_first_failure_that_is_no_echo() -> None:

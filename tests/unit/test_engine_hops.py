@@ -9,17 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 from event_order import run, settle
 
-from aiostream_data._engine.hops import Hops
-from aiostream_data._engine.pacing import (
-    CHUNK_ROWS,
-    HOP_ROWS,
-    HOP_S,
-    LONG_HOP_S,
-    MAX_CHUNK_NBYTES,
-    Pace,
-    rows_of_a_chunk,
-)
-from aiostream_data._engine.window import Window
+from aiostream_data._engine.calls.pacing import HOP_S, LONG_HOP_S, Pace
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, HOP_ROWS, MAX_CHUNK_NBYTES, rows_of_a_chunk
+from aiostream_data._engine.flow.hops import Hops
+from aiostream_data._engine.flow.resizable_semaphore import Window
 from aiostream_data.executors.base import Outcome
 
 

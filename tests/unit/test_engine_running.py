@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from aiostream_data import Dataset
-from aiostream_data._engine.channel import StreamAborted
-from aiostream_data._engine.ends import Inlet, Outlet
+from aiostream_data._engine.flow.channel import StreamAborted
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.stages.prefetch import PrefetchStage
 
 

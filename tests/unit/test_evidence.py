@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from aiostream_data import Dataset
-from aiostream_data._engine.gil_probe import GilProbe
-from aiostream_data._engine.pacing import Pace
+from aiostream_data._engine.calls.gil_probe import GilProbe
+from aiostream_data._engine.calls.pacing import Pace
 from aiostream_data.codecs.file_kinds import holds_image
 from aiostream_data.executors.process import ProcessExecutor
 from aiostream_data.executors.thread import ThreadExecutor
@@ -158,7 +158,7 @@ def running(function: Callable[[], Any]) -> Iterator[None]:
 
 
 def share_taken(function: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> float:
-    monkeypatch.setattr("aiostream_data._engine.gil_probe.SOON_S", 0.0)
+    monkeypatch.setattr("aiostream_data._engine.calls.gil_probe.SOON_S", 0.0)
     probe = GilProbe(lambda: 1)
     with running(function):
         for _ in range(20):

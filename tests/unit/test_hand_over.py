@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aiostream_data._engine.hand_over import handed, taken
+from aiostream_data._engine.processes.chunk_transfer import handed, taken
 from aiostream_data.parts import Parts
 from aiostream_data.records import Items
 from aiostream_data.row_ids import RowIds

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from aiostream_data._engine.loop_steps import EVERY_S, LoopSteps
-from aiostream_data._engine.stacks import coroutine_frames
+from aiostream_data._engine.calls.loop_steps import EVERY_S, LoopSteps
+from aiostream_data._engine.diagnosis.stacks import coroutine_frames
 from aiostream_data.metrics.counters import LOOP_CALLS, LOOP_HELD, LOOP_LOOKS
 
 HELD_S = 0.02

@@ -13,10 +13,10 @@ from event_order import run, settle
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data._engine import trimming
-from aiostream_data._engine.budget import FILLED, Budget
-from aiostream_data._engine.results import COPIES, FIRST_NBYTES, Results
-from aiostream_data._engine.trimming import KEPT_SHARE, Trimmer
+from aiostream_data._engine.calls.result_budget import COPIES, FIRST_NBYTES, Results
+from aiostream_data._engine.memory import trimming
+from aiostream_data._engine.memory.budget import FILLED, Budget
+from aiostream_data._engine.memory.trimming import KEPT_SHARE, Trimmer
 from aiostream_data.executors.process import MAX_NBYTES, idle_nbytes
 from aiostream_data.loading.memory_bound import ENGINE_NBYTES, PROCESS_NBYTES, MemoryBound
 from aiostream_data.metrics.allocator import MIB, AllocatorState

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aiostream_data._engine import memory_limit
-from aiostream_data._engine.memory_limit import FALLBACK_LIMIT, default_limit, parse_nbytes
+from aiostream_data._engine.memory import memory_limit
+from aiostream_data._engine.memory.memory_limit import FALLBACK_LIMIT, default_limit, parse_nbytes
 
 GIB = 1 << 30
 

@@ -7,15 +7,15 @@ from collections import deque
 
 import numpy as np
 
-from aiostream_data._engine.budget import Budget
-from aiostream_data._engine.channel import EndOfStream, open_channel
-from aiostream_data._engine.ends import Outlet
-from aiostream_data._engine.merge import Merge, Stream
-from aiostream_data._engine.merge_log import MergeLog
-from aiostream_data._engine.pacing import CHUNK_ROWS
-from aiostream_data._engine.picked import PickedRows, gathered
-from aiostream_data._engine.position import State
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.flow.channel import EndOfStream, open_channel
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
+from aiostream_data._engine.flow.merge import Merge, Stream
+from aiostream_data._engine.flow.pending_rows import PickedRows, gathered
+from aiostream_data._engine.flow.stage_io import Outlet
+from aiostream_data._engine.memory.budget import Budget
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.merge_log import MergeLog
+from aiostream_data._engine.resume.position import State
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.records import Chunk, Columns

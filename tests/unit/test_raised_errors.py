@@ -37,8 +37,13 @@ ALLOWED = {
 
 CONTRACTS = (
     *("_native", "row_ids.py", "transforms"),
-    *("_engine/channel.py", "_engine/group_journal.py", "_engine/held_history.py"),
-    *("_engine/memory_rows.py", "_engine/shard_reader.py", "_engine/state_book.py", "formats/stream.py"),
+    *("_engine/flow/channel.py", "_engine/resume/group_history.py", "_engine/resume/shuffle_history.py"),
+    *(
+        "_engine/sources/memory_rows.py",
+        "_engine/sources/shard_reader.py",
+        "_engine/resume/lineage_reader.py",
+        "formats/stream.py",
+    ),
 )
 """Called by the package alone: kernels and orders check what they are given. What a damaged state makes them raise
 becomes a StateMismatchError."""

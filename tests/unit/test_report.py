@@ -15,8 +15,8 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data._engine.context import Board
-from aiostream_data._engine.hosted_counters import joined_counters
+from aiostream_data._engine.flow.board import Board
+from aiostream_data._engine.processes.server_counters import joined_counters
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.loading.diagnosis import diagnosed
 from aiostream_data.loading.opening import Opening

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from aiostream_data import Dataset
-from aiostream_data._engine.budget import Budget
-from aiostream_data._engine.origins import Hint
-from aiostream_data._engine.shard_offsets import ShardOffsets
-from aiostream_data._engine.shard_rows import REQUESTS_AT_ONCE, ShardRows, probable_range, recalled_nbytes
+from aiostream_data._engine.memory.budget import Budget
+from aiostream_data._engine.resume.origins import Hint
+from aiostream_data._engine.resume.shard_offsets import ShardOffsets
+from aiostream_data._engine.sources.shard_rows import REQUESTS_AT_ONCE, ShardRows, probable_range, recalled_nbytes
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import walk
 from aiostream_data.plan.sources import ReadFiles

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiostream_data._engine.weight_changes import WeightChanges
+from aiostream_data._engine.resume.weight_changes import WeightChanges
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.transforms.mixing import MixOrder
 from aiostream_data.weights import Schedule, schedule_of

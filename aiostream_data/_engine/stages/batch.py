@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aiostream_data._engine.failures import PartlyDone
-from aiostream_data._engine.places import Place, Rows
-from aiostream_data._engine.position import State
-from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.tail import Step
+from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.flow.fused_steps import Step
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place, Rows
+from aiostream_data._engine.resume.position import State
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.lineage import Beside, CutFrom, Lineage, MadeOf, concat_lineages
 from aiostream_data.plan.operators import Batch

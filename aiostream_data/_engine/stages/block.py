@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.kept_log import KeptLog
-from aiostream_data._engine.places import Place
-from aiostream_data._engine.position import State
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.kept_log import KeptLog
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import State
 from aiostream_data.plan.blocking import Block, blocked_name
 from aiostream_data.records import Chunk
 from aiostream_data.row_ids import SPLIT_BITS, RowIds

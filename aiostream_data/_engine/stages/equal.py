@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.context import hop
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.places import Place
-from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.flow.context import hop
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.errors import RankError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.lineage import Lineage

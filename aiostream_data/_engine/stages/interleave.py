@@ -12,27 +12,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from aiostream_data._engine.budget import READ_AHEAD, Budget
-from aiostream_data._engine.carrying import carrying
-from aiostream_data._engine.channel import ReceiverClosed, Sender, open_channel
-from aiostream_data._engine.context import Drained, RunContext
-from aiostream_data._engine.element_summary import summary
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.failures import CarriedError, PartlyDone, as_raisable
-from aiostream_data._engine.memory_rows import chunks_of, rows_of
-from aiostream_data._engine.merge import Merge, Stream
-from aiostream_data._engine.merge_log import MergeLog, check_merge
-from aiostream_data._engine.names import expression
-from aiostream_data._engine.origins import Namespace, local, source_of
-from aiostream_data._engine.places import Place
-from aiostream_data._engine.position import Position, State, taken_up
-from aiostream_data._engine.recall import in_order
-from aiostream_data._engine.shard_damage import damage_of
-from aiostream_data._engine.sizes import chunk_nbytes
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import Book
-from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.user_code import Results, UserFunction, call_rows
+from aiostream_data._engine.calls.user_code import Results, UserFunction, call_rows
+from aiostream_data._engine.failures.carried_error import CarriedError, PartlyDone, as_raisable
+from aiostream_data._engine.failures.element_summary import summary
+from aiostream_data._engine.flow.carrying import carrying
+from aiostream_data._engine.flow.channel import ReceiverClosed, Sender, open_channel
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.flow.drained import Drained
+from aiostream_data._engine.flow.merge import Merge, Stream
+from aiostream_data._engine.flow.recall import in_order
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.memory.budget import READ_AHEAD, Budget
+from aiostream_data._engine.resume.lineage_reader import Book
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.merge_log import MergeLog, check_merge
+from aiostream_data._engine.resume.origins import Namespace, local, source_of
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import Position, State, taken_up
+from aiostream_data._engine.resume.row_keys import expression
+from aiostream_data._engine.sources.listed_shards import gains_rows
+from aiostream_data._engine.sources.memory_rows import chunks_of, rows_of
+from aiostream_data._engine.sources.shard_damage import damage_of
 from aiostream_data.errors import PlanError, ShardGoneError, StateMismatchError
 from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side
 from aiostream_data.plan.base import Node, keys_of, walk
@@ -81,7 +83,7 @@ class InterleaveStage(Stage):
             merge = Merge(_InnerStreams(self, inlets[0], outlet, group), order, self._log)
             if self._state is not None:
                 await merge.resume(self._state)
-                if self.context.gains_rows(node.input):
+                if gains_rows(self.context, node.input):
                     order.more_streams()
             await merge.run(outlet)
 
@@ -267,7 +269,7 @@ class _InnerStreams:
         (inner,) = await (stage.nodes_of(rows) if may_be_left_out else stage.nodes_made_before(rows))
         if state["inner"] is None and given and not _is_small(inner):
             raise StateMismatchError([f"the state has no place for {inner.label}, of which {given} rows were given"])
-        stage.context.services.check_inner(inner, state["inner"], given)
+        stage.context.services.runner.check_inner(inner, state["inner"], given)
         return self._open(inner, lineage_of(rows), given, state["inner"])
 
     def ended(self) -> None:

@@ -11,16 +11,17 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.pacing import rows_of_a_chunk
-from aiostream_data._engine.picked import PickedRows, gathered, unbroken_run
-from aiostream_data._engine.places import Place, Rows
-from aiostream_data._engine.position import Log, State, taken_up
-from aiostream_data._engine.recall import in_groups, inputs_of
-from aiostream_data._engine.sizes import chunk_nbytes
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.weight_changes import WeightChanges
+from aiostream_data._engine.flow.chunk_sizes import rows_of_a_chunk
+from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, unbroken_run
+from aiostream_data._engine.flow.recall import in_groups, inputs_of
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place, Rows
+from aiostream_data._engine.resume.position import Log, State, taken_up
+from aiostream_data._engine.resume.weight_changes import WeightChanges
+from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data.errors import ChoiceError, StateMismatchError
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
@@ -177,7 +178,7 @@ class TakesTurns(Stage):
     def _revived(self, order: dict[str, Any]) -> dict[str, Any]:
         """Return the order's place, where inputs that were exhausted and have new shards are none of these any more."""
         nodes = self.node.nodes
-        over = [number for number in order[self.exhausted] if not self.context.gains_rows(nodes[number])]
+        over = [number for number in order[self.exhausted] if not gains_rows(self.context, nodes[number])]
         return {**order, self.exhausted: over}
 
     exhausted: ClassVar[str]
@@ -249,7 +250,7 @@ class MixStage(TakesTurns):
     @cached_property
     def _changes(self) -> WeightChanges:
         """Weights set while running; a mixture that a user function made has none, as nobody can name it."""
-        return self.context.services.weights if self.context.path == 0 else WeightChanges()
+        return self.context.services.features.of(WeightChanges) if self.context.path == 0 else WeightChanges()
 
     @property
     def _run(self) -> tuple[int, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.stages.base import OneToOne
+from aiostream_data._engine.flow.stage import OneToOne
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 
 
 @dataclass

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.places import Place
-from aiostream_data._engine.position import State
-from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.tail import Step
+from aiostream_data._engine.flow.fused_steps import Step
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import State
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.rank_nodes import MarkPadding, RankShard
 from aiostream_data.ranks.padding import (

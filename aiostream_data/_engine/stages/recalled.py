@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.places import Place
-from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.recall import in_epochs
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_book import read_book
-from aiostream_data._engine.state_writer import ROWS, BookWriter
+from aiostream_data._engine.flow.recall import in_epochs
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.lineage_reader import read_book
+from aiostream_data._engine.resume.lineage_writer import ROWS, BookWriter
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.errors import DeadLetterError
 from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.plan.replaying import Recalled

@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.places import Place, Rows
-from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.stages.base import OneToOne, Stage
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.flow.stage import OneToOne, Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place, Rows
+from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import Enumerate, Shard, Skip, Take
 from aiostream_data.records import Chunk, Columns, Items

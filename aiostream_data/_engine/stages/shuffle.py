@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from aiostream_data._engine.context import hop
-from aiostream_data._engine.held_history import HeldHistory, check_history
-from aiostream_data._engine.pacing import rows_of_a_chunk
-from aiostream_data._engine.places import Place, Rows
-from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.tail import Step
+from aiostream_data._engine.flow.chunk_sizes import rows_of_a_chunk
+from aiostream_data._engine.flow.context import hop
+from aiostream_data._engine.flow.fused_steps import Step
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place, Rows
+from aiostream_data._engine.resume.position import State, taken_up
+from aiostream_data._engine.resume.shuffle_history import HeldHistory, check_history
+from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK
@@ -109,7 +110,7 @@ class ShuffleStep(Step):
         self._history.resume(self._state, self.context.services.book)
         self._earlier = self._state.get("earlier", 0)
         self._rows_held = self._history.held(self._pushed, self._state["drained"])
-        if self._state["drained"] and self.context.gains_rows(self.node.input):
+        if self._state["drained"] and gains_rows(self.context, self.node.input):
             self._begin_again(self._state)
         self._given = self._pushed - len(self._rows_held)
         return self._state["input"]

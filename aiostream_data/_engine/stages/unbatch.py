@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.failures import PartlyDone
-from aiostream_data._engine.leading import leading
-from aiostream_data._engine.places import Place
-from aiostream_data._engine.position import Log, State, in_order_only, taken_up
-from aiostream_data._engine.state_writer import BookWriter
-from aiostream_data._engine.tail import Step
+from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.flow.fused_steps import Step
+from aiostream_data._engine.flow.leading import leading
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import Log, State, in_order_only, taken_up
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.lineage import CutFrom, Lineage, concat_lineages
 from aiostream_data.plan.base import gives_one_order

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aiostream_data._engine.ends import Inlet, Outlet
-from aiostream_data._engine.places import Place
-from aiostream_data._engine.position import State, taken_up
-from aiostream_data._engine.stages.base import Stage
-from aiostream_data._engine.state_writer import BookWriter
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side
 from aiostream_data.plan.operators import Zip
 from aiostream_data.plan.spec import graft

@@ -1,0 +1,56 @@
+"""Count the CPUs that this process may use: its affinity, or the quota of its cgroups where that is less."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from aiostream_data._engine.memory.cgroups import CGROUPS, OWN_CGROUPS, limit_files, number_in, read_text
+
+
+def cpu_count(cgroups: Path = CGROUPS, own_cgroups: Path = OWN_CGROUPS) -> int:
+    """Return the number of CPUs that this process may use, at least 1.
+
+    Args:
+        cgroups: Where cgroups are mounted.
+        own_cgroups: The file that names the cgroups of this process.
+    """
+    quota = cgroup_cpus(cgroups, own_cgroups)
+    return _affinity() if quota is None else min(_affinity(), quota)
+
+
+def cgroup_cpus(cgroups: Path, own_cgroups: Path) -> int | None:
+    """Return the smallest quota of the process's cgroup and those above it, in whole CPUs; None without a quota.
+
+    A quota is CPU time per period. A quota of 1.5 CPUs counts as 2, so that it can be used up.
+    """
+    files = limit_files(read_text(own_cgroups), "cpu", "cpu.cfs_quota_us", "cpu.max")
+    quotas = [_quota_in(cgroups / file) for file in files]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def own_cores() -> frozenset[int]:
+    """Return the numbers of the cores that this process may run on."""
+    try:
+        return frozenset(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return frozenset(range(os.cpu_count() or 1))
+
+
+def _affinity() -> int:
+    return len(own_cores())
+
+
+def _quota_in(file: Path) -> int | None:
+    words = read_text(file).split()
+    if file.name == "cpu.cfs_quota_us":  # version 1 has a file for each of the two numbers
+        words += read_text(file.with_name("cpu.cfs_period_us")).split()
+    return _whole_cpus(words)
+
+
+def _whole_cpus(words: list[str]) -> int | None:
+    """Return quota divided by period, rounded up; None without a limit ("max", or -1) or without two numbers."""
+    if len(words) != 2:
+        return None
+    quota, period = map(number_in, words)
+    return -(-quota // period) if quota and period else None

@@ -1,0 +1,42 @@
+"""What the ``init`` functions of coroutine functions made: one state per loader and place in its plan."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from aiostream_data._engine.calls.worker_state import StateKey
+from aiostream_data.executors.failure import workable
+from aiostream_data.plan.written import function_name
+
+
+class LoopStates:
+    """The states of one loader. Loop thread only; a state goes when its key does."""
+
+    def __init__(self) -> None:
+        self._states: WeakKeyDictionary[StateKey, Any] = WeakKeyDictionary()
+        self._making: WeakKeyDictionary[StateKey, asyncio.Lock] = WeakKeyDictionary()
+
+    async def of(self, key: StateKey, init: Callable[[], Any]) -> Any:
+        """Return the state that goes by ``key``, made when first asked for; what ``init`` returns may be awaitable.
+
+        Raises:
+            BaseException: What ``init`` raised, with a note; it is called again next time.
+        """
+        async with self._making.setdefault(key, asyncio.Lock()):
+            if key not in self._states:
+                self._states[key] = await _made(init)
+            return self._states[key]
+
+
+async def _made(init: Callable[[], Any]) -> Any:
+    try:
+        state = init()
+        return await state if inspect.isawaitable(state) else state
+    except BaseException as raised:  # noqa: BLE001 - raised again
+        error = workable(raised)
+        error.add_note(f"raised by init, {function_name(init)}")
+        raise error  # noqa: B904 - it is the same, or stands for it

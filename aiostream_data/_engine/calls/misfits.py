@@ -1,0 +1,61 @@
+"""Calls that Python refuses: the function takes another number of arguments than an element becomes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from inspect import Parameter
+from typing import Any, Final
+
+from aiostream_data._engine.failures.element_summary import summary
+from aiostream_data.errors import StageBuildError
+from aiostream_data.plan.written import function_name
+
+_BY_PLACE: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def as_arguments(element: Any) -> tuple[Any, ...]:
+    """Return the arguments that an element becomes: the parts of a plain tuple, and anything else as it is."""
+    return element if type(element) is tuple else (element,)
+
+
+def misfit(
+    error: BaseException, function: Callable[..., Any], element: Any, by_name: Collection[str] = ()
+) -> StageBuildError | None:
+    """Return the error of a function that cannot be called with an element; None where it was called and failed.
+
+    Args:
+        by_name: Names of the arguments that it is given besides.
+    """
+    if not isinstance(error, TypeError):
+        return None
+    arguments = as_arguments(element)
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):  # builtins without a signature
+        return None
+    try:
+        signature.bind(*arguments, **dict.fromkeys(by_name))
+    except TypeError:
+        names = [name for name, each in signature.parameters.items() if each.kind in _BY_PLACE and name not in by_name]
+        refused = StageBuildError(
+            f"{function_name(function)} takes {_counted(names)}, and is called with {len(arguments)}: "
+            f"{_explained(element, arguments)}"
+        )
+        refused.__suppress_context__ = True  # which says less
+        return refused
+    return None
+
+
+def _counted(names: list[str]) -> str:
+    return f"{len(names)} argument{'' if len(names) == 1 else 's'}" + (f" ({', '.join(names)})" if names else "")
+
+
+def _explained(element: Any, arguments: tuple[Any, ...]) -> str:
+    if type(element) is tuple:
+        cure = f"give it {len(arguments)} parameters, or *parts"
+        return f"the element is a tuple, {summary(element)}, and each of its parts is an argument; {cure}"
+    if isinstance(element, dict) and element:
+        cure = f"give it one parameter x, and read x[{next(iter(element))!r}]"
+        return f"the element is a dict, {summary(element)}, and is one argument; {cure}"
+    return f"the element, {summary(element)}, is one argument; give it one parameter"

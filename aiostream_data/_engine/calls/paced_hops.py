@@ -1,0 +1,259 @@
+"""Cut chunks into hops of about ten milliseconds and run row-wise work over them, several hops at a time.
+
+How this works. While a row is cheap, threads would only fight for the GIL: hops run one after another
+on one thread, with the next one waiting in its queue, and the outlet's tail works in the same hops.
+When rows turn out to be expensive, hops run on many workers at once, and the tail takes their results
+in order, in hops of its own. The change from one to the other waits until nothing is in flight, so
+that the tail never sees rows out of order or from two threads at once. Where threads turn out to hold
+each other up, work that may go to processes does.
+
+One row may take far longer than the others. Where AUTO chose how many hops run, a hop that is late no longer
+counts: another one begins beside it. Behind the one thread of cheap rows that is on other threads, so that all
+goes on while the thread is held up, in order until the window is full. What such a hop took says little of
+what the next will take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from aiostream_data._engine.calls.gil_probe import LOOK_AFTER_S, GilProbe
+from aiostream_data._engine.calls.isolation import alone, broke_off
+from aiostream_data._engine.calls.pacing import CHEAP_ROW_S, HOP_S, LONG_HOP_S, Pace
+from aiostream_data._engine.calls.result_budget import Results
+from aiostream_data._engine.calls.row_work import Done, RowWork
+from aiostream_data._engine.calls.work_place import WorkPlace
+from aiostream_data._engine.failures.carried_error import as_raisable
+from aiostream_data._engine.flow.context import value_of
+from aiostream_data._engine.flow.fused_steps import Joined
+from aiostream_data._engine.flow.hops import Hops
+from aiostream_data._engine.flow.resizable_semaphore import Window
+from aiostream_data._engine.flow.sizes import about_nbytes
+from aiostream_data._engine.flow.stage_io import Outlet
+from aiostream_data._engine.memory.budget import Budget, Charge
+from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.records import Chunk
+
+MAX_AUTO_THREADS = 32
+
+SERIAL_HOPS = 2
+"""Hops in flight on one thread: the one that runs, and the next, so that the thread never waits for the loop."""
+
+HOP_SHARE = 32
+"""What one hop gives is meant to take at most this fraction (1/32) of the memory limit, ..."""
+
+MAX_HOP_NBYTES = 16 << 20
+"""... and no more than this, however much there is: it has to pass through the processor's caches."""
+
+STRAGGLER_S = 0.1
+"""A hop that takes so long, ten times what it should, no longer counts against the number of workers AUTO chose."""
+
+
+class Piece(NamedTuple):
+    """Rows of one hop, the number of the first one among those that the stage has taken, and room for its results."""
+
+    rows: Chunk
+    number: int
+    room: Charge | None = None
+
+
+Account = Callable[[Piece, Done, float], Awaitable[Done]]
+
+
+@dataclass
+class PacedHops:
+    """Runs the hops of one run of row-wise stages.
+
+    Attributes:
+        work: What a hop does.
+        place: Where several hops at once run.
+        serial: One thread of this process, for one hop after another; None where there is no such thread, and where
+            rows have a time limit: what runs on it cannot be given up, since it takes the tail's rows along.
+        processes: Gives the place to go over to when threads hold each other up; None for never.
+        take_in: Numbers the rows of a chunk that arrives; returns the first one's number.
+        account: Takes note of a hop's account, and of the seconds of its transfer, before its rows are handed on.
+            Returns what may be handed on.
+        hands_all_on: The account lets all rows be handed on, so that the tail may take them in the same hop.
+        fixed_workers: Hops at once, or None to choose from what rows cost.
+        timeout_s: Seconds that one row may take.
+        one_at_a_time: Begin no hop before the rows of the last one were handed on.
+    """
+
+    work: RowWork
+    place: WorkPlace
+    serial: Executor | None
+    processes: Callable[[], WorkPlace | None] | None
+    budget: Budget
+    take_in: Callable[[Chunk], int]
+    account: Account
+    fixed_workers: int | None
+    ordered: bool
+    cpus: int
+    timeout_s: float | None = None
+    hands_all_on: bool = True
+    one_at_a_time: bool = False
+    pace: Pace = field(default_factory=Pace)
+    workers: int = 1
+    _apart: int = 0
+    """Hops in flight whose rows the tail has yet to take."""
+
+    def __post_init__(self) -> None:
+        self.workers = self.fixed_workers or 1
+        self.pace.hop_s = _hop_s(self.place, self.workers)
+        # A hop that gave no rows returns no bytes, so the budget's waiters learn of its end here.
+        self._running, self._held = Window(1), Window(1, self.budget.poke)
+        self._allowed = 1, 1
+        self.probe = GilProbe(self._threads_at_work)
+        self._late: set[asyncio.Future[Outcome]] = set()
+        self._results = Results(self.budget, lambda: self._held.taken)
+        self.pace.hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
+        self._widen()
+
+    async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
+        """Send what the work gives for all chunks."""
+        async with asyncio.TaskGroup() as group:
+
+            def begin(piece: Piece) -> asyncio.Future[Outcome]:
+                if self.serial is not None and self.workers == 1 and not self._late:
+                    return self._watched(self._probed(self._begin_serial(self.serial, piece, outlet)))
+                self._apart += 1
+                return self._watched(self._probed(group.create_task(self._at_place(piece))))
+
+            async def emit(piece: Piece, outcome: Outcome) -> None:
+                await self._emit(piece, outcome, outlet)
+
+            hops = Hops(begin, emit, self._held, self.ordered, self._running, self.one_at_a_time)
+            await hops.run(self._pieces(inlet))
+
+    def _begin_serial(self, serial: Executor, piece: Piece, outlet: Outlet) -> asyncio.Future[Outcome]:
+        joins = outlet.tail is not None and self.ordered and self.hands_all_on and self._apart == 0
+        if joins or outlet.tail is None:
+            self._allow(SERIAL_HOPS, SERIAL_HOPS)
+        if outlet.tail is not None and joins:
+            return serial.submit(outlet.tail.join_rows, self.work, piece.rows)
+        self._apart += 1
+        return serial.submit(self.work, piece.rows)
+
+    async def _at_place(self, piece: Piece) -> Outcome:
+        """Run one hop among others; rows that ended their worker or took too long are found out one by one."""
+        outcome = await self.place.submit(self.work, piece.rows, self.timeout_s)
+        if broke_off(outcome):
+            outcome = await alone(self.place, self.work, piece.rows, self.timeout_s, outcome)
+        if isinstance(outcome.value, Done):  # results that wait for their turn are held, too
+            done = outcome.value
+            lease = self._results.returned(piece.room, about_nbytes(piece.rows), done.nbytes)
+            return replace(outcome, value=replace(done, chunk=done.chunk.with_lease(lease)))
+        return outcome
+
+    def _probed(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
+        """Look, while a hop runs, whether its function holds the GIL: now and then, and where rows are not cheap."""
+        is_cheap = self.pace.row_s < CHEAP_ROW_S
+        if not is_cheap and not self.place.is_far and not self.one_at_a_time and self.probe.is_due:
+            timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self.probe.look)
+            hop.add_done_callback(lambda _: timer.cancel())
+        return hop
+
+    def _threads_at_work(self) -> int:
+        executors = (self.serial, getattr(self.place, "executor", None))
+        return sum(len(each.at_work) for each in executors if isinstance(each, ThreadExecutor))
+
+    def _watched(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
+        """Let another hop run beside this one once it is late, where AUTO chose how many run."""
+        if self.fixed_workers is not None:
+            return hop
+
+        def is_late() -> None:
+            if len(self._late) < MAX_AUTO_THREADS:
+                self._late.add(hop)
+                self._allow(*self._allowed)
+
+        def is_over(_: asyncio.Future[Outcome]) -> None:
+            timer.cancel()
+            if hop in self._late:
+                self._late.discard(hop)
+                self._allow(*self._allowed)
+
+        timer = asyncio.get_running_loop().call_later(STRAGGLER_S, is_late)
+        hop.add_done_callback(is_over)
+        return hop
+
+    async def _emit(self, piece: Piece, outcome: Outcome, outlet: Outlet) -> None:
+        value: Any = value_of(outcome)
+        if isinstance(value, Done):
+            self._learn(len(piece.rows), outcome, value)
+            done = await self.account(piece, value, outcome.transfer_s)
+            await outlet.send(done.chunk)
+            self._apart -= 1
+            if done.failure is not None:
+                raise as_raisable(done.failure)
+            return
+        done, joined = value
+        assert isinstance(joined, Joined)
+        self._learn(len(piece.rows), replace(outcome, busy_s=_busy(done), cpu_s=_cpu(done)), done)
+        await self.account(piece, done, 0.0)
+        await outlet.accept(joined)
+
+    async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[Piece]:
+        async for chunk in inlet:
+            number = self.take_in(chunk)
+            start = 0
+            while start < len(chunk):
+                stop = min(start + self._rows_of_a_hop(len(chunk)), len(chunk))
+                rows = chunk if stop - start == len(chunk) else chunk.slice(start, stop)
+                yield Piece(rows, number + start, await self._room_for(rows))
+                start = stop
+
+    async def _room_for(self, rows: Chunk) -> Charge | None:
+        if self.serial is not None and self.workers == 1:
+            return None  # one hop after another: there are two results at most
+        return await self._results.room_for(about_nbytes(rows))
+
+    def _rows_of_a_hop(self, chunk_rows: int) -> int:
+        # A chunk is shared out among all workers, so that none idles while another has it all.
+        return max(1, min(self.pace.rows, -(-chunk_rows // self.workers)))
+
+    def _learn(self, rows: int, outcome: Outcome, done: Done) -> None:
+        largest = max(tally.nbytes for tally in done.tallies)
+        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s, self.workers, largest)
+        if self.processes is not None and self.pace.row_s > CHEAP_ROW_S and self.pace.holds_gil(self.cpus):
+            self._go_over_to(self.processes())
+        workers = self.fixed_workers or min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)
+        if workers != self.workers:
+            self.workers = workers
+            self._widen()
+
+    def _go_over_to(self, place: WorkPlace | None) -> None:
+        self.processes = None
+        if place is not None:
+            self.place, self.serial, self.fixed_workers = place, None, self.cpus
+            self.pace.hop_s = _hop_s(place, self.cpus)
+
+    def _widen(self) -> None:
+        """Let as many hops run as there are workers, one more wait for each two of them, and results for their turn."""
+        # An executor of so many workers can be given more, so that none waits for the loop between two hops.
+        waiting = max(1, self.workers // 2) if self.fixed_workers is not None and self.workers > 1 else 0
+        running = self.workers + waiting
+        self._allow(running, running + (self.workers + 2 if self.workers > 1 else 0))
+
+    def _allow(self, running: int, held: int) -> None:
+        """Set how many hops may run and be held, beside those that are late."""
+        self._allowed = running, held
+        self._running.limit = running + len(self._late)
+        self._held.limit = held + len(self._late)
+
+
+def _hop_s(place: WorkPlace, workers: int) -> float:
+    """Return the seconds of work that a hop should aim at where so many run at once from the start."""
+    return LONG_HOP_S if place.is_far or workers > 1 else HOP_S
+
+
+def _busy(done: Done) -> float:
+    return sum(tally.busy_s for tally in done.tallies)
+
+
+def _cpu(done: Done) -> float:
+    return sum(tally.cpu_s for tally in done.tallies)

@@ -1,0 +1,54 @@
+"""Decode framed records to columns on worker threads, in order, several chunks at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiostream_data._engine.calls.parse_rows import parse_rows
+from aiostream_data._engine.flow.context import settle
+from aiostream_data._engine.flow.hops import Hops
+from aiostream_data._engine.flow.leading import leading
+from aiostream_data._engine.flow.resizable_semaphore import Window
+from aiostream_data._engine.flow.stage import OneToOne
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data.executors.base import Outcome
+from aiostream_data.lineage import Lineage
+from aiostream_data.plan.operators import ParseExample
+from aiostream_data.records import Chunk, concat
+
+
+@dataclass
+class ParseStage(OneToOne):
+    """Running form of ``ParseExample`` where it could not be fused into the reader."""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        services = self.context.services
+        self.counters.workers = services.cpus
+        self.counters.work = "parse"
+
+        async def emit(chunk: Chunk, outcome: Outcome) -> None:
+            parsed, failure = settle(self.counters, outcome)
+            # Byte features share the records' memory, so the records' lease lives on with them.
+            await outlet.send(parsed.with_lease((chunk.lease, services.budget.charge(parsed.nbytes))))
+            if failure is not None:
+                raise failure
+
+        def begin(chunk: Chunk) -> asyncio.Future[Outcome]:
+            return services.pool.submit(self._parse_leading, chunk)
+
+        await Hops(begin, emit, Window(services.cpus), ordered=True).run(aiter(inlets[0]))
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        parsed: Chunk = await self.hop(self._parse, await self.context.recall(self.node.input, lineage))
+        return parsed
+
+    def _parse(self, chunk: Chunk) -> Chunk:
+        node: ParseExample = self.node
+        return parse_rows(node.decoder, chunk, self.context.services.origins)
+
+    def _parse_leading(self, chunk: Chunk) -> tuple[Chunk, Exception | None]:
+        """Return the rows up to the first that cannot be parsed, and the error of that one."""
+        found = leading(len(chunk), lambda first, stop: self._parse(chunk.slice(first, stop)))
+        return concat(found.done) if found.done else chunk.slice(0, 0), found.error

@@ -1,0 +1,50 @@
+"""Refuse what a map function returned where it is no value yet: a coroutine, a generator, a data set."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Final
+
+from aiostream_data._engine.calls.user_code import UserFunction
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.written import function_name
+from aiostream_data.records import Chunk, Items
+
+_CURES: Final = {
+    CoroutineType: "give map() the coroutine function itself",
+    GeneratorType: "use flat_map() for several elements of each",
+    AsyncGeneratorType: "use flat_map() for several elements of each",
+}
+
+
+def finished(user: UserFunction, made: Chunk) -> Chunk:
+    """Return what a function made of rows.
+
+    Raises:
+        PlanError: Something of it is no value yet; a note names the record.
+    """
+    if isinstance(made, Items):
+        for kind, value in {type(value): value for value in made.values}.items():
+            cure = _cure(value)
+            if cure is not None:
+                raise _refusal(user, made, kind, cure)
+    return made
+
+
+def _cure(value: Any) -> str | None:
+    with suppress(Exception):  # an object of the user's that has no such attribute in a way of its own
+        if isinstance(getattr(value, "plan", None), Node):
+            return "use flat_map() or interleave() for its elements"
+    return _CURES.get(type(value))
+
+
+def _refusal(user: UserFunction, made: Items, kind: type[Any], cure: str) -> PlanError:
+    row = next(row for row, value in enumerate(made.values) if type(value) is kind)
+    error = PlanError(f"{function_name(user.function)} returned a {kind.__name__}, which is no value yet; {cure}")
+    error.add_note(f"record: {user.describe(made.ids, row)}")
+    for value in made.values:
+        if isinstance(value, CoroutineType | GeneratorType):
+            value.close()  # or Python warns that nobody awaited it
+    return error

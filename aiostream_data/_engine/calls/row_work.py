@@ -1,0 +1,375 @@
+"""What one hop does to the rows of a chunk: a chain of maps, filters and parsers, one after another, on one worker.
+
+How this works. Consecutive row-wise stages become *parts* of one piece of work, so that rows cross to a
+worker and back once for all of them. The work is the same object for every hop of a run, and picklable when its
+functions are: a process gets it once. What comes back says for every part what it took, gave and left out, so
+that each stage's account is as exact as if it had run alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter, thread_time
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.calls.return_check import finished
+from aiostream_data._engine.calls.user_code import (
+    UserFunction,
+    call_rows,
+    kept_rows,
+    map_batched,
+    map_numbers,
+)
+from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.failures.element_summary import summary
+from aiostream_data._engine.failures.failed_row import Failed
+from aiostream_data._engine.flow.leading import leading
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.resume.row_keys import Stable
+from aiostream_data.errors import PlanError
+from aiostream_data.executors.failure import Failure, workable
+from aiostream_data.metrics.core_looks import NO_LOOK, CoreLooks
+from aiostream_data.metrics.machine import CoreTime, thread_switches
+from aiostream_data.records import Chunk, Columns, concat
+from aiostream_data.transforms.collate import collate, collate_results
+
+BLOCK_ROWS = 4096
+"""Rows whose Python objects exist at once: few enough for the processor's cache."""
+
+PartKind: TypeAlias = Literal["map", "batched", "filter", "parse"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stage's share of the work.
+
+    Attributes:
+        stage: Note that names the stage on an error.
+    """
+
+    kind: PartKind
+    user: UserFunction
+    stage: str
+
+    def with_stable(self, stable: Stable) -> Part:
+        """Return the same for a process that cannot tell the names of rows by itself."""
+        return replace(self, user=replace(self.user, stable=stable)) if self.user.rng_key is not None else self
+
+    def __call__(self, chunk: Chunk) -> Made:
+        """Do the work of a stage; where it fails on a row, for the rows before."""
+        try:
+            made = self._made(chunk)
+        except BaseException as error:
+            error.add_note(self.stage)
+            raise
+        if made.failure is not None:
+            made.failure.add_note(self.stage)
+        return made
+
+    def _made(self, chunk: Chunk) -> Made:
+        if self.kind == "filter":
+            return _filtered(self.user, chunk)
+        if self.kind == "batched":
+            return _whole(self.user, chunk, partial(map_batched, self.user))
+        if self.kind == "parse":
+            return _whole(self.user, chunk, self.user.function)
+        return _mapped(self.user, chunk)
+
+
+@dataclass(slots=True)
+class Made:
+    """What a part made of a chunk.
+
+    Attributes:
+        chunk: The rows it gives.
+        kept: Their numbers in the chunk it was given; None for all.
+        failed: Rows that were skipped or replaced, ascending.
+        retries: Further attempts that were made.
+        failure: What ended the work at row number ``rows``; None where all rows were done.
+        rows: Rows that were done; counted where it failed only.
+    """
+
+    chunk: Chunk
+    kept: NDArray[np.int64] | None = None
+    failed: list[Failed] = field(default_factory=list)
+    retries: int = 0
+    failure: BaseException | None = None
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One part's account of one hop; ``rows_in = rows + left_out``.
+
+    Attributes:
+        rows_in, rows, nbytes: What it took, and what it gave.
+        failed: Rows that were skipped or replaced, ascending by ``row``, which counts from ``rows_in``'s first.
+        retries: Further attempts.
+        busy_s, cpu_s: What it cost.
+    """
+
+    rows_in: int
+    rows: int
+    nbytes: int
+    failed: list[Failed]
+    retries: int
+    busy_s: float
+    cpu_s: float
+
+    @property
+    def skipped(self) -> int:
+        """Rows left out because they failed."""
+        return sum(failed.kind == "skip" for failed in self.failed)
+
+    def __add__(self, other: Tally) -> Tally:
+        later = [replace(failed, row=failed.row + self.rows_in) for failed in other.failed]
+        return Tally(
+            self.rows_in + other.rows_in,
+            self.rows + other.rows,
+            self.nbytes + other.nbytes,
+            self.failed + later,
+            self.retries + other.retries,
+            self.busy_s + other.busy_s,
+            self.cpu_s + other.cpu_s,
+        )
+
+
+_looks: Final = CoreLooks()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a hop gave.
+
+    Attributes:
+        chunk, nbytes: The rows that came out of the last part, and their bytes.
+        kept: Their numbers in the chunk the hop was given; None for all.
+        tallies: One per part. They count the rows of the whole hop, also where a later part failed.
+        failure: What ended the hop at row number ``rows``; None where all rows were done.
+        rows: Rows that were done; counted where it failed only.
+        preemptions: How often another thread took its core meanwhile.
+        core: How long it had a core and waited for one, where that was looked at.
+    """
+
+    chunk: Chunk
+    nbytes: int
+    kept: NDArray[np.int64] | None
+    tallies: tuple[Tally, ...]
+    failure: BaseException | None = None
+    rows: int = 0
+    preemptions: int = 0
+    core: CoreTime = NO_LOOK
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process with what a worker tells of the failure: errors need not survive the way."""
+        told = None if self.failure is None else Failure(self.failure)
+        return _arrived, (
+            self.chunk,
+            self.nbytes,
+            self.kept,
+            self.tallies,
+            told,
+            self.rows,
+            self.preemptions,
+            self.core,
+        )
+
+    def up_to(self, row: int, failure: BaseException) -> Done:
+        """Return what the rows before ``row`` of the hop gave, ended by a failure on that one."""
+        kept = np.arange(len(self.chunk)) if self.kept is None else self.kept
+        count = int(np.searchsorted(kept, row))
+        chunk = self.chunk.slice(0, count)
+        return Done(chunk, chunk_nbytes(chunk), kept[:count], self.tallies, failure, row, self.preemptions, self.core)
+
+
+def _arrived(
+    chunk: Chunk,
+    nbytes: int,
+    kept: NDArray[np.int64] | None,
+    tallies: tuple[Tally, ...],
+    told: Failure | None,
+    rows: int,
+    preemptions: int,
+    core: CoreTime,
+) -> Done:
+    return Done(chunk, nbytes, kept, tallies, None if told is None else told.as_error(), rows, preemptions, core)
+
+
+@dataclass(frozen=True)
+class RowWork:
+    """Parts in order, called with a chunk."""
+
+    parts: tuple[Part, ...]
+
+    def __call__(self, chunk: Chunk, stable: Stable | None = None) -> Done:
+        kept: NDArray[np.int64] | None = None
+        tallies: list[Tally] = []
+        nbytes, failure, rows = 0, None, 0
+        before, looked = thread_switches().preemptions, _looks.begin()
+        for part in self.parts:
+            wall, cpu, rows_in = perf_counter(), thread_time(), len(chunk)
+            made = (part if stable is None else part.with_stable(stable))(chunk) if rows_in else Made(chunk)
+            chunk, nbytes = made.chunk, chunk_nbytes(made.chunk)
+            times = perf_counter() - wall, thread_time() - cpu
+            tallies.append(Tally(rows_in, len(chunk), nbytes, made.failed, made.retries, *times))
+            if made.failure is not None:  # of an earlier row than what a part before has failed on
+                failure, rows = made.failure, made.rows if kept is None else int(kept[made.rows])
+            kept = _composed(kept, made.kept)
+        preemptions = thread_switches().preemptions - before
+        return Done(chunk, nbytes, kept, tuple(tallies), failure, rows, preemptions, _looks.end(looked))
+
+    def prepare_worker(self) -> None:
+        """Make the states of this worker now, where making them would count as part of a call with a time limit."""
+        for part in self.parts:
+            try:
+                part.user.call_with()
+            except BaseException as error:
+                error.add_note(part.stage)
+                raise
+
+
+def joined(dones: Sequence[Done], parts: int) -> Done:
+    """Return what hops over consecutive pieces of a chunk gave, as if it had been one. None of them failed."""
+    first, given, kept = 0, [], []
+    tallies = [Tally(0, 0, 0, [], 0, 0.0, 0.0)] * parts
+    for done in dones:
+        rows_in = done.tallies[0].rows_in
+        kept.append(first + (np.arange(rows_in) if done.kept is None else done.kept))
+        first += rows_in
+        tallies = [before + now for before, now in zip(tallies, done.tallies, strict=True)]
+        if len(done.chunk):
+            given.append(done.chunk)
+    chunk = concat(given) if given else dones[0].chunk
+    nbytes, preemptions = sum(done.nbytes for done in dones), sum(done.preemptions for done in dones)
+    core = CoreTime(*(sum(part) for part in zip(*(done.core for done in dones), strict=True)))
+    return Done(chunk, nbytes, np.concatenate(kept), tuple(tallies), preemptions=preemptions, core=core)
+
+
+def _composed(first: NDArray[np.int64] | None, then: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    if first is None or then is None:
+        return then if first is None else first
+    return first[then]
+
+
+def _mapped(user: UserFunction, chunk: Chunk) -> Made:
+    if user.is_plain and isinstance(chunk, Columns) and chunk.structure.is_leaf:
+        numbers = chunk.leaves[0]
+        if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
+            return _mapped_numbers(user, chunk, numbers)
+    if len(chunk) <= BLOCK_ROWS:
+        return _mapped_block(user, chunk)
+    blocks = [chunk.slice(start, start + BLOCK_ROWS) for start in range(0, len(chunk), BLOCK_ROWS)]
+    return _concatenated(partial(_mapped_block, user), blocks)
+
+
+def _mapped_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Made:
+    try:
+        mapped, failure = map_numbers(user, chunk, numbers), None
+    except PartlyDone as partly:
+        mapped, failure = partly.done, partly.error
+    kept = None if failure is None else np.arange(len(mapped))
+    return _only_finished(user, Made(_of_the_same(chunk, kept, mapped), kept, [], 0, failure, len(mapped)))
+
+
+def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
+    results = call_rows(user, chunk)
+    kept = results.kept()
+    more = results.failed, results.retries, results.failure, results.rows
+    if kept is not None and not len(kept):
+        return Made(chunk.slice(0, 0), kept, *more)
+    mapped = collate_results(results.values, chunk.ids if kept is None else chunk.ids.take(kept))
+    return _only_finished(user, Made(_of_the_same(chunk, kept, mapped), kept, *more))
+
+
+def _only_finished(user: UserFunction, made: Made) -> Made:
+    """Return what was made, up to the first value that is none yet; that is then the failure."""
+    found = leading(len(made.chunk), lambda first, stop: finished(user, made.chunk.slice(first, stop)))
+    if found.error is None:
+        return made
+    kept = np.arange(len(made.chunk)) if made.kept is None else made.kept
+    rows = int(kept[found.rows])
+    failed = [failed for failed in made.failed if failed.row < rows]
+    return Made(made.chunk.slice(0, found.rows), kept[: found.rows], failed, made.retries, found.error, rows)
+
+
+def _filtered(user: UserFunction, chunk: Chunk) -> Made:
+    kept, results = kept_rows(user, chunk)
+    if len(kept) == len(chunk):
+        return Made(chunk, None, results.failed, results.retries)
+    return Made(chunk.take(kept), kept, results.failed, results.retries, results.failure, results.rows)
+
+
+def _whole(user: UserFunction, chunk: Chunk, call: Callable[[Chunk], Chunk]) -> Made:
+    """Call a function for all rows at once; where that fails, for fewer, to learn on which row it does."""
+    if user.handling.interferes:
+        try:
+            return Made(_of_the_same(chunk, None, call(chunk)))
+        except Exception as error:  # noqa: BLE001 - of some row, which is found now
+            may_be_left_out = not isinstance(error, PlanError)
+        if may_be_left_out:
+            return _concatenated(partial(_single, user, call), [chunk.slice(row, row + 1) for row in range(len(chunk))])
+    found = leading(len(chunk), lambda first, stop: call(chunk.slice(first, stop)))
+    if found.error is None:
+        return Made(_of_the_same(chunk, None, found.done[0]))
+    kept = np.arange(found.rows)
+    given = concat(found.done) if found.done else chunk.slice(0, 0)
+    return Made(_of_the_same(chunk, kept, given), kept, [], 0, workable(found.error), found.rows)
+
+
+def _single(user: UserFunction, call: Callable[[Chunk], Chunk], row: Chunk) -> Made:
+    """Give one row its attempts; skip or replace it, or end the work there, after the last."""
+    handling = user.handling
+    for attempt in itertools.count():
+        try:
+            return Made(_of_the_same(row, None, call(row)), None, [], attempt)
+        except Exception as error:  # noqa: BLE001 - returned, or counted
+            if attempt < handling.retries:
+                user.pause(handling.pause_s(attempt))
+                continue
+            if handling.kind == "raise":
+                return Made(row.slice(0, 0), np.empty(0, np.int64), [], attempt, workable(error))
+            failed = [Failed.of(error, row, 0, summary(row.element(0)), handling.kind)]
+            break
+    if handling.kind == "skip":
+        return Made(row.slice(0, 0), np.empty(0, np.int64), failed, attempt)
+    return Made(_of_the_same(row, None, collate([handling.value], row.ids)), None, failed, attempt)
+
+
+def _concatenated(work: Callable[[Chunk], Made], parts: Sequence[Chunk]) -> Made:
+    """Return what work makes of consecutive parts of a chunk, up to the first failure."""
+    made: list[Made] = []
+    firsts = [0]
+    for part in parts:
+        made.append(work(part))
+        if made[-1].failure is not None:
+            break
+        firsts.append(firsts[-1] + len(part))
+    failed = [
+        replace(failed, row=failed.row + first)
+        for part, first in zip(made, firsts, strict=False)
+        for failed in part.failed
+    ]
+    given = [part.chunk for part in made if len(part.chunk)]
+    chunk = concat(given) if given else made[0].chunk
+    retries = sum(part.retries for part in made)
+    if all(part.kept is None for part in made):
+        return Made(chunk, None, failed, retries)
+    kept = [
+        first + (np.arange(len(part.chunk)) if part.kept is None else part.kept)
+        for part, first in zip(made, firsts, strict=False)
+    ]
+    return Made(chunk, np.concatenate(kept), failed, retries, made[-1].failure, firsts[-1] + made[-1].rows)
+
+
+def _of_the_same(given: Chunk, kept: NDArray[np.int64] | None, made: Chunk) -> Chunk:
+    """Return what was made of rows, with what those rows were made of."""
+    if given.made_of is None:
+        return made
+    entries = given.made_of
+    return made.with_made_of(entries if kept is None else [entries[row] for row in kept.tolist()])

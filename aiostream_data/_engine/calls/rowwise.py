@@ -1,0 +1,265 @@
+"""Run user functions over every element: maps and filters that follow one another, in one hop on one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from aiostream_data._engine.calls.paced_hops import MAX_AUTO_THREADS, PacedHops, Piece
+from aiostream_data._engine.calls.parse_rows import parse_rows
+from aiostream_data._engine.calls.row_work import Done, Part, RowWork, Tally
+from aiostream_data._engine.calls.user_code import UserFunction, name_records
+from aiostream_data._engine.calls.work_place import OnInterpreters, OnThreads, OnWorkers, WorkPlace
+from aiostream_data._engine.calls.worker_state import StateKeys
+from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
+from aiostream_data._engine.flow.root_cause import root_error
+from aiostream_data._engine.flow.stage import CallStage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data.codecs.file_kinds import holds_image
+from aiostream_data.executors.base import Executor
+from aiostream_data.executors.interpreter import InterpreterExecutor
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.lineage import Lineage
+from aiostream_data.metrics.counters import (
+    CORE_HAD,
+    CORE_WAITED,
+    GIL_LOOKS,
+    GIL_TAKEN,
+    PREEMPTIONS,
+    SLOW_ROWS,
+    TRANSFER,
+)
+from aiostream_data.plan.batched import gives_batches
+from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
+from aiostream_data.plan.validate import reaches_processes
+from aiostream_data.policies import Handling, handling_of
+from aiostream_data.records import Chunk, lineage_of
+from aiostream_data.row_ids import RowIds
+
+IN_OTHER_PLACES: Final = ("process", "interpreter")
+
+
+@dataclass
+class RowwiseStage(CallStage):
+    """Running form of ``Map`` and ``Filter`` for plain functions, and of several of them in a row.
+
+    Attributes:
+        fused: The nodes below its own whose work is done in the same hop, in order.
+    """
+
+    fused: Sequence[Call] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._taken = 0
+        self._has_looked = False
+        self._seen: dict[str, float] = {}  # of what only grows while it runs, that much was counted
+        self._counts_failures = [handling_of(each.on_error).kind != "raise" for each in self.nodes]
+
+    @property
+    def nodes(self) -> tuple[Call, ...]:
+        return (*self.fused, self.node)
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: Call = self.node
+        services = self.context.services
+        self.all_counters = [*(self.context.counters(lower) for lower in self.fused), self.counters]
+        for each, counters in zip(self.nodes, self.all_counters, strict=True):
+            is_parser = isinstance(each, ParseRows)
+            counters.waits_for, counters.work = ("cpu", "parse") if is_parser else ("user", counters.work)
+        work = RowWork(tuple(part_of(self, each) for each in self.nodes))
+        workers = _workers_of(node, services.cpus)
+        elsewhere = node.executor in IN_OTHER_PLACES
+        self._outlet = outlet
+        self._hops = PacedHops(
+            work=work,
+            place=self._workers_elsewhere(node.executor, workers) if elsewhere else self._threads(workers),
+            serial=None if elsewhere or node.timeout_s is not None else serial_executor(self),
+            processes=self._processes if node.executor == "auto" and not services.options.one_at_a_time else None,
+            budget=services.budget,
+            take_in=self._take_in,
+            account=self._account,
+            fixed_workers=workers,
+            ordered=node.ordered,
+            cpus=services.cpus,
+            timeout_s=node.timeout_s,
+            hands_all_on=not any(self._counts_failures),
+            one_at_a_time=services.options.one_at_a_time,
+        )
+        try:
+            await self._hops.run(self.held_then(inlets[0]), outlet)
+        except BaseExceptionGroup as failures:
+            error = root_error(failures)
+            if error is not None:
+                name_records(error, services.origins)
+            raise
+
+    # -- where the work runs
+
+    def _threads(self, workers: int | None) -> WorkPlace:
+        def make() -> Executor:
+            return ThreadExecutor(workers or MAX_AUTO_THREADS, f"asd-{self.node.label}")
+
+        return OnThreads(self.context.services.workers.at(self.context.place(self.node), make))
+
+    def _processes(self) -> WorkPlace | None:
+        """Return worker processes to go over to, where the user's functions reach them."""
+        reach = all(reaches_processes(node.function_called) for node in self.nodes)
+        return self._workers_elsewhere("process", self.context.services.cpus) if reach else None
+
+    def _workers_elsewhere(self, kind: str, workers: int | None) -> WorkPlace:
+        services = self.context.services
+
+        def make() -> Executor:
+            name = f"asd-{self.node.label}"
+            return executor_elsewhere(kind, workers or services.cpus, name, services.budget.limit)
+
+        executor = services.workers.at(f"{self.context.place(self.node)}/{kind}", make)
+        if isinstance(executor, InterpreterExecutor):
+            return OnInterpreters(executor)
+        return OnWorkers(executor, services.origins.stable)
+
+    # -- what became of rows
+
+    def _take_in(self, chunk: Chunk) -> int:
+        if not self._has_looked:
+            self._has_looked = True
+            self.all_counters[0].work = self.all_counters[0].work or ("decode" if holds_image(chunk.element(0)) else "")
+        if self.log is not None:
+            return self.log.take_in(lineage_of(chunk))
+        first = self._taken
+        self._taken += len(chunk)
+        return first
+
+    async def _account(self, piece: Piece, done: Done, transfer_s: float) -> Done:
+        """Count what became of rows; return the hop up to the row that one too many failed on, if there is one."""
+        self._count_hop(done, transfer_s)
+        for number, tally in enumerate(done.tallies):
+            self._count(number, tally)
+            if self._counts_failures[number]:
+                done = await self._within_budget(piece, done, number, tally)
+        rows = len(piece.rows) if done.failure is None else done.rows
+        if self.kept is not None:
+            self.kept.begin(rows).kept = np.arange(rows) if done.kept is None else done.kept
+        if self.log is not None:
+            numbers = np.arange(piece.number, piece.number + rows)
+            self.log.give_out(numbers, None if done.kept is None else numbers[done.kept])
+        return done
+
+    async def _within_budget(self, piece: Piece, done: Done, number: int, tally: Tally) -> Done:
+        node, context = self.nodes[number], self.context
+        letters = context.services.dead_letters
+        try:
+            await letters.take(context.place(node), context.nth(node), node, tally.rows_in, tally.failed)
+        except PartlyDone as spent:
+            row = _number_of(piece.rows, tally.failed[spent.done].ids)
+            if done.failure is None or row < done.rows:
+                return done.up_to(row, spent.error)
+        return done
+
+    def _count(self, number: int, tally: Tally) -> None:
+        """Add one part's account to its stage's counters, but for what the ends of the chain count themselves."""
+        counters, first, last = self.all_counters[number], self.all_counters[0], self.all_counters[-1]
+        counters.workers = self._hops.workers
+        counters.busy_s += tally.busy_s
+        counters.cpu_s += tally.cpu_s
+        counters.retries += tally.retries
+        counters.skipped += tally.skipped
+        counters.replaced += len(tally.failed) - tally.skipped
+        left_out = tally.rows_in - tally.rows - tally.skipped if isinstance(self.nodes[number], Filter) else 0
+        counters.dropped += left_out
+        self._outlet.dropped += left_out + tally.skipped
+        if counters is not first:
+            counters.rows_in += tally.rows_in
+            counters.input_wait_s = first.input_wait_s
+        if counters is not last:
+            counters.rows += tally.rows
+            counters.chunks += 1
+            counters.nbytes += tally.nbytes
+            counters.output_wait_s = last.output_wait_s
+        if self.fused:  # to each of them, the work of the others is waiting
+            others = sum(other.busy_s for other in self.all_counters) - counters.busy_s
+            counters.fused_wait_s = others / max(1, self._hops.workers)
+
+    def _count_hop(self, done: Done, transfer_s: float) -> None:
+        """Add what is known of a whole hop to the counters of all its stages."""
+        pace, probe = self._hops.pace, self._hops.probe
+        seen = {SLOW_ROWS: pace.slow_rows_s, GIL_LOOKS: probe.looks, GIL_TAKEN: probe.taken}
+        hop = {TRANSFER: transfer_s, PREEMPTIONS: done.preemptions}
+        hop |= {CORE_HAD: done.core.had_s, CORE_WAITED: done.core.waited_s}
+        for name, value in seen.items():
+            hop[name], self._seen[name] = value - self._seen.get(name, 0), value
+        for counters in self.all_counters:
+            counters.runs_in = self._hops.place.runs_in
+            for name, value in hop.items():
+                counters.add(name, value)
+
+    # -- rows made again
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        rows = await self.context.recall(self.node.input, lineage)
+        if isinstance(self.node, Filter):
+            return rows  # they were kept
+        part = part_of(self, self.node, handling_of(self.node.on_error).of_given_rows)
+        done: Done = await self.hop(RowWork((part,)), rows)
+        if done.failure is not None:
+            raise as_raisable(done.failure)
+        return done.chunk
+
+
+def _number_of(rows: Chunk, ids: RowIds) -> int:
+    """Return the number of the row that has these ids."""
+    return next(row for row in range(len(rows)) if rows.ids.row(row).tolist() == ids.tolist())
+
+
+def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> Part:
+    """Return what a node does to the rows of a hop."""
+    context = stage.context
+    origins = context.services.origins
+    # This run's epoch counts beside the row's: rows out of a cache keep the epoch in which they were read.
+    key = context.key(node, node.seed, "rng", context.epoch) if node.wants_rng else None
+    init = node.init if node.wants_state else None
+    user = UserFunction(
+        node.function_called,
+        origins.describe,
+        key,
+        origins.stable if node.wants_rng else None,
+        handling_of(node.on_error) if handling is None else handling,
+        init,
+        None if init is None else context.services.features.of(StateKeys).of(context.place(node), init),
+        context.services.pause,
+        gives_batches(node.input),
+    )
+    if isinstance(node, ParseRows):
+        decode = partial(parse_rows, node.decoder, origins=origins)
+        return Part("parse", replace(user, function=decode), node.noted)
+    if isinstance(node, Filter):
+        return Part("filter", user, node.noted)
+    return Part("batched" if isinstance(node, Map) and node.batched else "map", user, node.noted)
+
+
+def _workers_of(node: Call, cpus: int) -> int | None:
+    """Return how many calls run at once, or None to choose from what they cost."""
+    if node.executor == "inline":
+        return 1
+    fixed = node.concurrency if isinstance(node.concurrency, int) else None
+    return fixed or cpus if node.executor in IN_OTHER_PLACES else fixed
+
+
+def executor_elsewhere(kind: str, workers: int, name: str, memory_limit: int) -> Executor:
+    """Return an executor of worker processes or interpreters."""
+    if kind == "interpreter":
+        return InterpreterExecutor(workers, name)
+    from aiostream_data.executors.process import ProcessExecutor, idle_nbytes
+
+    return ProcessExecutor(workers, name, max_nbytes=idle_nbytes(memory_limit, workers))
+
+
+def serial_executor(stage: RowwiseStage) -> Executor:
+    """Return the one thread on which a stage's cheap calls are made."""
+    place = stage.context.place(stage.node) + "/serial"
+    return stage.context.services.workers.at(place, lambda: ThreadExecutor(1, f"asd-{stage.node.label}"))

@@ -1,0 +1,378 @@
+"""Call user functions over the rows of a chunk, on a worker, and say which row one failed on."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import starmap
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data._engine.calls.misfits import as_arguments, misfit
+from aiostream_data._engine.calls.running_calls import noted_as_running
+from aiostream_data._engine.calls.worker_state import StateKey, state_of_worker
+from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.failures.element_summary import note_call, rows_within, summary
+from aiostream_data._engine.failures.failed_row import Failed
+from aiostream_data._engine.resume.origins import Origins
+from aiostream_data._engine.resume.row_keys import Stable, rng_names
+from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.errors import PlanError
+from aiostream_data.executors.failure import workable
+from aiostream_data.plan.written import function_name
+from aiostream_data.policies import Handling
+from aiostream_data.records import Chunk, Columns, Items
+from aiostream_data.row_ids import SPLIT_BITS, RowIds
+from aiostream_data.structure import LEAF, flatten
+from aiostream_data.transforms.batching import batch_leaf
+from aiostream_data.transforms.collate import as_stackable, collate_results, stack
+from aiostream_data.transforms.randomness import RecordGenerator, key_of
+
+RAISE = Handling()
+
+MAX_GENERATORS = 256
+"""Random generators kept at once."""
+
+Describe = Callable[[RowIds, int], str]
+"""Names the record of a row: (ids, row) -> "URL record N"."""
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A user's function and how it is called.
+
+    A plain tuple is unpacked into arguments, as tf.data does; dicts and NamedTuples are not.
+
+    Attributes:
+        describe: Names a record in notes.
+        rng_key: When given, the function takes ``rng``: a Generator keyed by seed, epoch and record.
+        stable: Needed with ``rng_key``.
+        handling: What becomes of a row on which it fails.
+        init: Makes the worker's state, which the function takes as ``state``; None where it takes none.
+        state_key: Names that state among those of other functions; given with ``init``.
+        pause: Waits some seconds before another attempt.
+        takes_batches: Elements are batches, which the function may not have been written for.
+    """
+
+    function: Callable[..., Any]
+    describe: Describe
+    rng_key: np.uint64 | None = None
+    stable: Stable | None = None
+    handling: Handling = RAISE
+    init: Callable[[], Any] | None = None
+    state_key: StateKey | None = None
+    pause: Callable[[float], Any] = time.sleep
+    takes_batches: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is called with the element alone, and every error ends the stream."""
+        return self.rng_key is None and self.init is None and not self.handling.interferes
+
+    @property
+    def by_name(self) -> list[str]:
+        """Names of the arguments that it is given beside the element."""
+        return ["rng"] * (self.rng_key is not None) + ["state"] * (self.init is not None)
+
+    def results(self, chunk: Chunk) -> list[Any]:
+        """Return the function's result for every row, in order.
+
+        Raises:
+            BaseException: What the function raised, with notes naming function and record.
+        """
+        return call_rows(replace(self, handling=RAISE), chunk).checked()
+
+    def call_with(self) -> Callable[..., Any]:
+        """Return what is called on this worker: the function, with the worker's state where it takes one.
+
+        Raises:
+            BaseException: What ``init`` raised, with a note.
+        """
+        if self.init is None or self.state_key is None:
+            return self.function
+        return partial(self.function, state=state_of_worker(self.state_key, self.init))
+
+    def calls(self, function: Callable[..., Any], left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
+        """Return an iterator over the results for the elements that are left of a chunk."""
+        if self.rng_key is not None:
+            return self._calls_with_rng(function, left, chunk.ids.slice(len(chunk) - length_hint(left), len(chunk)))
+        if isinstance(chunk, Columns):
+            return starmap(function, left) if chunk.structure.kind == "tuple" else map(function, left)
+        kinds = set(map(type, chunk.values))
+        if tuple not in kinds:
+            return map(function, left)
+        return starmap(function, left if len(kinds) == 1 else map(as_arguments, left))
+
+    def _calls_with_rng(self, function: Callable[..., Any], left: Iterator[Any], ids: RowIds) -> Iterator[Any]:
+        assert self.rng_key is not None
+        assert self.stable is not None
+        generators: dict[tuple[int, ...], RecordGenerator] = {}
+        for element, numbers in zip(left, ids.tolist(), strict=True):
+            names, split, ordinal = rng_names(numbers, self.stable)
+            generator = generators.get(names)
+            if generator is None:
+                generators = generators if len(generators) < MAX_GENERATORS else {}
+                generator = generators[names] = RecordGenerator(key_of(int(self.rng_key), *names))
+            rng = generator.at(split, ordinal)
+            yield function(*as_arguments(element), rng=rng)
+
+    def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
+        """Say on an error which function and which row it comes from."""
+        name = function_name(self.function)
+        if 0 <= row < len(chunk):
+            made_of = None if chunk.made_of is None else chunk.made_of[row]
+            rows = rows_within(chunk.ids.row(row), made_of)
+            record, element = self.describe(chunk.ids, row), chunk.element(row)
+            note_call(error, name, record, element, rows, is_batch=self.takes_batches)
+        else:
+            error.add_note(f"function: {name}")
+
+
+@dataclass
+class Results:
+    """What a function gave for the rows of a chunk.
+
+    Attributes:
+        values: Results in order, those that took the place of an error included.
+        lost: Numbers of the rows that gave none, ascending.
+        failed: Rows that were skipped or replaced, ascending.
+        retries: Further attempts that were made.
+        failure: What the function raised for the next row, where that may be neither skipped nor replaced.
+    """
+
+    values: list[Any] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    retries: int = 0
+    failure: BaseException | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows for which the function was called and did not fail for good."""
+        return len(self.values) + len(self.lost)
+
+    def kept(self) -> NDArray[np.int64] | None:
+        """Return the numbers of the rows that gave a result; None for all rows that there were."""
+        if not self.lost and self.failure is None:
+            return None
+        return np.delete(np.arange(self.rows), self.lost)
+
+    def checked(self) -> list[Any]:
+        """Return the results; raise the failure where there is one."""
+        if self.failure is not None:
+            raise self.failure
+        return self.values
+
+
+def call_rows(user: UserFunction, chunk: Chunk) -> Results:
+    """Call the function for every row, and do with those that fail what the function's handling says.
+
+    No later row is called once one failed that may be neither skipped nor replaced: that is the ``failure``.
+    """
+    elements = chunk.elements()
+    function = user.call_with()
+    results = Results()
+    left = iter(elements)
+    with noted_as_running(user.function, user.describe, chunk.ids, left):
+        while True:
+            try:
+                results.values.extend(user.calls(function, left, chunk))  # what came before an error stays
+                if results.rows == len(elements):
+                    return results
+                raise StopIteration("raised by the function")  # which ends an iteration silently
+            except BaseException as error:  # noqa: BLE001 - raised later, or counted
+                row = len(elements) - length_hint(left) - 1
+                _handle(user, function, chunk, elements, row, workable(error), results)
+            if results.failure is not None:
+                return results
+
+
+def _handle(
+    user: UserFunction,
+    function: Callable[..., Any],
+    chunk: Chunk,
+    elements: Sequence[Any],
+    row: int,
+    error: BaseException,
+    results: Results,
+) -> None:
+    """Give a row another chance, skip or replace it; or note its error as the failure."""
+    handling = user.handling
+    if (refused := misfit(error, user.function, elements[row], user.by_name)) is not None:
+        user.note(refused, chunk, row)
+        results.failure = refused
+        return
+    for attempt in range(handling.retries if isinstance(error, Exception) else 0):
+        user.pause(handling.pause_s(attempt))
+        results.retries += 1
+        try:
+            results.values.append(_one_call(user, function, chunk, row))
+        except BaseException as again:  # noqa: BLE001 - raised again, or counted
+            error = workable(again)
+        else:
+            return
+    user.note(error, chunk, row)
+    if handling.kind == "raise" or not isinstance(error, Exception):
+        results.failure = error
+        return
+    results.failed.append(Failed.of(error, chunk, row, summary(elements[row]), handling.kind))
+    if handling.kind == "replace":
+        results.values.append(handling.value)
+    else:
+        results.lost.append(row)
+
+
+def _one_call(user: UserFunction, function: Callable[..., Any], chunk: Chunk, row: int) -> Any:
+    single = chunk.slice(row, row + 1)
+    found = list(user.calls(function, iter(single.elements()), single))
+    if not found:
+        raise StopIteration("raised by the function")
+    return found[0]
+
+
+def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Results]:
+    """Return the numbers of the rows for which the function is true, ascending, and what became of those that failed.
+
+    A result that is no scalar bool is the ``failure``; a note names the record.
+    """
+    results = call_rows(user, chunk)
+    rows = results.kept()
+    for number, value in enumerate(results.values):
+        if not is_scalar_bool(value):
+            row = number if rows is None else int(rows[number])
+            results.failure = no_scalar_bool(user.function, value)
+            results.failure.add_note(f"record: {user.describe(chunk.ids, row)}")
+            results.values = results.values[:number]
+            results.lost = [lost for lost in results.lost if lost < row]
+            break
+    true = np.flatnonzero(np.array(results.values, bool))
+    return (true if rows is None else rows[true]), results
+
+
+def is_scalar_bool(value: Any) -> bool:
+    """Return whether a predicate may return this: a bool, of Python or NumPy, or an array of one without axes."""
+    if isinstance(value, (bool, np.bool_)):
+        return True
+    return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
+
+
+def no_scalar_bool(predicate: Callable[..., Any], value: Any) -> PlanError:
+    """Return the error that a predicate returned something else than a bool."""
+    cure = ""
+    if getattr(value, "shape", ()) and getattr(value, "dtype", None) == np.bool_:
+        cure = ": return its all() or any(), or filter rows before batch()"
+    name = function_name(predicate)
+    return PlanError(f"the predicate of filter() must return a scalar bool, but {name} returned {summary(value)}{cure}")
+
+
+def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
+    """Map plain numbers without boxing more than one at a time, as long as the results are plain numbers, too.
+
+    Raises:
+        PartlyDone: The function failed on a row; ``done`` has the rows before.
+    """
+    row = np.zeros(1, np.int64)
+    left = iter(())
+    with noted_as_running(user.function, user.describe, chunk.ids, left, row):
+        results, done, odd, raised = _native.scalar_results(user.function, numbers, row)
+    if raised is not None:
+        error = misfit(raised, user.function, chunk.element(done)) or workable(raised)
+        user.note(error, chunk, done)
+        raise PartlyDone(Columns(LEAF, (results[:done],), chunk.ids.slice(0, done)), error)
+    if done == len(chunk):
+        return Columns(LEAF, (results,), chunk.ids)
+    rest = call_rows(user, chunk.slice(done + 1, len(chunk)))
+    values = [*results[:done].tolist(), odd, *rest.values]
+    mapped = collate_results(values, chunk.ids.slice(0, len(values)))
+    if rest.failure is not None:
+        raise PartlyDone(mapped, rest.failure)
+    return mapped
+
+
+def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
+    """Call the function once with the chunk's rows as arrays; rows in, as many rows out.
+
+    Raises:
+        PlanError: The arrays it returned have another number of rows.
+    """
+    argument = _as_arrays(chunk)
+    function = user.call_with()
+    try:
+        with noted_as_running(user.function, user.describe, chunk.ids, iter(())):
+            result = function(*argument) if type(argument) is tuple else function(argument)
+    except BaseException as raised:  # noqa: BLE001 - raised again
+        error = misfit(raised, user.function, argument, user.by_name) or workable(raised)
+        error.add_note(f"function: {function_name(user.function)}")
+        error.add_note(f"records: {user.describe(chunk.ids, 0)} to {user.describe(chunk.ids, len(chunk) - 1)}")
+        raise error  # noqa: B904 - it is the same, or stands for it
+    structure, leaves = flatten(result)
+    arrays = tuple(_rows_of(leaf, path, user) for leaf, path in zip(leaves, structure.paths(), strict=True))
+    for path, array in zip(structure.paths(), arrays, strict=True):
+        if array.ndim == 0 or len(array) != len(chunk):
+            raise PlanError(
+                f"a batched map function must return as many rows as it was given ({len(chunk)}), "
+                f"but {path} has shape {array.shape}"
+            )
+    return Columns(structure, arrays, chunk.ids)
+
+
+def _rows_of(leaf: Any, path: str, user: UserFunction) -> NDArray[Any]:
+    try:
+        array = array_of(leaf, explicit=True)
+        return np.asarray(leaf) if array is None else array
+    except (NoNumpyFormError, ValueError) as error:
+        raise PlanError(
+            f"{function_name(user.function)} must return arrays, since map() has batched=True, but {path} is a "
+            f"{type_name(type(leaf))}, which cannot become a dense numpy.ndarray: {error}"
+        ) from error
+
+
+def _as_arrays(chunk: Chunk) -> Any:
+    """Return the rows as one element of arrays, rows first."""
+    chunk = as_stackable(chunk)
+    if isinstance(chunk, Items):
+        return stack(chunk.values, lambda row: f"row {row}")
+    return chunk.structure.unflatten([batch_leaf(leaf) for leaf in chunk.leaves])
+
+
+_UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|, the first of |$)")
+
+
+def _unnamed(ids: RowIds, row: int) -> str:
+    return "row " + ":".join(str(number) for pair in ids.pairs_of(row) for number in pair)
+
+
+class StableTable(dict[int, tuple[int, int, int]]):
+    """Stable numbers of splits, for a process without their :class:`~aiostream_data._engine.resume.origins.Origins`."""
+
+    def __call__(self, split: int) -> tuple[int, int, int]:
+        return self[split]
+
+
+def stable_table(stable: Stable, ids: RowIds) -> StableTable:
+    """Return what ``stable`` says of the splits of these rows."""
+    splits = {split for pair in ids.pairs() for split in np.unique(pair.splits).tolist()}
+    return StableTable({split: stable(split) for split in splits if split >> SPLIT_BITS > 0})
+
+
+def without_origins(user: UserFunction) -> UserFunction:
+    """Return the same function free of references that cannot go to another process."""
+    return replace(user, describe=_unnamed, stable=None, pause=time.sleep)
+
+
+def name_records(error: BaseException, origins: Origins) -> None:
+    """Replace the row ids in an error's notes, as written where origins are unknown, by record names."""
+
+    def name_of(found: re.Match[str]) -> str:
+        numbers = [int(number) for number in found[1].split(":")]
+        return origins.name_of(list(zip(numbers[::2], numbers[1::2], strict=True)))
+
+    notes = getattr(error, "__notes__", [])
+    notes[:] = [_UNNAMED.sub(name_of, note) if note.startswith("record") else note for note in notes]

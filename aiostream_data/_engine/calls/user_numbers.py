@@ -1,0 +1,53 @@
+"""Ask a user's function for an integer of every row, such as its length or its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.calls.user_code import Describe, UserFunction
+from aiostream_data._engine.failures.element_summary import summary
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.written import function_name
+from aiostream_data.records import Chunk
+
+Numbers = NDArray[np.int64]
+
+
+def numbers_of(
+    function: Callable[..., int], chunk: Chunk, argument: str, describe: Describe, least: int | None = None
+) -> Numbers:
+    """Return what the function gives for every row, int64 of shape (rows,).
+
+    Args:
+        argument: What the function was given as, for messages.
+        describe: Names a record.
+        least: What each number must be at least; None for any that fits into 64 bits.
+
+    Raises:
+        PlanError: It gave something else than such an integer; a note names the record.
+        BaseException: What the function raised, with notes naming function and record.
+    """
+    user = UserFunction(function, describe)
+    values = user.results(chunk)
+    numbers = np.empty(len(values), np.int64)
+    for row, value in enumerate(values):
+        number = _integer(value)
+        if number is None or (least is not None and number < least):
+            rule = "an integer" if least is None else f"an integer of at least {least}"
+            error = PlanError(f"{argument} must return {rule}, but {function_name(function)} returned {summary(value)}")
+            error.add_note(f"record: {describe(chunk.ids, row)}")
+            raise error
+        numbers[row] = number
+    return numbers
+
+
+def _integer(value: Any) -> int | None:
+    try:
+        number = int(value.__index__())
+    except (AttributeError, TypeError):
+        return None
+    return number if -(1 << 63) <= number < 1 << 63 else None

@@ -1,0 +1,90 @@
+"""Where hops of row-wise work run: threads of this process, or workers that know nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+from aiostream_data._engine.calls.row_work import Part, RowWork
+from aiostream_data._engine.calls.user_code import stable_table, without_origins
+from aiostream_data._engine.resume.row_keys import Stable
+from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.executors.interpreter import InterpreterExecutor
+from aiostream_data.records import Chunk
+
+
+class WorkPlace(Protocol):
+    """Runs row-wise work over chunks.
+
+    Attributes:
+        is_far: The way there leads to another process.
+        runs_in: Name of the kind of place, for reports.
+    """
+
+    is_far: ClassVar[bool]
+    runs_in: ClassVar[str]
+
+    def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
+        """Begin a hop; its outcome's value is a :class:`.row_work.Done`."""
+
+
+@dataclass(frozen=True)
+class OnThreads:
+    """Threads of this process."""
+
+    executor: Executor
+    is_far: ClassVar[bool] = False
+    runs_in: ClassVar[str] = "threads"
+
+    def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
+        if timeout_s is None:
+            return self.executor.submit(work, chunk)
+        return self.executor.submit_within(timeout_s, work, chunk)
+
+
+class OnWorkers:
+    """Processes: work goes there without what only this process knows, and once."""
+
+    is_far: ClassVar[bool] = True
+    runs_in: ClassVar[str] = "processes"
+
+    def __init__(self, executor: Executor, stable: Stable) -> None:
+        self._executor = executor
+        self._stable = stable
+        self._sent: dict[RowWork, RowWork] = {}
+
+    def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
+        sent = self._sent.get(work) or self._sent.setdefault(work, _portable(work))
+        wants_names = any(part.user.rng_key is not None for part in work.parts)
+        names = (stable_table(self._stable, chunk.ids),) if wants_names else ()
+        # The lease stays here, where the job is held until its outcome is there.
+        rows = chunk.with_lease(None)
+        if timeout_s is None:
+            return self._executor.submit(sent, rows, *names)
+        return self._executor.submit_within(timeout_s, sent, rows, *names)
+
+
+class OnInterpreters:
+    """Threads whose user functions run in an interpreter of the thread's own; all else runs where NumPy is."""
+
+    is_far: ClassVar[bool] = False
+    runs_in: ClassVar[str] = "interpreters"
+
+    def __init__(self, executor: InterpreterExecutor) -> None:
+        self._executor = executor
+        self._sent: dict[RowWork, RowWork] = {}
+
+    def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
+        sent = self._sent.get(work) or self._sent.setdefault(work, self._calling_elsewhere(work))
+        return OnThreads(self._executor).submit(sent, chunk, timeout_s)
+
+    def _calling_elsewhere(self, work: RowWork) -> RowWork:
+        def elsewhere(part: Part) -> Part:
+            return replace(part, user=replace(part.user, function=self._executor.remote(part.user.function)))
+
+        return RowWork(tuple(part if part.kind == "parse" else elsewhere(part) for part in work.parts))
+
+
+def _portable(work: RowWork) -> RowWork:
+    return RowWork(tuple(replace(part, user=without_origins(part.user)) for part in work.parts))

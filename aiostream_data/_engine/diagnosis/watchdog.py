@@ -1,0 +1,67 @@
+"""Raise an alarm when the consumer has waited too long for an element: once for every element.
+
+It lives on a thread of its own, since what it watches may be the event loop that is blocked. That thread wakes
+once in a while, at most as often as an alarm can be due: whoever does not wait now can only have waited too long a
+whole limit later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Final, NamedTuple
+
+from aiostream_data._engine.consumer.bridge import Waiting
+
+LOGGER: Final = "aiostream_data"
+
+
+class Alarm(NamedTuple):
+    """What is to be done after how many seconds of waiting; it is told how many they are."""
+
+    after_s: float
+    go_off: Callable[[float], None]
+
+
+class Watchdog:
+    """Watches one consumer, from :meth:`start` to :meth:`stop`.
+
+    Args:
+        alarms: One or more.
+        waiting: Returns since when the consumer waits; None while it does not.
+    """
+
+    def __init__(self, alarms: Sequence[Alarm], waiting: Callable[[], Waiting | None]) -> None:
+        self._alarms = alarms
+        self._waiting = waiting
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="aiostream-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread, and wait for that at most so long. Idempotent."""
+        self._ended.set()
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    def _watch(self) -> None:
+        gone_off: dict[Alarm, int] = {}  # for which element
+        pause_s = min(alarm.after_s for alarm in self._alarms)
+        while not self._ended.wait(pause_s):
+            waiting = self._waiting()
+            waited_s = 0.0 if waiting is None else perf_counter() - waiting.since
+            left = []
+            for alarm in self._alarms:
+                due_s = alarm.after_s - waited_s
+                if waiting is None or gone_off.get(alarm) == waiting.number:
+                    due_s = alarm.after_s
+                elif due_s <= 0:
+                    gone_off[alarm] = waiting.number
+                    alarm.go_off(waited_s)
+                    due_s = alarm.after_s
+                left.append(due_s)
+            pause_s = min(left)

@@ -1,0 +1,151 @@
+"""Records that were skipped or replaced: counted against their stage's budget, and written down once each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import time
+from typing import Any
+
+from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.failures.failed_row import Failed
+from aiostream_data._engine.resume.origin_of import element_origin
+from aiostream_data._engine.resume.origins import Origins
+from aiostream_data._engine.resume.row_keys import expression
+from aiostream_data.dead_letter_log import DeadLetterLog
+from aiostream_data.errors import ErrorBudgetError, RecordError
+from aiostream_data.executors.base import Executor
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.policies import handling_of
+from aiostream_data.safe_url import safe_text
+
+DID = {"skip": "skipped", "replace": "replaced"}
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one stage has taken and failed on, over all epochs of the loader."""
+
+    rows: int = 0
+    failures: int = 0
+
+
+class DeadLetters:
+    """One per loader. Loop thread only; files are written on the pool."""
+
+    def __init__(self, path: str | None, origins: Origins, seed: int, pool: Executor) -> None:
+        """Write to ``path`` what stages without a log of their own leave out; nowhere with None."""
+        self._path = path
+        self._origins = origins
+        self._seed = seed
+        self._pool = pool
+        self._accounts: dict[str, _Account] = {}
+        self._logs: dict[str, DeadLetterLog] = {}
+
+    async def take(self, place: str, nth: int, node: Node, rows: int, failed: list[Failed]) -> None:
+        """Count and write down the records of one hop.
+
+        Args:
+            place, nth: Name of the stage in its loader, and its number among those of its label in the plan.
+            rows: Rows that the stage took in the hop.
+            failed: Those on which it failed, in order.
+
+        Raises:
+            PartlyDone: They are more than the policy allows; those before are written down, and ``done`` is how many
+                they are. ``error`` is the ErrorBudgetError.
+            DeadLetterError: The log cannot be written.
+        """
+        allowed = self.count(place, node, rows, [one.row for one in failed])
+        if allowed and self.logs(node):
+            await self.write(nth, node, lambda: failed[:allowed])
+        if allowed < len(failed):
+            last = failed[allowed]
+            raise PartlyDone(allowed, self.spent(place, node, last, _cause(last)))
+
+    def logs(self, node: Node) -> bool:
+        """Return whether what a stage skips or replaces is written down."""
+        return self._path_of(node) is not None
+
+    def count(self, place: str, node: Node, rows: int, at: Sequence[int]) -> int:
+        """Count rows that a stage took, and failures among them. Return how many of these its policy allows.
+
+        Args:
+            at: Of each failure, its number among the rows.
+        """
+        account = self._accounts.setdefault(place, _Account())
+        handling = handling_of(getattr(node, "on_error", None))
+        for index, row in enumerate(at):
+            account.failures += 1
+            if handling.is_spent(account.failures, account.rows + row + 1):
+                account.rows += row + 1
+                return index
+        account.rows += rows
+        return len(at)
+
+    def spent(self, place: str, node: Node, last: Failed, cause: BaseException) -> ErrorBudgetError:
+        """Return the error for the failure that was one too many, as :meth:`count` has just found."""
+        error = _budget_error(node, self._accounts[place], last)
+        error.__cause__ = cause
+        return error
+
+    async def write(self, nth: int, node: Node, told: Callable[[], Sequence[Failed]]) -> None:
+        """Write down what is told of failures, on the pool.
+
+        Raises:
+            DeadLetterError: The log cannot be written.
+        """
+        path = self._path_of(node)
+        if path is None:
+            return
+        log = self._logs.setdefault(path, DeadLetterLog(path))
+        outcome = await self._pool.submit(self._write, log, nth, node.label, told)
+        if outcome.error is not None:
+            raise outcome.error
+
+    def _path_of(self, node: Node) -> str | None:
+        return handling_of(getattr(node, "on_error", None)).path or self._path
+
+    def close(self) -> None:
+        """Close every log."""
+        for log in self._logs.values():
+            log.close()
+
+    def _write(self, log: DeadLetterLog, nth: int, label: str, told: Callable[[], Sequence[Failed]]) -> None:
+        log.append([self._entry(nth, label, one) for one in told()])
+
+    def _entry(self, nth: int, label: str, failed: Failed) -> dict[str, Any]:
+        origin = element_origin(failed.ids, failed.made_of, self._origins, self._seed)
+        damage = failed.damage
+        return {
+            "url": origin.url,
+            "offset": origin.offset if damage is None or damage.offset is None else damage.offset,
+            **({} if damage is None else {"nbytes": damage.nbytes, "lost": damage.lost}),
+            "index": origin.index,
+            "epoch": origin.epoch,
+            "stage": label,
+            "error": safe_text(failed.error),
+            "traceback": safe_text(failed.text),
+            "element": failed.element,
+            "done": DID[failed.kind],
+            "time": round(time(), 3),
+            "nth": nth,
+            "seed": self._seed,
+            "row": dict(origin.row),
+            "name": [label, nth, *expression(failed.ids.tolist()[0], self._origins.stable)],
+        }
+
+
+def _budget_error(node: Node, account: _Account, last: Failed) -> ErrorBudgetError:
+    what = "records or files" if isinstance(node, ReadFiles) else "records"
+    budget = handling_of(getattr(node, "on_error", None)).budget
+    return ErrorBudgetError(node.label, account.failures, account.rows, what, budget, last.error)
+
+
+def _cause(failed: Failed) -> RecordError:
+    error = RecordError(failed.error)
+    error.type_name = failed.error.partition(":")[0]
+    error.worker_traceback = failed.text
+    error.add_note(f"element: {failed.element}")
+    error.add_note("traceback of the record's error:\n" + failed.text)
+    return error

@@ -1,0 +1,187 @@
+"""What the stages of one run share: loop-wide services, and the place of this run in its loader."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data._engine.failures.carried_error import as_raisable
+from aiostream_data._engine.failures.dead_letters import DeadLetters
+from aiostream_data._engine.flow.board import Board
+from aiostream_data._engine.flow.channel import Receiver
+from aiostream_data._engine.flow.drained import Drained
+from aiostream_data._engine.flow.executors import Workers
+from aiostream_data._engine.flow.features import Features
+from aiostream_data._engine.memory.budget import Budget
+from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data._engine.resume.lineage_reader import TABLE, Book
+from aiostream_data._engine.resume.origins import Locate, Namespace, Origins, source_of
+from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.resume.resuming import resuming
+from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.lineage import Lineage
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.shown import subject_of
+from aiostream_data.records import Chunk
+from aiostream_data.storage.stores import StoreSet
+from aiostream_data.transforms.randomness import key_of
+
+
+class Runner(Protocol):
+    """Runs plans for the stages that open data sets, and makes rows again."""
+
+    def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
+        """Run ``node`` and everything it reads, from ``state`` on."""
+
+    def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
+        """Make rows of ``node`` again; see :mod:`aiostream_data._engine.flow.recall`."""
+
+    def check_inner(self, node: Node, state: State, given: int) -> None:
+        """Check the part of a state that belongs to a data set made while running.
+
+        Raises:
+            DamagedStateError: A value is missing, of another type, or out of its range.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """One per loader: what all its runs use.
+
+    Attributes:
+        options: How the engine runs the plan.
+        runner: Runs plans inside plans.
+        pool: Runs the engine's own work and cheap user functions.
+        workers: All executors.
+        budget: Bytes held.
+        blocks: Memory to read into again.
+        stores: Returns the object stores for storage options.
+        origins: Where rows came from.
+        book: Rows that the state mentions with which the loader was opened.
+        board: Counters of stages.
+        dead_letters: Log of skipped and replaced records.
+        pause: Waits some seconds on a worker thread, or until the loader is closed.
+        root_seed: Seed of everything that was given none.
+        cpus: Cores that this process may use.
+        features: What single features share throughout the loader.
+    """
+
+    options: EngineOptions
+    runner: Runner
+    pool: Executor
+    workers: Workers
+    budget: Budget
+    blocks: BlockPool
+    stores: Callable[[Any], StoreSet]
+    origins: Origins
+    book: Book
+    board: Board
+    dead_letters: DeadLetters
+    pause: Callable[[float], Any]
+    root_seed: int
+    cpus: int
+    features: Features = field(default_factory=Features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """One run of one (sub)plan.
+
+    Attributes:
+        epoch: Which repetition this is.
+        path: Key of the place in the plan where this run was opened; differs per inner data set.
+        numbers: Number of every node of the plan, inputs first.
+        keys: The same without the nodes that decide nothing about rows, so that adding one changes no order.
+        prefix: Put before the names of places, for inner data sets.
+        made_by: Put before the names of stages, for inner data sets: who made them.
+    """
+
+    services: Services
+    epoch: int
+    path: int
+    numbers: dict[Node, int]
+    keys: dict[Node, int]
+    drained: Drained
+    prefix: str = ""
+    made_by: str = ""
+
+    def for_epoch(self, epoch: int) -> RunContext:
+        """Return the context of another repetition."""
+        return replace(self, epoch=epoch, drained=Drained())
+
+    def open(self, node: Node, state: State = None) -> AbstractAsyncContextManager[Receiver[Chunk]]:
+        """Run ``node`` and everything it reads; the block's receiver gives its chunks.
+
+        Args:
+            state: Where to go on; None begins at the beginning.
+        """
+        return self.services.runner.open(self, node, state)
+
+    def recall(self, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
+        """Make rows of ``node`` again, in the order asked for; see :mod:`aiostream_data._engine.flow.recall`."""
+        return self.services.runner.recall(self, node, lineage)
+
+    async def recall_held(self, node: Node, lineage: Lineage) -> Chunk:
+        """Make rows again that a state names.
+
+        Raises:
+            StateMismatchError: ``node`` has no such rows.
+        """
+        with resuming(TABLE.path, f"names rows that {node.label} cannot give again"):
+            return await self.recall(node, lineage)
+
+    def counters(self, node: Node) -> StageCounters:
+        """Return the counters that every run of this node adds to."""
+
+        def make() -> StageCounters:
+            inputs = tuple(self.place(child) for child in node.inputs)
+            return StageCounters(self.made_by + node.label, what=subject_of(node), inputs=inputs)
+
+        return self.services.board.of(self.place(node), make)
+
+    def place(self, node: Node) -> str:
+        """Return the name of the node's place in the plan, the same in every run."""
+        return f"{self.prefix}{self.numbers[node]}"
+
+    def nth(self, node: Node) -> int:
+        """Return the number of the node among those of its label in the plan."""
+        mine = self.numbers[node]
+        return sum(other.label == node.label and number < mine for other, number in self.numbers.items())
+
+    def namespace(
+        self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None, listed: str = ""
+    ) -> Namespace:
+        """Open the row ids of one run of a source."""
+        number = self.keys[node]
+        source = source_of(self.path, number)
+        return self.services.origins.open(source, number, self.epoch, url_of, locate=locate, listed=listed)
+
+    def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
+        """Return the random key of a node: a function of seed, place in the plan, and names."""
+        base = self.services.root_seed if seed is None else seed
+        return key_of(base, self.path, self.keys[node], *names)
+
+
+async def hop(counters: StageCounters, submitted: Awaitable[Outcome]) -> Any:
+    """Await one hop, note its cost, and return its value or raise its error."""
+    return settle(counters, await submitted)
+
+
+def settle(counters: StageCounters, outcome: Outcome) -> Any:
+    """Note the cost of a finished hop, and return its value or raise its error."""
+    counters.busy_s += outcome.busy_s
+    counters.cpu_s += outcome.cpu_s
+    return value_of(outcome)
+
+
+def value_of(outcome: Outcome) -> Any:
+    """Return the value of a finished hop or raise its error."""
+    if outcome.error is not None:
+        raise as_raisable(outcome.error)
+    return outcome.value

@@ -1,0 +1,147 @@
+"""Run hops several at a time, and emit what they give in order or as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from aiostream_data._engine.flow.channel import ReceiverClosed
+from aiostream_data._engine.flow.resizable_semaphore import Window
+from aiostream_data.executors.base import Outcome
+
+Job = TypeVar("Job")
+
+
+@dataclass(frozen=True, slots=True)
+class Hops(Generic[Job]):
+    """Jobs in, outcomes out: at most ``running.limit`` at once, and ``window.limit`` with the results that wait.
+
+    Attributes:
+        begin: Starts one job and returns its future outcome, which never raises.
+        emit: Takes each finished job and its outcome; may raise, which ends the run.
+        window: How many jobs may be held, those included whose results wait for their turn.
+        ordered: Emit in the order of the jobs; else as they finish.
+        running: How many jobs may be unfinished; None for as many as are held.
+        one_at_a_time: Begin no job before the last one's outcome was emitted.
+    """
+
+    begin: Callable[[Job], asyncio.Future[Outcome]]
+    emit: Callable[[Job, Outcome], Awaitable[None]]
+    window: Window
+    ordered: bool
+    running: Window | None = None
+    one_at_a_time: bool = False
+
+    async def run(self, jobs: AsyncIterator[Job]) -> None:
+        """Begin every job and emit every outcome. Closes ``jobs`` if it is an async generator."""
+        if self.one_at_a_time:
+            await self._run_in_turn(jobs)
+            return
+        line: _Line[Job] = _Line(self.ordered)
+        async with asyncio.TaskGroup() as group:
+            admission = group.create_task(self._admit(jobs, line))
+            await self._emit_all(line, admission)
+
+    async def _run_in_turn(self, jobs: AsyncIterator[Job]) -> None:
+        try:
+            async for job in jobs:
+                await self.emit(job, await self.begin(job))
+        finally:
+            if isinstance(jobs, AsyncGenerator):
+                await jobs.aclose()
+
+    async def _admit(self, jobs: AsyncIterator[Job], line: _Line[Job]) -> None:
+        try:
+            async for job in jobs:
+                await self.window.acquire()
+                line.add(job, await self._begun(job))
+                del job  # waiting for the next must not hold this one's rows
+        except Exception as error:  # noqa: BLE001 - raised behind the jobs that were begun
+            line.close(error)
+        finally:
+            line.close()
+            if isinstance(jobs, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
+                await jobs.aclose()
+
+    async def _begun(self, job: Job) -> asyncio.Future[Outcome]:
+        running = self.running
+        if running is None:
+            return self.begin(job)
+        await running.acquire()
+        future = self.begin(job)
+        future.add_done_callback(lambda _: running.release())
+        return future
+
+    async def _emit_all(self, line: _Line[Job], admission: asyncio.Task[None]) -> None:
+        """Emit every outcome. Where they come as they finish, one that fails waits for all that were begun."""
+        failure: Exception | None = None
+        while (entry := await line.next()) is not None:
+            job, future = entry
+            try:
+                await self.emit(job, future.result())
+            except ReceiverClosed:
+                raise
+            except Exception as error:
+                if self.ordered:
+                    raise
+                failure = failure or error
+                admission.cancel()
+            self.window.release()
+            del entry, job, future  # waiting for the next must not hold this one's rows
+        if failure is not None or line.failure is not None:
+            raise failure or line.failure  # type: ignore[misc]
+
+
+class _Line(Generic[Job]):
+    """Jobs that were begun, given back one by one when they are finished.
+
+    Attributes:
+        failure: Why no job follows, where that is an error.
+    """
+
+    def __init__(self, ordered: bool) -> None:
+        self._ordered = ordered
+        self._begun: deque[tuple[Job, asyncio.Future[Outcome]]] = deque()
+        self._finished: deque[tuple[Job, asyncio.Future[Outcome]]] = deque()
+        self._unfinished = 0
+        self._closed = False
+        self.failure: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def add(self, job: Job, future: asyncio.Future[Outcome]) -> None:
+        entry = (job, future)
+        if self._ordered:
+            self._begun.append(entry)
+        self._unfinished += 1
+        future.add_done_callback(lambda _: self._done(entry))
+
+    def close(self, failure: Exception | None = None) -> None:
+        """Say that no job follows, as finding the next one failed or as there is none. The first word counts."""
+        if not self._closed:
+            self._closed, self.failure = True, failure
+        self._wake()
+
+    async def next(self) -> tuple[Job, asyncio.Future[Outcome]] | None:
+        """Wait for the job whose turn it is; None when all were given."""
+        while True:
+            if self._ordered and self._begun and self._begun[0][1].done():
+                return self._begun.popleft()
+            if not self._ordered and self._finished:
+                return self._finished.popleft()
+            if self._closed and not self._begun and self._unfinished == 0:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def _done(self, entry: tuple[Job, asyncio.Future[Outcome]]) -> None:
+        self._unfinished -= 1
+        if not self._ordered and not entry[1].cancelled():
+            self._finished.append(entry)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,76 @@
+"""Count what a source loses against its budget, and log it before any row behind it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE, Lost
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.policies import handling_of
+
+
+class LossAccount:
+    """The account of one run of a source. Loop thread only.
+
+    Args:
+        counters: Of the stage.
+
+    Attributes:
+        rows_before: Rows of this run in front of those that are merged now.
+    """
+
+    def __init__(self, context: RunContext, node: ReadFiles, counters: StageCounters) -> None:
+        self._letters = context.services.dead_letters
+        self._place, self._nth, self._node = context.place(node), context.nth(node), node
+        self._counters = counters
+        handling = handling_of(node.on_error)
+        self._is_logged = self._letters.logs(node)
+        self._is_exact = self._is_logged or handling.max_count is not None or handling.max_rate is not None
+        self._rows = 0
+        self.rows_before = 0
+        self._unwritten: list[Lost] = []
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it matters between which rows a loss is taken: for a budget, and for the order of the log."""
+        return self._is_exact
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether losses have to be written before more rows are sent."""
+        return bool(self._unwritten)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the log has to be written before more losses are taken, to bound how many are held."""
+        return len(self._unwritten) >= MOST_AT_ONCE
+
+    def take(self, rows: int, lost: Sequence[Lost]) -> None:
+        """Count losses behind the first ``rows`` rows that are merged now.
+
+        Raises:
+            PartlyDone: One is too many. ``error`` is the ErrorBudgetError.
+        """
+        rows += self.rows_before
+        first, self._rows = rows - self._rows, rows
+        at = [first + number for number in range(len(lost))]
+        allowed = self._letters.count(self._place, self._node, first + len(lost), at)
+        self._counters.skipped += allowed
+        if self._is_logged:
+            self._unwritten += lost[:allowed]
+        if allowed < len(lost):
+            last = lost[allowed]
+            raise PartlyDone(allowed, self._letters.spent(self._place, self._node, last.told(), last.error))
+
+    async def write(self) -> None:
+        """Log what was counted.
+
+        Raises:
+            DeadLetterError: The log cannot be written.
+        """
+        lost, self._unwritten = self._unwritten, []
+        if lost:
+            await self._letters.write(self._nth, self._node, lambda: [each.told() for each in lost])

@@ -1,0 +1,245 @@
+"""What a stage is: one coroutine that moves chunks from its inlets to its outlet."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeGuard
+
+import numpy as np
+
+from aiostream_data._engine.flow.context import RunContext, hop
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.emission_log import EmissionLog
+from aiostream_data._engine.resume.kept_log import KeptLog
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import Position, State, taken_up
+from aiostream_data.lineage import Lineage, concat_lineages
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Call, Filter
+from aiostream_data.policies import handling_of
+from aiostream_data.records import Chunk
+from aiostream_data.state_parts import MAX_COUNT, Part
+
+
+@dataclass
+class Stage:
+    """Running form of one plan node. The supervisor closes or aborts both ends when it returns.
+
+    Attributes:
+        node: The plan node.
+        context: The run it belongs to.
+        counters: Where it notes busy time.
+        inputs: Places of what it reads through inlets, in order; see :mod:`aiostream_data._engine.resume.position`.
+    """
+
+    refills: ClassVar[bool] = False
+    """``run`` calls ``outlet.refill()`` itself. Otherwise that is done before it begins."""
+
+    node: Any
+    context: RunContext
+    counters: StageCounters
+    inputs: Sequence[Position] = ()
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        """Move chunks until the stream ends.
+
+        Raises:
+            ReceiverClosed: Nobody reads the outlet any more; the supervisor takes that as an end.
+        """
+        raise NotImplementedError
+
+    # -- its place; the defaults are those of a stage that gives one row per row, in order
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        """Return from where what follows the first ``rows`` rows of this run can be read. Safe from any thread."""
+        return self.inputs[0].at(rows, book)
+
+    def forget(self, rows: int) -> None:
+        """Hear that nobody will ask for a place before ``rows`` any more. Safe from any thread."""
+        for before in self.inputs:
+            before.forget(rows)
+
+    def resume(self, state: State) -> Sequence[State]:
+        """Go to the place of a state, before ``run``; return the states of the inputs, in order."""
+        return [state] * len(self.node.inputs)
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        """Check the part of a state that :meth:`at` wrote; yield the places of the inputs. Nothing runs for it.
+
+        The default is that of a stage whose place is the place of its input.
+
+        Raises:
+            DamagedStateError: A value is missing, of another type, or out of its range.
+        """
+        yield place.of_input(place.part, rows=place.rows)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Return rows that this stage has given, made again; it is not run for that."""
+        return await self.context.recall(self.node.inputs[0], lineage)
+
+    def rows_accounted(self, outlet: Outlet) -> int | None:
+        """Return the input rows that the outlet's rows stand for, or None where no such sum exists."""
+        return None
+
+    async def hop(self, function: Any, *args: Any) -> Any:
+        """Run ``function`` on the shared pool, note its cost, return its value or raise its error."""
+        return await hop(self.counters, self.context.services.pool.submit(function, *args))
+
+
+@dataclass
+class OneToOne(Stage):
+    """A stage that gives exactly one row per row."""
+
+    def rows_accounted(self, outlet: Outlet) -> int | None:
+        return outlet.rows
+
+
+@dataclass
+class NumberedRows(Stage):
+    """A source whose rows are numbered from 0 in every epoch: its place is the number of the next one."""
+
+    kind: ClassVar[str] = "rows"
+
+    _first: int = 0
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return {"op": "rows", "next": self._first + rows}
+
+    def forget(self, rows: int) -> None:
+        pass
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._first = taken_up(state, "rows")["next"]
+        return ()
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        count = None if place.node is None else cls.count(place.node)
+        place.counted(place.fields("rows", "next")["next"], most=MAX_COUNT if count is None else count)
+        yield from ()
+
+    @classmethod
+    def count(cls, node: Any) -> int | None:
+        """Return how many rows the source has, or None if only reading it shows."""
+        return None
+
+
+@dataclass
+class CallStage(Stage):
+    """Running form of ``Call``: of each row one row or none, in order or, with ``ordered=False``, as they are ready.
+
+    The place of an ordered one is that of its input as long as it gives every row; otherwise what it kept is
+    logged. The place of an unordered one is how far it has taken its input in, and the rows of that which it had
+    not given out: they come first when it goes on.
+
+    Attributes:
+        log: What was taken in and given out; None when it is ordered, and goes on from where it was as well.
+        kept: Which rows were kept, as whoever runs it notes; None where it leaves none out, or there is a log.
+    """
+
+    kind: ClassVar[str] = "unordered"
+
+    def __post_init__(self) -> None:
+        self.log = None if self.node.ordered else EmissionLog()
+        self.kept = KeptLog() if self.log is None and any(map(leaves_rows_out, self.nodes)) else None
+        self._held: Lineage | None = None
+        self._held_rows = 0
+
+    @property
+    def nodes(self) -> tuple[Call, ...]:
+        """The nodes whose work it does, in the order of the stream."""
+        return (self.node,)
+
+    @property
+    def source_node(self) -> Node:
+        """The node whose rows it takes."""
+        return self.nodes[0].input
+
+    async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
+        """Yield the rows that a state says were held, and then those of the inlet."""
+        if self._held is not None and len(self._held):
+            inlet.held += len(self._held)
+            yield await self.context.recall_held(self.source_node, self._held)
+        async for chunk in inlet:
+            yield chunk
+
+    def rows_accounted(self, outlet: Outlet) -> int | None:
+        return outlet.rows  # those left out are counted apart, as dropped
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        if self.kept is not None:
+            return self.inputs[0].at(self.kept.input_rows(rows), book)
+        if self.log is None:
+            return self.inputs[0].at(rows, book)
+        taken, held = self.log.place(rows)
+        if self._held_rows and taken < self._held_rows:  # what was held before comes first
+            held = concat_lineages([held, self._rest_of_held(taken)])
+        before = self.inputs[0].at(max(0, taken - self._held_rows), book)
+        return {"op": "unordered", "of": self._keys[0], "held": book.rows(held), "input": before}
+
+    def forget(self, rows: int) -> None:
+        if self.kept is not None:
+            self.inputs[0].forget(self.kept.input_rows(rows))
+            self.kept.forget(rows)
+            return
+        if self.log is None:
+            self.inputs[0].forget(rows)
+            return
+        self.log.forget(rows)
+        self.inputs[0].forget(max(0, self.log.place(rows)[0] - self._held_rows))
+
+    def resume(self, state: State) -> Sequence[State]:
+        held: list[Lineage] = []
+        while self._is_mine(state):  # several, where nodes ran apart that run in one hop now
+            held.append(self.context.services.book.rows(state["held"]))
+            state = state["input"]
+        if held:
+            self._held = concat_lineages(held)
+            self._held_rows = len(self._held)
+            if self.log is None:  # rows that were held come first, also where the rest is in order
+                self.log, self.kept = EmissionLog(), None
+        return (state,)
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        part, rows = place.part, place.rows.or_some_more
+        if place.node is None:
+            yield place.of_input(_check_unordered(place))
+            return
+        nodes = [*place.fused, place.node]
+        keys = [place.scope.keys[node] for node in nodes]
+        if any(map(leaves_rows_out, nodes)):
+            rows = rows.or_more
+        while isinstance(part.value, dict) and part.value.get("op") == cls.kind and part.value.get("of") in keys:
+            part, rows = _check_unordered(replace(place, part=part)), rows.any
+        yield place.of_node(part, nodes[0].input, rows)
+
+    @property
+    def _keys(self) -> list[int]:
+        return [self.context.keys[node] for node in self.nodes]
+
+    def _is_mine(self, state: State) -> TypeGuard[dict[str, Any]]:
+        """Tell whether a state is of an unordered stage that ran one of the nodes, and not of one below."""
+        is_unordered = isinstance(state, dict) and state.get("op") == "unordered"
+        return is_unordered and state.get("of", self._keys[0]) in self._keys
+
+    def _rest_of_held(self, taken: int) -> Lineage:
+        assert self._held is not None
+        return self._held.take(np.arange(taken, self._held_rows))
+
+
+def _check_unordered(place: Place) -> Part:
+    """Check the part of an unordered stage; return that of its input."""
+    fields = place.fields(CallStage.kind, "of", "held", "input")
+    fields["of"].integer()
+    place.held(fields["held"])
+    return fields["input"]
+
+
+def leaves_rows_out(node: Call) -> bool:
+    """Tell whether a node may give fewer rows than it takes."""
+    return isinstance(node, Filter) or handling_of(node.on_error).kind == "skip"

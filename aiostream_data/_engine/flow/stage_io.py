@@ -1,0 +1,264 @@
+"""The two ends that a stage sees: channels that count rows, bytes and charges as chunks pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
+from aiostream_data._engine.flow.channel import ChannelSnapshot, EndOfStream, Receiver, Sender, Waits
+from aiostream_data._engine.flow.context import settle, value_of
+from aiostream_data._engine.flow.fused_steps import Joined, Step, Tail
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.memory.budget import Budget, Charge
+from aiostream_data._engine.resume.lineage_reader import TABLE
+from aiostream_data._engine.resume.resuming import resuming
+from aiostream_data.executors.base import Executor, Outcome
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.records import Chunk
+
+
+class Inlet:
+    """Receiving end of a stage; iterate it.
+
+    Attributes:
+        rows: Rows received.
+        held: Rows that the stage takes in beside them, since it had held them when a state was taken.
+        gate: Waits while nothing should be taken in, as more is held than the budget allows; or None.
+    """
+
+    def __init__(
+        self,
+        receiver: Receiver[Chunk],
+        counters: StageCounters,
+        gate: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._receiver = receiver
+        self._counters = counters
+        self._gate = gate
+        self.rows = 0
+        self.held = 0
+        receiver.counters = counters
+
+    @property
+    def ready(self) -> bool:
+        """True when :meth:`receive` would not wait."""
+        return self._receiver.ready
+
+    @property
+    def waits(self) -> Waits:
+        """What either end of its channel waits for."""
+        return self._receiver.waits
+
+    async def receive(self) -> Chunk | None:
+        """Return the next chunk, or None at the end of the stream.
+
+        Raises:
+            InputFailed: Whoever sends has failed, and all rows before were received.
+            StreamAborted: The stream was cut short.
+        """
+        if self._gate is not None:
+            await self._gate()
+        try:
+            chunk = await self._receiver.receive()
+        except EndOfStream:
+            self._receiver.check(self.rows)
+            return None
+        self.rows += len(chunk)
+        self._counters.rows_in += len(chunk)
+        return chunk
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        chunk = await self.receive()
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._receiver.close()
+
+
+class Outlet:
+    """Sending end of a stage, with the steps that ride on its hops.
+
+    Rows that leave without a lease are charged to the budget.
+
+    Attributes:
+        budget: What its rows are charged to.
+        rows, dropped: What the stage itself made and left out; its tail counts for itself.
+        tail: Steps that every chunk goes through before it is sent, or None.
+    """
+
+    def __init__(
+        self,
+        sender: Sender[Chunk],
+        counters: StageCounters,
+        budget: Budget,
+        pool: Executor | None = None,
+        tail: Tail | None = None,
+    ) -> None:
+        self._sender = sender
+        self.budget = budget
+        self._pool = pool
+        self.counters = counters
+        self.tail = tail
+        self.rows = 0
+        self.dropped = 0
+        self._sent = 0
+        sender.counters = counters
+
+    @property
+    def waits(self) -> Waits:
+        """What either end of its channel waits for."""
+        return self._sender.waits
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The steps of its tail."""
+        return () if self.tail is None else self.tail.steps
+
+    @property
+    def queued(self) -> ChannelSnapshot:
+        """What its channel holds."""
+        return self._sender.snapshot()
+
+    def is_awaited(self) -> bool:
+        """Return whether somebody waits for what this outlet sends, and the consumer in the end."""
+        return self._sender.is_awaited
+
+    async def within_budget(self) -> None:
+        """Wait while the budget is full, unless somebody waits for what this outlet sends."""
+        if self.budget.is_full:
+            await self.budget.until_within(self.is_awaited)
+
+    async def admit(self, nbytes: int) -> Charge:
+        """Wait for room in the budget, as sources do, unless somebody waits for what this outlet sends."""
+        return await self.budget.admit(nbytes, self.is_awaited)
+
+    async def until_wanted(self) -> None:
+        """Wait until the stage may begin; see :meth:`.channel.Sender.until_wanted`."""
+        await self._sender.until_wanted()
+
+    async def refill(self) -> None:
+        """Let the tail get back what it held when the state was taken with which the run was opened."""
+        if self.tail is not None:
+            with resuming(TABLE.path, "has rows that cannot be put back into the operators that held them"):
+                await self.tail.refill()
+
+    async def send(self, chunk: Chunk) -> None:
+        """Hand on a chunk; empty ones are not worth a hand-over.
+
+        Raises:
+            ReceiverClosed: Nobody wants more.
+        """
+        if not len(chunk):
+            return
+        nbytes = chunk_nbytes(chunk)
+        self._count(len(chunk), nbytes)
+        if self.tail is None:
+            await self._pass(chunk, nbytes)
+            return
+        pushed = self._off_loop(self.tail.pushed, chunk)
+        del chunk
+        await self._pass(*value_of(await pushed))
+
+    async def send_mark(self, chunk: Chunk) -> None:
+        """Hand on a chunk without rows, to whoever looks for what stands beside it."""
+        await self._sender.send(chunk, 0)
+
+    async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
+        """Hand on what ``work(*args)`` returns, made on a worker thread in one hop with the tail."""
+        if self.tail is None:
+            done = self._off_loop(work, *args)
+            del args
+            await self.send_settled(await done)
+            return
+        joined = self._off_loop(self.tail.join, work, *args)
+        del args
+        await self.accept(value_of(await joined))
+
+    async def send_settled(self, outcome: Outcome) -> None:
+        """Hand on the chunk that a hop of the stage made, or what it made before it failed.
+
+        Raises:
+            BaseException: What the hop failed with.
+        """
+        try:
+            chunk = settle(self.counters, outcome)
+        except PartlyDone as partly:
+            await self.send(partly.done)
+            raise as_raisable(partly.error) from None
+        await self.send(chunk)
+
+    async def accept(self, joined: Joined) -> None:
+        """Hand on what one hop of the stage's work and its tail gave."""
+        self.counters.busy_s += joined.busy_s
+        self.counters.cpu_s += joined.cpu_s
+        if joined.rows:
+            self._count(joined.rows, joined.nbytes)
+        await self._pass(joined.chunk, joined.chunk_nbytes, joined.failure)
+
+    async def finish(self) -> None:
+        """Hand on what the tail still holds; the stage has nothing more."""
+        if self.tail is None:
+            return
+        while True:
+            chunk, nbytes, failure = value_of(await self._off_loop(self.tail.rest))
+            await self._pass(chunk, nbytes, failure)
+            if chunk is None:
+                self.tail.check_account()
+                return
+
+    def _off_loop(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
+        assert self._pool is not None, "an outlet with work to do needs a pool"
+        return self._pool.submit(function, *args)
+
+    def _count(self, rows: int, nbytes: int) -> None:
+        self.rows += rows
+        self.counters.rows += rows
+        self.counters.chunks += 1
+        self.counters.nbytes += nbytes
+
+    async def _pass(self, chunk: Chunk | None, nbytes: int, failure: BaseException | None = None) -> None:
+        """Hand on what came out of the tail, and raise what a step failed with behind it."""
+        if chunk is not None:
+            self._sent += len(chunk)
+            if chunk.lease is None:
+                chunk = chunk.with_lease(self.budget.charge(nbytes))
+            await self._sender.send(chunk, nbytes)
+        if failure is not None:
+            raise as_raisable(failure)
+
+    def drop(self, rows: int) -> None:
+        """Account for rows left out on purpose."""
+        self.dropped += rows
+        self.counters.dropped += rows
+
+    def fail(self, error: BaseException) -> None:
+        """Have the receiver raise ``error`` behind what was sent."""
+        self._sender.fail(error)
+
+    def abort(self) -> None:
+        """Say that the stream was cut short."""
+        self._sender.abort()
+
+    def __enter__(self) -> Self:
+        self._sender.__enter__()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self.tail is not None:
+            self.tail.close()
+        if exc_type is None:
+            self._sender.declare(self._sent)
+        self._sender.__exit__(exc_type, exc, tb)

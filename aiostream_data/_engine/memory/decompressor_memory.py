@@ -1,0 +1,165 @@
+"""Memory of one shard's decompressor, above all the window of a zstd frame: reserved first, and taken back for others.
+
+How this works. A decompressor is allocated when its memory was reserved. A shard that is opened ahead of its turn waits
+while decompressors hold a quarter of the limit. The shard that the order needs next never waits for a window to end:
+where the windows of all open shards do not fit together, others *make way*. The shard that was given memory last, and
+that the order does not need now, discards its decompressor. It reads itself again from the start when it is needed,
+and leaves out the rows that it has given. So the order of rows is the same, no two shards wait for each other, and a
+window that does not fit beside any other passes alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiostream_data._engine.memory.budget import FILLED, FLOW, WINDOWS, Budget
+from aiostream_data.metrics.sizes import as_size
+
+AHEAD_SHARE: Final = 0.25
+"""Fraction of the limit that decompressors may hold before a shard that is opened ahead of its turn waits for it."""
+
+TOGETHER_SHARE: Final = 0.5
+"""Fraction of the limit that all decompressors may hold, unless the one that the order needs is larger by itself."""
+
+SMALL_NBYTES: Final = 256 << 10
+"""A decompressor that holds no more than this makes no way, and others make none for it."""
+
+
+class DecompressorTaken(Exception):
+    """The decompressor was discarded for that of another shard."""
+
+
+class DecompressorMemory:
+    """What the decompressor of one reader of a shard holds. Loop thread only.
+
+    Args:
+        is_wanted: Whether the order waits for the shard.
+    """
+
+    def __init__(self, budget: Budget, is_wanted: Callable[[], bool]) -> None:
+        self._budget = budget
+        self._charge = budget.charge(0, WINDOWS)
+        self._discard: Callable[[], None] = _nothing
+        self._is_used = False
+        self._has_to_go = False
+        self._is_taken = False
+        self.is_wanted = is_wanted
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved."""
+        return self._charge.nbytes
+
+    async def until_it_may_begin(self) -> None:
+        """Wait, in a shard that the order does not need yet, while decompressors of others hold much of the limit."""
+        if not self._budget.windows_fit(AHEAD_SHARE):
+            await self._budget.until(lambda: self._budget.windows_fit(AHEAD_SHARE) or self.is_wanted())
+
+    async def reserve(self, nbytes: int, discard: Callable[[], None]) -> None:
+        """Wait for room for a decompressor that holds so many bytes, or is about to.
+
+        Args:
+            discard: Frees it.
+
+        Raises:
+            DecompressorTaken: It was discarded meanwhile, or before.
+        """
+        if not self._is_taken and nbytes > self.nbytes:
+            self._discard = discard
+            await self._budget.until(lambda: self._is_taken or self._may_hold(nbytes))
+        if self._is_taken:
+            raise DecompressorTaken
+        if nbytes > self.nbytes:
+            self._charge.resize(nbytes)
+            self._budget.warn_of(nbytes)
+            self._leave_line()
+            if nbytes > SMALL_NBYTES:
+                self._budget.in_line.append(self)
+
+    async def used_by(self, hop: Callable[..., Any], function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function that uses the decompressor in a hop, during which it is not discarded.
+
+        Raises:
+            DecompressorTaken: It was discarded before.
+        """
+        if self._is_taken:
+            raise DecompressorTaken
+        self._is_used = True
+        try:
+            return await hop(function, *args)
+        finally:
+            self._is_used = False
+            if self._has_to_go:
+                self._go()
+
+    def release(self) -> None:
+        """Give the memory back; the reader can begin again."""
+        self._leave_line()
+        self._charge.end()
+        self._discard = _nothing
+        self._has_to_go = self._is_taken = False
+
+    def make_way(self) -> None:
+        """Discard the decompressor, at once or at the end of the hop that uses it."""
+        self._has_to_go = True
+        if not self._is_used:
+            self._go()
+
+    def _go(self) -> None:
+        self._discard()
+        self.release()
+        self._is_taken = True
+
+    def _leave_line(self) -> None:
+        if self in self._budget.in_line:
+            self._budget.in_line.remove(self)
+
+    def _may_hold(self, nbytes: int) -> bool:
+        budget, more = self._budget, nbytes - self.nbytes
+        held = budget.windows_nbytes + more
+        if held <= AHEAD_SHARE * budget.limit and (nbytes <= SMALL_NBYTES or budget.may_begin(more)):
+            return True
+        if not self.is_wanted():
+            return False
+        return nbytes <= SMALL_NBYTES or self._others_made_way(more)
+
+    def _others_made_way(self, more: int) -> bool:
+        """Let others make way for so many bytes. Return whether there is room, or nobody left who can."""
+        others = [each for each in reversed(self._budget.in_line) if each is not self and not each.is_wanted()]
+        over = self._over(more)
+        for other in others:
+            if over <= 0:
+                break
+            _warn(self._budget)
+            over -= other.nbytes
+            other.make_way()
+        return self._over(more) <= 0 or not any(other.nbytes for other in others)
+
+    def _over(self, more: int) -> int:
+        """Return by how many bytes decompressors hold too much if this one held ``more``.
+
+        They may hold half of the limit, less where much is on its way. What is opened ahead gives way last.
+        """
+        limit, flowing = self._budget.limit, self._budget.flowing
+        together = min(TOGETHER_SHARE * limit, FILLED * limit - flowing)
+        ahead = min(AHEAD_SHARE * limit, (1 - FLOW) * limit - flowing)
+        return self._budget.windows_nbytes + more - int(max(together, ahead))
+
+
+def _warn(budget: Budget) -> None:
+    if budget.has_warned_of_windows:
+        return
+    budget.has_warned_of_windows = True
+    warnings.warn(
+        f"the decompressors of the open files, with the windows of their zstd frames, take more than the memory limit "
+        f"of {as_size(budget.limit)} allows; files are decompressed again from the start in turn, which is slow: use a "
+        "smaller cycle_length, a larger memory_limit, or write the files with a smaller window",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _nothing() -> None:
+    """Nothing is held."""

@@ -1,0 +1,163 @@
+"""Row ids of another process, as ids of this one.
+
+How this works. A process that runs part of a plan has namespaces of its own (see
+:mod:`~aiostream_data._engine.resume.origins`). With every chunk it names those it has opened since the last one. For
+each of them one is opened here. Processes that share the rows of one plan open the same runs of the same sources: those
+become one namespace. Mostly the numbers are the same on both sides, and then ids are not even looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.processes.chunk_transfer import Handed, IdsSideBySide
+from aiostream_data._engine.resume.origins import Cached, Hint, Namespace, Origins
+from aiostream_data.lineage import Lineage, MadeOf
+from aiostream_data.row_ids import SPLIT_BITS, RowIds
+
+REMEMBERED: Final = 1 << 16
+"""Namespaces that are known to be the same in several processes, at most."""
+
+Ask: TypeAlias = Callable[..., Any]
+"""Asks the other process: ``ask("url", number, split)`` for a name, ``ask("locate", number, splits, ordinals)``."""
+
+
+class Space(NamedTuple):
+    """A namespace of another process.
+
+    Attributes:
+        place: Its number there.
+        source, number, epoch, cached: As in :class:`~aiostream_data._engine.resume.origins.Namespace`.
+        is_located: Whether its records can be found by their offsets.
+        listed: As in :class:`~aiostream_data._engine.resume.origins.Namespace`.
+    """
+
+    place: int
+    source: int
+    number: int
+    epoch: int
+    cached: tuple[Cached, ...]
+    is_located: bool
+    listed: str
+
+
+def spaces_since(origins: Origins, place: int) -> list[Space]:
+    """Return the namespaces opened from number ``place`` on, to be told to another process."""
+    return [
+        Space(
+            space.base >> SPLIT_BITS,
+            space.source,
+            space.number,
+            space.epoch,
+            space.cached,
+            space.locate is not None,
+            space.listed,
+        )
+        for space in origins.opened_since(place)
+    ]
+
+
+class Alike:
+    """Namespaces of this process by what they stand for. One per place of the plan, for all its processes."""
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+        self._lock = Lock()
+        self._known = {_meaning(space): space for space in origins.opened_since(1)}  # those of a state
+
+    def space(self, sent: Space, url_of: Callable[[int], str], locate: Any) -> Namespace:
+        """Return the namespace for one of another process, opened where there is none yet. From any thread."""
+        meaning = sent[1:5]
+        with self._lock:
+            if meaning not in self._known:
+                if len(self._known) >= REMEMBERED:
+                    self._known.clear()
+                source, number, epoch, cached = meaning
+                self._known[meaning] = self._origins.open(source, number, epoch, url_of, cached, locate, sent.listed)
+            return self._known[meaning]
+
+
+def _meaning(space: Namespace) -> tuple[int, int, int, tuple[Cached, ...]]:
+    return space.source, space.number, space.epoch, space.cached
+
+
+class Adopted:
+    """The namespaces of one other process. Used by one thread at a time.
+
+    Args:
+        ask: Asks that process; raises where it cannot answer.
+    """
+
+    def __init__(self, alike: Alike, ask: Ask) -> None:
+        self._alike = alike
+        self._ask = ask
+        self._same_below: int | None = None  # number from which on they differ; None while none does
+        self._moved: dict[int, int] = {}
+
+    def learn(self, spaces: Sequence[Space]) -> None:
+        """Hear of namespaces that the other process has opened."""
+        for sent in spaces:
+            locate = _Locate(self._ask, sent.place) if sent.is_located else None
+            base = self._alike.space(sent, _Names(self._ask, sent), locate).base
+            if self._same_below is None and base != sent.place << SPLIT_BITS:
+                self._same_below = sent.place
+            if self._same_below is not None:
+                self._moved[sent.place] = base
+
+    def renamed(self, sent: Handed) -> Handed:
+        """Return a chunk of the other process with ids of this one."""
+        if self._same_below is None:
+            return sent
+        made_of = sent.made_of
+        if isinstance(made_of, IdsSideBySide):
+            made_of = replace(made_of, whole=self._ids(made_of.whole))
+        elif made_of is not None:
+            made_of = [self._made_of(entry) for entry in made_of]
+        return replace(sent, ids=self._ids(sent.ids), made_of=made_of)
+
+    def _made_of(self, entry: MadeOf | None) -> MadeOf | None:
+        if not isinstance(entry, Lineage):
+            return None if entry is None else self._ids(entry)
+        parts = None if entry.made_of is None else [self._made_of(part) for part in entry.made_of]
+        return type(entry)(self._ids(entry.ids), parts)
+
+    def _ids(self, ids: RowIds) -> RowIds:
+        return ids.renamed(lambda number: self._moved.get(number, number << SPLIT_BITS))
+
+
+class _Names:
+    """Names of splits, asked for when first needed."""
+
+    def __init__(self, ask: Ask, sent: Space) -> None:
+        self._ask = ask
+        self._sent = sent
+        self._known: dict[int, str] = {}
+
+    def __call__(self, split: int) -> str:
+        if split not in self._known:
+            try:
+                self._known[split] = self._ask("url", self._sent.place, split)
+            except Exception:  # noqa: BLE001 - a name is for messages, and must not replace the one it is asked for
+                return f"source {self._sent.number} of a process that has ended"
+        return self._known[split]
+
+
+class _Locate:
+    """Where records begin, asked for when needed; nothing is known of it when the process has ended."""
+
+    def __init__(self, ask: Ask, place: int) -> None:
+        self._ask = ask
+        self._place = place
+
+    def __call__(self, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Sequence[Hint]:
+        try:
+            found: list[Hint] = self._ask("locate", self._place, splits, ordinals)
+        except Exception:  # noqa: BLE001 - rows are then read from the start of their shard, which is right and slower
+            return ()
+        return found

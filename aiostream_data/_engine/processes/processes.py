@@ -1,0 +1,251 @@
+"""The processes that host parts of a loader's plan, as the process that opened the plan sees them.
+
+How this works. Every place of ``in_subprocess()`` has processes of its own (:mod:`.process_handle`), started when it
+is first run and kept for all epochs; what they send is read on the loop of the engine (:mod:`.remote_run`). Memory
+that a chunk came in is the receiver's at once; what bounds it is that the process sends no more than a window of
+bytes that were not taken on here.
+
+Only the process knows where the stream goes on behind a row. So it has to live as long as somebody may ask that: until
+the engine has ended *and* the loader has let go, see :meth:`Hosting.engine_ended` and :meth:`Hosting.let_go`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from time import monotonic
+from typing import Any, Final
+
+from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data._engine.flow.board import Board
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.flow.one_time_event import Announced
+from aiostream_data._engine.memory.budget import Budget
+from aiostream_data._engine.processes.job import Errand, caches_of, file_sources
+from aiostream_data._engine.processes.namespace_map import Alike
+from aiostream_data._engine.processes.process_handle import END_S, HostingProcess
+from aiostream_data._engine.processes.server_counters import joined_counters
+from aiostream_data._engine.resume.cached_epochs import CachedEpochs, cached_in_plan
+from aiostream_data._engine.resume.lineage_writer import FIRST
+from aiostream_data._engine.resume.origins import Origins
+from aiostream_data._engine.resume.weight_changes import WeightChanges
+from aiostream_data._engine.sources.listed_shards import ListedShards
+from aiostream_data._engine.stages.caching.shared_caches import SharedCaches
+from aiostream_data.errors import LoaderClosedError, PlanError
+from aiostream_data.executors.child import Child, bury_all
+from aiostream_data.metrics.window import Hosted
+from aiostream_data.plan.base import Node, own_keys, walk
+from aiostream_data.plan.mixing import Mix
+from aiostream_data.plan.rewrite import batches_in_parts
+from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
+from aiostream_data.plan.worker_share import check_shared, for_worker
+from aiostream_data.transforms.batching import SHARED_NBYTES
+
+WINDOW: Final = 16
+"""What is on its way to here takes at most this fraction (1/16) of the memory limit, from all processes at once, ..."""
+
+MAX_WINDOW_NBYTES: Final = 64 << 20
+"""... and so much from each: what is sent long before it is taken costs fresh memory, and gains nothing."""
+
+CODES: Final = 1 << 20
+"""How many codes a process has for what it mentions in states."""
+
+
+def window_nbytes(memory_limit: int, processes: int) -> int:
+    """Return how many bytes may be on their way from each of so many processes, for each of its runs."""
+    return max(1, min(memory_limit // (WINDOW * processes), MAX_WINDOW_NBYTES))
+
+
+class Hosting:
+    """The processes of all places of one plan that has any.
+
+    Args:
+        plan: As it is run.
+        options: Of the engine that runs it.
+        has_closed: Called when there is no process any more, and will be none.
+
+    Raises:
+        PlanError: Several workers would each count and log the same records.
+    """
+
+    def __init__(
+        self, plan: Node, options: EngineOptions, origins: Origins, budget: Budget, has_closed: Callable[[], None]
+    ) -> None:
+        self._options = options
+        self._origins = origins
+        self._budget = budget
+        self._has_closed = has_closed
+        self._nbytes = process_nbytes(plan, options.memory_limit)
+        self._places: dict[InSubprocess, list[HostingProcess]] = {node: [] for node in places_of(plan)}
+        for node in self._places:
+            check_shared(node)
+        self._starting = threading.Lock()
+        self._lock = threading.RLock()  # a garbage collection inside the locked region may let go
+        self._engine_ended = self._let_go = False
+        self.closed = Announced()
+        self._children: list[Child] = []  # a list of its own, for the finalizer, which must not refer to this
+        weakref.finalize(self, _end_in_background, self._children, os.getpid()).atexit = False
+
+    @property
+    def processes(self) -> list[HostingProcess]:
+        """All that were started. From any thread."""
+        with self._lock:
+            return [process for of_place in self._places.values() for process in of_place]
+
+    def processes_of(self, node: InSubprocess, context: RunContext, root_seed: int) -> list[HostingProcess]:
+        """Return the processes of a place, started when first asked for. Not on the loop: it takes a moment."""
+        with self._starting:
+            if not self._places[node]:
+                self._start(node, context, root_seed)
+            return list(self._places[node])
+
+    def _start(self, node: InSubprocess, context: RunContext, root_seed: int) -> None:
+        alike = Alike(self._origins)
+        places = list(self._places)
+        before = sum(other.workers for other in places[: places.index(node)])
+        with ExitStack() as started:
+            processes = []
+            for index in range(node.workers):
+                errand = self._errand(node, index, before + index, context, root_seed)
+                processes.append(HostingProcess(errand, f"asd-subprocess-{before + index}", alike, self._budget))
+                started.callback(processes[-1].close)
+            with self._lock:
+                if self.closed.happened:
+                    raise LoaderClosedError("the loader was closed while the processes of in_subprocess() started")
+                self._places[node] = processes
+                self._children += [process.child for process in processes]
+                started.pop_all()
+
+    def _errand(self, node: InSubprocess, index: int, number: int, context: RunContext, root_seed: int) -> Errand:
+        options, services = self._options, context.services
+        listed = services.features.of(ListedShards)
+        resolved = tuple(listed.resolved.get(source) for source in file_sources(node.input))
+        shared = tuple(cache.token in services.features.of(SharedCaches) for cache in caches_of(node.input))
+        return Errand(
+            plan=batches_in_parts(for_worker(node.input, index, node.workers), SHARED_NBYTES),
+            keys=own_keys(node.input, context.keys),
+            resolved=resolved,
+            shard_numbers=listed.numbers,
+            gained=listed.gained,
+            shared_caches=shared,
+            memory_limit=self._nbytes,
+            window_nbytes=window_nbytes(options.memory_limit, sum(place.workers for place in self._places)),
+            first_code=FIRST + CODES * (number + 1),
+            root_seed=root_seed,
+            book=options.book,
+            weights=options.weights,
+            caches=cached_in_plan(services.features.of(CachedEpochs)),
+            dead_letters=options.dead_letters,
+            shard_cache=options.shard_cache,
+            full_tracebacks=options.full_tracebacks,
+        )
+
+    # -- what they say, and are told
+
+    def runs(self, mixture: Mix) -> bool:
+        """Tell whether a mixture is part of what runs in processes."""
+        return any(mixture in walk(node.input) for node in self._places)
+
+    def set_weights(self, mixture: Mix, key: int, weights: Any, from_row: int | None) -> int:
+        """Change the weights of a mixture that runs in a process.
+
+        Raises:
+            PlanError: It runs in several, or in one that has not begun.
+        """
+        node, processes = next(item for item in self._places.items() if mixture in walk(item[0].input))
+        if node.workers > 1:
+            raise PlanError("weights cannot be changed of a mixture that runs in several workers; use workers=1")
+        if not processes:
+            raise PlanError("the process of the mixture has not begun; ask again after the first element")
+        row: int = processes[0].ask("set_weights", key, weights, from_row)
+        return row
+
+    def tell_weights(self, weights: WeightChanges, keys: Mapping[Node, int]) -> None:
+        """Tell of all changes of weights since the processes began."""
+        for node, processes in list(self._places.items()):
+            mixtures = mixtures_of(node, keys)
+            if processes and mixtures:
+                weights.known_elsewhere(mixtures, processes[0].ask("weights"))
+
+    def show(self, board: Board, numbers: Mapping[Node, int]) -> None:
+        """Show the stages that run in processes, as they are now, or were when a process last answered in time."""
+        for node, processes in list(self._places.items()):
+            prefix = f"{numbers[node]}/"
+            for key, counters in joined_counters([process.stats()["stages"] for process in processes], prefix):
+                board.put(key, counters)
+
+    def clocks(self, numbers: Mapping[Node, int]) -> dict[str, Hosted]:
+        """Return how long the processes of each place have run, as they said last, by the prefix of its stages."""
+        return {f"{numbers[node]}/": _clocks(processes) for node, processes in list(self._places.items()) if processes}
+
+    @property
+    def last_stats(self) -> list[Mapping[str, Any]]:
+        """What each process said last of its stores and its memory."""
+        return [process.last_stats for process in self.processes]
+
+    def hurry(self) -> None:
+        """Wait for answers of all processes together no longer than an end may take."""
+        deadline = monotonic() + END_S
+        for process in self.processes:
+            process.hurry(deadline)
+
+    # -- their end
+
+    def engine_ended(self) -> None:
+        """Hear that nobody runs anything any more. On the engine's thread."""
+        with self._lock:
+            self._engine_ended = True
+            close = self._let_go or not self.processes
+        if close:
+            self._close()
+
+    def let_go(self) -> None:
+        """Hear that nobody will ask anything any more. Never waits; also called by finalizers."""
+        with self._lock:
+            close = self._engine_ended and not self._let_go and not self.closed.happened
+            self._let_go = True
+        if close:
+            threading.Thread(target=self._close, name="asd-end-processes", daemon=True).start()
+
+    def wait_closed(self, timeout_s: float) -> None:
+        """Wait until no process is left, if nobody needs them any more."""
+        if self._engine_ended and self._let_go:
+            self.closed.wait(timeout_s)
+
+    def _close(self) -> None:
+        processes = self.processes
+        for process in processes:
+            process.end_soon()
+        bury_all([process.child for process in processes], END_S)
+        for process in processes:
+            process.close(0.0)
+        self._children.clear()
+        self._has_closed()
+        self.closed.announce()
+
+
+def _clocks(processes: Sequence[HostingProcess]) -> Hosted:
+    seconds, cpu_s, loop_cpu_s = (
+        sum(process.last_stats[name] for process in processes) for name in ("seconds", "cpu_s", "loop_cpu_s")
+    )
+    return Hosted(seconds=seconds / len(processes), cpu_s=cpu_s, loop_cpu_s=loop_cpu_s, processes=len(processes))
+
+
+def _end_in_background(children: list[Child], pid: int) -> None:
+    """End processes that nobody has let go of, and nobody can any more; in the process that started them."""
+    if children and os.getpid() == pid:
+        threading.Thread(target=_bury, args=(children,), name="asd-end-processes", daemon=True).start()
+
+
+def _bury(children: list[Child]) -> None:
+    for child in children:
+        child.exchange.close()
+    bury_all(children, END_S)
+
+
+def mixtures_of(node: InSubprocess, keys: Mapping[Node, int]) -> frozenset[int]:
+    """Return the keys of the mixtures that a place runs in processes."""
+    return frozenset(keys[lower] for lower in walk(node.input) if isinstance(lower, Mix))

@@ -1,0 +1,108 @@
+"""What a state is held against when it is opened: the plan, the seed, and the shards that were found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+from aiostream_data._engine.resume.shard_numbers import ShardNumbers
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.changes import ALWAYS_ALLOWED
+from aiostream_data.plan.difference import check_matches, difference, refused
+from aiostream_data.plan.fingerprint import Description, Fingerprint, describe_plan
+from aiostream_data.plan.gained_inputs import gained_inputs
+from aiostream_data.plan.global_batch import keeps_global_batch
+from aiostream_data.plan.shard_list import summary_of
+from aiostream_data.plan.stored import chain_of, read_chain, stored
+from aiostream_data.records import ShardRef
+
+
+class Identity:
+    """Fingerprint of one opened data set. Safe from any thread; computed when first asked for.
+
+    Args:
+        written: The plan as the user wrote it.
+        world_size: Number of ranks that share the rows.
+
+    Attributes:
+        keys: Numbers of the plan's nodes; None if they count up from 0.
+    """
+
+    keys: list[int] | None = None
+
+    def __init__(self, written: Node, world_size: int) -> None:
+        self._written = written
+        self._world_size = world_size
+        self._shards: dict[str, list[ShardRef]] = {}
+        self._numbers: dict[str, list[Any]] = {}
+        self._lock = Lock()
+        self._found: Fingerprint | None = None
+        self._stored: dict[str, Any] | None = None
+
+    def found_shards(self, resolved: Mapping[Node, list[ShardRef]], keys: Mapping[Node, int]) -> None:
+        """Take note of what was found for the patterns of the plan."""
+        self._shards = {str(keys[node]): shards for node, shards in resolved.items() if shards}
+
+    def numbered_shards(self, numbers: Mapping[int, Sequence[ShardNumbers]]) -> None:
+        """Note the numbers of shards in epochs that began before a list changed; before a state is taken."""
+        self._numbers = {str(key): [each.as_state() for each in known] for key, known in numbers.items() if known}
+
+    def stored(self) -> dict[str, Any]:
+        """Return what a state keeps; plain data."""
+        with self._lock:
+            if self._stored is None:
+                self._stored = stored(self._fingerprint())
+                if self.keys is not None:
+                    self._stored["keys"] = self.keys
+                for name, numbered in self._numbers.items():
+                    self._stored["shards"][name]["numbered"] = numbered
+            return self._stored
+
+    def agrees(self, saved: Mapping[str, Any], force: bool, allow: Collection[str]) -> bool | None:
+        """Compare the plan of a state with this one, before any shard is looked for.
+
+        Returns:
+            True where nothing differs, False where something differs that is allowed, None where it is not.
+        """
+        with self._lock:
+            new = Fingerprint(plan=self._plan, world_size=self._world_size)
+        changes = [one for one in difference(saved, new) if one.kind not in ALWAYS_ALLOWED]
+        if keeps_global_batch(saved, new):
+            allow = {*allow, "batch.batch_size"}
+        return not changes if force or not refused(changes, allow) else None
+
+    def gained_inputs(self, saved: Mapping[str, Any]) -> list[int] | None:
+        """Return how many inputs each mixture has gained since the plan of a state; see :func:`.gained_inputs`."""
+        chain = read_chain(saved.get("plan"))
+        return None if chain is None else gained_inputs(chain, chain_of(self._plan))
+
+    def check(self, saved: Mapping[str, Any], given_seed: int | None, force: bool, allow: Collection[str]) -> None:
+        """Refuse the state of another plan.
+
+        Args:
+            given_seed: The seed asked for besides the state; None when none was.
+
+        Raises:
+            StateMismatchError: They differ in what is not allowed; lists what.
+        """
+        with self._lock:
+            new = self._fingerprint()
+        if given_seed is not None:
+            new = {**new, "seed": given_seed}
+        if keeps_global_batch(saved, new):
+            allow = {*allow, "batch.batch_size"}
+        urls = {name: [shard.url for shard in shards] for name, shards in self._shards.items()}
+        check_matches(saved, new, force=force, allow=allow, urls=urls)
+
+    @cached_property
+    def _plan(self) -> Description:
+        return describe_plan(self._written)
+
+    def _fingerprint(self) -> Fingerprint:
+        if self._found is None:
+            self._found = {"plan": self._plan, "world_size": self._world_size}
+            if self._shards:
+                self._found["shards"] = {name: summary_of(shards) for name, shards in self._shards.items()}
+        return self._found

@@ -1,0 +1,75 @@
+"""Name the rows of an element for the user, and find a row again by its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from aiostream_data._engine.resume.lineage_writer import BookWriter, Spaces
+from aiostream_data._engine.resume.origins import Origins
+from aiostream_data.lineage import Beside, CutFrom, Lineage, MadeOf
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.costs import CostBatch
+from aiostream_data.plan.operators import Batch
+from aiostream_data.plan.windows import Bucket, Pack, PaddedBatch, Rebatch, Window
+from aiostream_data.provenance import Origin
+from aiostream_data.row_ids import SPLIT_BITS, SPLIT_MASK, RowIds
+from aiostream_data.transforms.pieces import without_pieces
+
+_PUTS_TOGETHER = (Batch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)
+"""What puts several rows into one element."""
+
+
+def rows_of(own: RowIds, made_of: MadeOf | None) -> tuple[Lineage, int]:
+    """Return the rows that an element was put together of, and how many times over: 0 for a row that is single."""
+    if made_of is None or isinstance(made_of, (CutFrom, Beside)):
+        return Lineage(own, None if made_of is None else [made_of]), 0
+    rows, _ = without_pieces(made_of if isinstance(made_of, Lineage) else Lineage(made_of))
+    inner = [rows_of(rows.ids.row(row), rows.of(row)) for row in range(len(rows))]
+    depth = max((level for _, level in inner), default=0)
+    if depth == 0:
+        return rows, 1
+    parts = [part for part, _ in inner]
+    ids = RowIds.concat([part.ids for part in parts])
+    return Lineage(ids, [part.of(row) for part in parts for row in range(len(part))]), depth + 1
+
+
+def origins_of(own: RowIds, made_of: MadeOf | None, origins: Origins, seed: int) -> list[Origin]:
+    """Return where the rows of an element came from, in their order."""
+    rows, depth = rows_of(own, made_of)
+    return [_origin(rows.take(np.array([row])), depth, origins, seed) for row in range(len(rows))]
+
+
+def element_origin(own: RowIds, made_of: MadeOf | None, origins: Origins, seed: int) -> Origin:
+    """Return where an element came from as one, whatever it was put together of; URL and index are its first row's."""
+    whole = Lineage(own, None if made_of is None else [made_of])
+    first = rows_of(own, made_of)[0].take(np.array([0]))
+    book = BookWriter(Spaces(origins))
+    book.rows(whole)
+    return replace(_origin(first, 0, origins, seed), row={**book.contents(), "batches": 0})
+
+
+def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
+    split, index = origins.telling(row.ids.pairs_of(0))
+    space = origins.namespace(split >> SPLIT_BITS)
+    hint = origins.offset_of(split, index)
+    book = BookWriter(Spaces(origins))
+    book.rows(row)
+    return Origin(
+        url=space.url_of(split & SPLIT_MASK),
+        index=index,
+        epoch=space.epoch,
+        offset=None if hint is None else hint.offset,
+        seed=seed,
+        row={**book.contents(), "batches": depth},
+    )
+
+
+def node_of_rows(plan: Node, batches: int) -> Node:
+    """Return the node that gives the rows of which a plan's elements are put together, ``batches`` times over."""
+    node = plan
+    while batches and len(node.inputs) == 1:
+        batches -= isinstance(node, _PUTS_TOGETHER)
+        node = node.inputs[0]
+    return node

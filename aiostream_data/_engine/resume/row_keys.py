@@ -1,0 +1,95 @@
+"""Names of rows that are the same in every run of a plan: made of their ids, with sources by their place in the plan.
+
+A namespace number in an id depends on the order in which runs of sources began. Here it is replaced by the source's
+name, the epoch, and the split inside the source. Random draws and the hash of the stream depend on these names alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.resume.origins import Origins
+from aiostream_data.row_ids import PADDING, SPLIT_BITS, SPLIT_MASK, RowIds
+from aiostream_data.transforms.randomness import key_of
+
+Stable = Callable[[int], tuple[int, int, int]]
+"""Returns (source, epoch, split inside the source) for the split number of a row id."""
+
+_PAIR = np.uint64(0xD6E8FEB86659FD93)
+_KIND = np.uint64(0xA24BAED4963EE407)
+_SOURCE, _EPOCH, _WORD = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64
+
+
+def expression(numbers: Sequence[int], stable: Stable) -> Iterator[int]:
+    """Yield the numbers that name one row.
+
+    A row that only fills up has the name of the row that it repeats, so that functions draw the same for both.
+
+    Args:
+        numbers: Of one id, without padding; see :meth:`.RowIds.tolist`.
+    """
+    for split, ordinal in zip(numbers[::2], numbers[1::2], strict=True):
+        if split >> SPLIT_BITS:
+            yield from stable(split)
+            yield ordinal
+        elif split != PADDING:
+            yield split
+            yield ordinal
+
+
+class RngStream(NamedTuple):
+    """Random stream of one row: see :class:`.RecordGenerator`."""
+
+    key: np.uint64
+    split: int
+    ordinal: int
+
+
+def rng_names(numbers: Sequence[int], stable: Stable) -> tuple[tuple[int, ...], int, int]:
+    """Return the name that rows of one split share, the split, and the ordinal."""
+    source, epoch, split = stable(numbers[0])
+    return (source, epoch, *expression(numbers[2:], stable)), split, numbers[1]
+
+
+def rng_stream(key: np.uint64, numbers: Sequence[int], stable: Stable) -> RngStream:
+    """Return the random stream of one row for the function of this key."""
+    names, split, ordinal = rng_names(numbers, stable)
+    return RngStream(key_of(int(key), *names), split, ordinal)
+
+
+class RowNames:
+    """Names of the rows of one engine; see :class:`aiostream_data.metrics.stream_hash.Names`."""
+
+    of_split = 0x9E3779B97F4A7C15
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+
+    def salt_of(self, source: int) -> int:
+        """Return a word for a run of a source: its place in the plan, and the epoch."""
+        name, epoch = self._origins.name_of_namespace(source)
+        return (name * _SOURCE + epoch * _EPOCH) % _WORD
+
+    def salts_of(self, ids: RowIds) -> NDArray[np.uint64]:
+        """Return a word per row for everything in its name but the first ordinal."""
+        first, *others = ids.pairs()
+        salts = self._words(first.splits)
+        for pair in others:
+            words = self._words(pair.splits) + pair.ordinals.astype(np.uint64)
+            counts = pair.exists & (pair.splits != PADDING)
+            salts = np.where(counts, salts * _PAIR + words, salts)
+        return salts
+
+    def _words(self, splits: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return a word per split: for one of a source by its name, for an operator's by its kind."""
+        numbers = splits >> SPLIT_BITS
+        inside = (splits & SPLIT_MASK).astype(np.uint64)
+        found, which = np.unique(numbers, return_inverse=True)
+        table = np.array([self.salt_of(number) if number > 0 else 0 for number in found.tolist()], np.uint64)
+        factors = np.where(found > 0, np.uint64(self.of_split), _KIND)
+        words: NDArray[np.uint64] = table[which.reshape(-1)] + inside * factors[which.reshape(-1)]
+        return words

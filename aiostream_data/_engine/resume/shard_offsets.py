@@ -1,0 +1,78 @@
+"""Where records begin in their shards, as far as this run has learned: what makes a shard readable from the middle."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.resume.origins import Hint
+
+
+class ShardOffsets:
+    """Pairs of record number and byte offset for the shards of one source: 16 bytes per chunk that was read.
+
+    Safe from any thread. Nothing is known of compressed shards, which can be read from their start only.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[array[int], array[int]]] = {}
+        self._checked: set[tuple[int, str]] = set()
+        self._lock = Lock()
+
+    def was_checked(self, split: int, version: str) -> bool:
+        """Return True if all bytes of this version of a shard were found good."""
+        return bool(version) and (split, version) in self._checked
+
+    def note_checked(self, split: int, version: str) -> None:
+        """Note that all bytes of this version of a shard were found good."""
+        self._checked.add((split, version))
+
+    def learn(self, split: int, ordinal: int, offset: int) -> None:
+        """Note that a record begins there."""
+        with self._lock:
+            ordinals, offsets = self._known.setdefault(split, (array("q"), array("q")))
+            place = bisect_right(ordinals, ordinal)
+            if place and ordinals[place - 1] == ordinal:
+                return
+            ordinals.insert(place, ordinal)
+            offsets.insert(place, offset)
+
+    def learn_all(self, hints: Iterable[Hint]) -> None:
+        """Note what a state knows."""
+        for hint in hints:
+            self.learn(*hint)
+
+    def before(self, split: int, ordinal: int) -> Hint:
+        """Return the last known record at or before one; the shard's start when none is known."""
+        with self._lock:
+            ordinals, offsets = self._known.get(split, ((), ()))
+            place = bisect_right(ordinals, ordinal) - 1
+            return Hint(split, ordinals[place], offsets[place]) if place >= 0 else Hint(split, 0, 0)
+
+    def behind(self, split: int, ordinal: int) -> Hint | None:
+        """Return the first known record behind one; None when none is known."""
+        with self._lock:
+            ordinals, offsets = self._known.get(split, ((), ()))
+            place = bisect_right(ordinals, ordinal)
+            return Hint(split, ordinals[place], offsets[place]) if place < len(ordinals) else None
+
+    def locate(self, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Sequence[Hint]:
+        """Return what is needed to find these records: every hint once."""
+        found: list[Hint] = []
+        order = np.lexsort((ordinals, splits)) if len(splits) > 1 else np.arange(len(splits))
+        splits, ordinals = splits[order], ordinals[order]
+        bounds = [0, *(np.flatnonzero(np.diff(splits)) + 1).tolist(), len(splits)]
+        for start, stop in pairwise(bounds if len(splits) else []):
+            split = int(splits[start])
+            with self._lock:
+                known, offsets = self._known.get(split, ((), ()))
+                places = np.searchsorted(np.array(known, np.int64), ordinals[start:stop], side="right") - 1
+                needed = places[np.flatnonzero(np.diff(places, prepend=-1))].tolist()
+                found += [Hint(split, known[place], offsets[place]) for place in needed]
+        return found

@@ -1,0 +1,182 @@
+"""Which rows a shuffle held back at any moment that its consumer may still stand at.
+
+How this works. What is held after so many pushed rows is a function of what was held earlier and of the
+rows pushed since, so it suffices to note it once per *era* and to note the ids of pushed rows. Asked for a
+moment, the same buffer that holds the rows runs over their ids alone. Eras are as long as the buffer, so
+looking back costs no more than running through it once; and as moments are asked for in order, mostly, the
+one asked for last is where the next begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aiostream_data._engine.resume.lineage_reader import Book
+from aiostream_data._engine.resume.lineage_writer import BookWriter, Encoded
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import Log
+from aiostream_data.lineage import Lineage, concat_lineages
+from aiostream_data.records import Columns
+from aiostream_data.row_ids import RowIds
+from aiostream_data.state_parts import Part
+from aiostream_data.structure import LEAF
+from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
+
+MIN_ERA_ROWS = 1024
+
+
+SINCE_SHARE = 8
+"""A state names at most this fraction (1/8) of a buffer's rows twice."""
+
+
+@dataclass(frozen=True)
+class _Base:
+    pushed: int
+    drained: int
+    encoded: Encoded | None
+
+
+@dataclass
+class _Era:
+    drained: int
+    held: Lineage
+    pushed: list[Lineage] = field(default_factory=list)
+    rows: int = 0
+
+
+class HeldHistory:
+    """Notes of one shuffle. Written by the thread that pushes, read by any."""
+
+    def __init__(self, buffer: ShuffleBuffer) -> None:
+        self._buffer = buffer
+        self._eras: Log[_Era] = Log()
+        self._era = _Era(0, Lineage(RowIds.none()))
+        self._eras.add(0, self._era)
+        self._cursor: ShuffleBuffer | None = None
+        self._base: _Base | None = None
+
+    def resume(self, state: dict[str, Any], book: Book) -> None:
+        """Begin at the place of a state, which :meth:`written` is part of."""
+        pushed, drained, held = state["base"]
+        since = book.rows(state["since"])
+        self._era = _Era(drained, book.rows(held), [since], len(since))
+        self._eras = Log()
+        self._eras.add(pushed, self._era)
+
+    def begin(self, pushed: int, held: Lineage) -> None:
+        """Begin with so many rows pushed, of which these are held, by ascending slot."""
+        self._era = _Era(0, held)
+        self._eras = Log()
+        self._eras.add(pushed, self._era)
+        self._cursor = None
+
+    def push(self, rows: Lineage) -> None:
+        """Note rows that are about to be pushed."""
+        order = self._buffer.order
+        if self._era.rows >= max(order.buffer_size, MIN_ERA_ROWS):
+            self._era = _Era(0, self._buffer.held())
+            self._eras.add(order.pushed, self._era)
+        self._era.pushed.append(rows)
+        self._era.rows += len(rows)
+
+    def held(self, pushed: int, drained: int) -> Lineage:
+        """Return which rows were held when so many had been pushed and drained, by ascending slot."""
+        return self._moment(pushed, drained).held()
+
+    def written(self, pushed: int, drained: int, book: BookWriter) -> dict[str, Any]:
+        """Return what a state keeps: which rows were held some time ago, and which were pushed since.
+
+        The former, which are many, are encoded once for many states.
+        """
+        base = self._base
+        if base is None or drained or not self._eras.first <= base.pushed <= pushed <= base.pushed + self._rows_since():
+            held = self.held(pushed, drained)
+            base = _Base(pushed, drained, book.spaces.encode(held) if len(held) else None)
+            self._base = None if drained else base
+        since = self._rows_between(base.pushed, pushed)
+        held_then = None if base.encoded is None else book.add(base.encoded)
+        rows_since = book.rows(concat_lineages(since)) if since else None
+        return {"base": [base.pushed, base.drained, held_then], "since": rows_since}
+
+    def _rows_since(self) -> int:
+        """Return how many pushed rows a state may hold beside what was held some time ago."""
+        return self._buffer.order.buffer_size // SINCE_SHARE
+
+    def _moment(self, pushed: int, drained: int) -> ShuffleBuffer:
+        """Return a buffer of ids as it was then; it moves on when the next, later moment is asked for."""
+        moment = self._cursor
+        if moment is None or not self._eras.first <= moment.order.pushed <= pushed or moment.order.drained > drained:
+            moment = self._begun(pushed)
+        moment.order.buffer_size = self._buffer.order.buffer_size  # a growing one may have been stopped meanwhile
+        for rows in self._rows_between(moment.order.pushed, pushed):
+            moment.push(_ids_only(rows))
+        if drained > moment.order.drained:
+            moment.drain(drained - moment.order.drained)
+        self._cursor = moment
+        return moment
+
+    def _begun(self, pushed: int) -> ShuffleBuffer:
+        found = self._eras.find(pushed)
+        if found is None:
+            raise ValueError(f"what was held after {pushed} rows has been forgotten")
+        start, era = found
+        return restored(self._buffer.order, start, era.drained, era.held)
+
+    def _rows_between(self, start: int, stop: int) -> list[Lineage]:
+        """Return the rows pushed from number ``start`` to ``stop``."""
+        found: list[Lineage] = []
+        for first, era in self._eras.since(start):
+            for rows in list(era.pushed):
+                if first >= stop:
+                    return found
+                if first + len(rows) > start:
+                    found.append(rows.slice(max(0, start - first), min(len(rows), stop - first)))
+                first += len(rows)
+        return found
+
+    def forget(self, pushed: int) -> None:
+        """Hear that nobody will ask for a moment before so many rows had been pushed."""
+        self._eras.forget(pushed)
+
+
+def restored(order: ShuffleOrder, pushed: int, drained: int, held: Lineage) -> ShuffleBuffer:
+    """Return a buffer of ids that stands where so many rows had been pushed and drained."""
+    buffer = ShuffleBuffer(ShuffleOrder(order.buffer_size, order.key, order.growing))
+    state = {"key": int(order.key), "pushed": pushed, "drained": drained}
+    buffer.restore(state, [_ids_only(held)] if len(held) else [])
+    return buffer
+
+
+def _ids_only(rows: Lineage) -> Columns:
+    made_of = None if rows.made_of is None else list(rows.made_of)
+    return Columns(LEAF, (np.zeros(len(rows), np.uint8),), rows.ids, None, made_of)
+
+
+def check_history(place: Place, fields: Mapping[str, Part], order: ShuffleOrder, growing: bool | None) -> bool:
+    """Check what :meth:`HeldHistory.written` returned; return whether the buffer was a growing one.
+
+    Args:
+        order: An order of the state's size.
+        growing: None if the plan does not say whether the buffer grew. Its rows then do.
+
+    Raises:
+        DamagedStateError: A value is missing, of another type, or out of its range.
+    """
+    pushed, drained = fields["pushed"].integer(), fields["drained"].integer()
+    base = fields["base"].items(3, 3)
+    pushed_then = base[0].integer(0, pushed)
+    drained_then = base[1].integer(0, drained if pushed_then == pushed else 0)
+    if growing is None:
+        held = place.held(base[2], most=pushed_then)
+        growing = held + drained_then != min(pushed_then, order.buffer_size)
+    order = ShuffleOrder(order.buffer_size, order.key, growing)
+    held_then = pushed_then - order.given_after(pushed_then) - drained_then
+    if held_then < 0:
+        raise base[1].refused("must be the number of rows that the buffer had given at its end")
+    place.held(base[2], held_then, held_then)
+    place.held(fields["since"], pushed - pushed_then, pushed - pushed_then)
+    return growing

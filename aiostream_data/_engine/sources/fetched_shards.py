@@ -1,0 +1,39 @@
+"""Find the shard of a row that is fetched by its origin: the list of shards may be another one by now."""
+
+from __future__ import annotations
+
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.resume.shard_numbers import ShardNumbers
+from aiostream_data._engine.sources.listed_shards import ListedShards
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.lineage import Lineage
+from aiostream_data.object_names import object_name
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.shard_match import GONE
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.row_ids import SPLIT_BITS, SPLIT_MASK
+
+
+def find_fetched_shard(plan: Node, context: RunContext, rows: Lineage, name: str) -> None:
+    """Give the shard of a row the number that the row's origin has for it, if it has another one now.
+
+    Args:
+        rows: As the origin names them, from the first one on.
+        name: Of the object that the first row was read from.
+
+    Raises:
+        StateMismatchError: The object is no longer listed.
+    """
+    services, listed = context.services, context.services.features.of(ListedShards)
+    splits = [split for split, _ in rows.ids.pairs_of(0) if split >> SPLIT_BITS > 0]
+    space, number = services.origins.namespace(splits[-1] >> SPLIT_BITS), splits[-1] & SPLIT_MASK
+    sources = {context.keys[node]: node for node in walk(plan) if isinstance(node, ReadFiles)}
+    shards = listed.resolved.get(sources[space.number]) if space.number in sources else None
+    if shards is None or len(splits) > 1:  # of several sources: the origin names the object of one of them
+        return
+    if number < len(shards) and object_name(shards[number].url) == name:
+        return
+    place = next((place for place, shard in enumerate(shards) if object_name(shard.url) == name), None)
+    if place is None:
+        raise StateMismatchError([f"the row was read from {name}, which is no longer listed"])
+    listed.numbers[space.number] = [ShardNumbers(space.epoch, (number + 1,), (*[GONE] * number, place))]

@@ -1,0 +1,279 @@
+"""Read the records of shards, interleaved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.flow.loss_account import LossAccount
+from aiostream_data._engine.flow.merge import Merge
+from aiostream_data._engine.flow.recall import outermost
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.merge_log import MergeLog, check_merge
+from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.places import SKIPPED_ROWS, Place
+from aiostream_data._engine.resume.position import Log, State, taken_up
+from aiostream_data._engine.resume.shard_numbers import Era
+from aiostream_data._engine.resume.shard_offsets import ShardOffsets
+from aiostream_data._engine.sources.listed_shards import shard_numbers
+from aiostream_data._engine.sources.numbered_shards import NumberedShards
+from aiostream_data._engine.sources.shard_rows import ShardRows, recalled_nbytes
+from aiostream_data._engine.sources.shard_search import check_listed, find_shards, listed_digest
+from aiostream_data._engine.sources.shard_siblings import ShardSiblings
+from aiostream_data._engine.sources.shard_streams import ShardStreams, SourceRun
+from aiostream_data._engine.sources.shard_turns import (
+    LEFT,
+    check_left,
+    cycle_of,
+    needs_turns_left,
+    order_of,
+    packed_turns,
+    turns_left,
+)
+from aiostream_data.errors import PlanError, StateMismatchError
+from aiostream_data.lineage import Lineage
+from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS
+from aiostream_data.plan.ranks import files_of_a_rank
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.policies import handling_of
+from aiostream_data.records import Chunk, ShardRef, concat, gather
+from aiostream_data.row_ids import SPLIT_MASK
+from aiostream_data.state_parts import MAX_COUNT, Part
+from aiostream_data.storage.urls import split_url
+from aiostream_data.transforms.interleave import InterleaveOrder
+
+SHARDS_AT_ONCE = 32
+"""Shards of which single records are read at once."""
+
+
+class _EraRun(NamedTuple):
+    """The shards of one era, as this run reads them."""
+
+    era: Era
+    streams: ShardStreams
+    log: MergeLog
+    slots: int
+
+
+class _Offsets(dict[tuple[int, int, int | None], ShardOffsets]):
+    """Byte offsets of records, for each source, and for each way in which its shards are numbered."""
+
+
+@dataclass
+class ReadFilesSource(Stage):
+    """Running form of ``ReadFiles``: one task per open shard, merged in tf.data's interleave order.
+
+    Shards that were listed when the epoch began come first. Those that are new since follow, in an order of their own.
+    """
+
+    kind: ClassVar[str] = "files"
+
+    _runs: Log[_EraRun] = field(default_factory=Log)
+    _state: State = None
+    _listed: str = ""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: ReadFiles = self.node
+        self.counters.workers = node.cycle_length
+        began = perf_counter()
+        shards = await self._shards()
+        present = shards.present
+        self.counters.add(BYTES_WAIT, perf_counter() - began)
+        self.counters.extra[SHARDS] = len(present)
+        is_local = bool(present) and split_url(present[0].url).scheme == "file"
+        self.counters.waits_for = "disk" if is_local else "network"
+        self.counters.work = self.counters.work or _work_of(node)
+        namespace = self._namespace(shards)
+        stores = self.context.services.stores(node.storage_options)
+        handling = handling_of(node.on_error)
+        siblings = ShardSiblings(node, present, stores, handling.kind == "skip")
+        async with asyncio.TaskGroup() as group:
+            run = SourceRun(
+                node=node,
+                context=self.context,
+                counters=self.counters,
+                hop=self.hop,
+                shards=shards,
+                namespace=namespace,
+                offsets=self._offsets,
+                outlet=outlet,
+                group=group,
+                stores=stores,
+                siblings=siblings,
+                handling=handling,
+            )
+            await self._read_eras(run)
+
+    async def _read_eras(self, run: SourceRun) -> None:
+        node, state, rows = run.node, self._state, 0
+        account = LossAccount(run.context, node, run.counters) if run.handling.kind == "skip" else None
+        for era in run.shards.eras[0 if state is None else state.get("era", 0) :]:
+            turns = order_of(self.context, node, run.shards.by_number, era)
+            slots = cycle_of(node, len(turns))
+            first, left = turns_left(turns, state)
+            streams = ShardStreams(run, left, first, min(run.most_open, len(turns)))
+            order = InterleaveOrder(slots, node.block_length, node.ordered)
+            if account is not None:
+                account.rows_before = rows
+            merge = Merge(streams, order, MergeLog(), account)
+            self._runs.add(rows, _EraRun(era, streams, merge.log, slots))
+            if state is not None:
+                await merge.resume(state)
+                if streams.has_more:
+                    order.more_streams()
+            try:
+                await merge.run(run.outlet)
+            finally:
+                streams.drop()
+            rows, state = rows + merge.rows, None
+
+    # -- its place: the order's, and for every open shard the next record and where it can be found
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        found = self._runs.find(rows)
+        if found is None:
+            return self._state
+        start, run = found
+        merged = run.log.at(rows - start, book)
+        if merged is None and start == 0:
+            return self._state
+        order = InterleaveOrder(run.slots).state()
+        state, opened = merged or ({"order": order, "streams": []}, 0)
+        state = {"op": "files", **state, "next": run.streams.turns_for(opened)}
+        if run.era.number:
+            state["era"] = run.era.number
+        if self._listed:
+            state["listed"] = self._listed
+        if needs_turns_left(self.node, run.era):
+            state[LEFT] = packed_turns(run.streams.left(opened))
+        return state
+
+    def forget(self, rows: int) -> None:
+        found = self._runs.find(rows)
+        if found is not None:
+            start, run = found
+            run.log.forget(rows - start)
+            self._runs.forget(rows)
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._state = taken_up(state, "files")
+        self._listed = self._state.get("listed", "")
+        return ()
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "order", "streams", "next", optional=("era", "listed", LEFT))
+        cycle = MAX_COUNT if place.node is None or not place.scope.exact else place.node.cycle_length
+        eras = place.shard_eras
+        total = SPLIT_MASK + 1 if eras is None else sum(era.count for era in eras)
+        numbers = set()
+        for stream, rows in check_merge(place, fields["order"], fields["streams"], (1, cycle)):
+            number, ordinal, offset, *lost = stream.items(3, 4)
+            numbers.add(number.integer(0, total - 1))
+            skipped = sum(part.integer(1, SKIPPED_ROWS) for part in lost)
+            ordinal.integer(0, min(rows + skipped, offset.integer()))
+        era = _era_in(fields, eras)
+        most = SPLIT_MASK if era is None else files_of_a_rank(era.count, place.node.share)
+        has_gaps = place.numbers is not None  # shards that are gone are no streams
+        all_given = place.scope.exact and era is not None and not fields["order"].value["more_streams"]
+        opened = fields["next"].integer(most if all_given and not has_gaps else len(numbers), most)
+        if len(numbers) < len(fields["streams"].value):
+            raise fields["streams"].refused(f"must be {opened} different shards at most")
+        if "listed" in fields:
+            fields["listed"].text()
+        if LEFT in fields:
+            check_left(fields[LEFT], era)
+        yield from ()
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        node: ReadFiles = self.node
+        shards = await self._shards()
+        check_listed(lineage, self.context, node, self._listed)
+        namespace = self._namespace(shards)
+        self._learn(lineage)
+        splits, ordinals = local(lineage.ids)
+        stores = self.context.services.stores(node.storage_options)
+        budget = self.context.services.budget
+        most_nbytes = recalled_nbytes(budget.limit, SHARDS_AT_ONCE)
+        at_once = asyncio.Semaphore(SHARDS_AT_ONCE)
+        parts: dict[int, asyncio.Task[Chunk]] = {}
+
+        async def read(number: int, shard: ShardRef, wanted: NDArray[np.int64]) -> Chunk:
+            split = namespace.base + number
+            rows = ShardRows(node, shard, number, split, stores, self._offsets, self.hop, most_nbytes, budget)
+            async with at_once:
+                return await rows.read(wanted)
+
+        known = {number: shards.read_before(number) for number in np.unique(splits).tolist()}
+        if (ordinals < 0).any():
+            raise StateMismatchError([f"the state names record {int(ordinals.min())} of a shard"])
+        async with asyncio.TaskGroup() as group:
+            for number, shard in known.items():
+                parts[number] = group.create_task(read(number, shard, np.unique(ordinals[splits == number])))
+        return _in_the_order_of(lineage, concat([parts[number].result() for number in known]))
+
+    def _learn(self, lineage: Lineage) -> None:
+        """Take over what the state with which the loader was opened knows about where records begin."""
+        spaces = {space.base: space for space in outermost(lineage, self.context.services.origins)}
+        nothing = np.empty(0, np.int64)
+        for space in spaces.values():
+            if space.locate is not None and space.locate != self._offsets.locate:
+                self._offsets.learn_all(space.locate(nothing, nothing))
+
+    @property
+    def _offsets(self) -> ShardOffsets:
+        context, numbers = self.context, shard_numbers(self.context, self.node)
+        place = context.path, context.keys[self.node], None if numbers is None else numbers.epoch
+        return context.services.features.of(_Offsets).setdefault(place, ShardOffsets())
+
+    def _namespace(self, shards: NumberedShards) -> Namespace:
+        return self.context.namespace(self.node, shards.name, self._offsets.locate, self._listed)
+
+    async def _shards(self) -> NumberedShards:
+        found = await self._found()
+        self._listed = await listed_digest(self.context, self.node, found, self._listed)
+        return NumberedShards.of(found, shard_numbers(self.context, self.node))
+
+    async def _found(self) -> list[ShardRef]:
+        if self.node.files is None:
+            return await find_shards(self.context, self.node)
+        urls: list[str] = []
+        async with self.context.open(self.node.files) as names:
+            async for chunk in names:
+                urls += [_as_url(name) for name in chunk.elements()]
+        return [ShardRef(url) for url in urls]
+
+
+def _work_of(node: ReadFiles) -> str:
+    """Return what a source computes; that it decompresses only reading shows."""
+    return "parse" if node.decoders and not node.format.whole else "cut records"
+
+
+def _era_in(fields: Mapping[str, Part], eras: Sequence[Era] | None) -> Era | None:
+    """Return the era that a place is in; None if the eras are not known."""
+    number = fields["era"].integer(1, 0 if eras is None else len(eras) - 1) if "era" in fields else 0
+    return None if eras is None else eras[number]
+
+
+def _in_the_order_of(lineage: Lineage, rows: Chunk) -> Chunk:
+    """Return rows, which come by shard and record, in the order asked for."""
+    splits, ordinals = local(lineage.ids)
+    found, which = np.unique(np.stack([splits, ordinals], axis=1), axis=0, return_inverse=True)
+    assert len(found) == len(rows)
+    return gather([rows], np.zeros(len(lineage), np.int32), which.reshape(-1).astype(np.int64))
+
+
+def _as_url(name: object) -> str:
+    if isinstance(name, bytes):
+        return name.decode()
+    if not isinstance(name, str):
+        raise PlanError(f"a data set of files must give URLs as str, got {type(name).__name__}")
+    return name

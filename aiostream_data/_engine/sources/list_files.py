@@ -1,0 +1,85 @@
+"""Give the names of the objects that match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from aiostream_data._engine.flow.stage import NumberedRows
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.origins import local
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import State, taken_up
+from aiostream_data._engine.sources.listed_shards import shard_numbers
+from aiostream_data._engine.sources.numbered_shards import NumberedShards
+from aiostream_data._engine.sources.shard_search import check_listed, find_shards, listed_digest
+from aiostream_data._engine.sources.shard_turns import names_order
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.lineage import Lineage
+from aiostream_data.plan.ranks import files_of_a_rank
+from aiostream_data.records import Chunk, Items
+from aiostream_data.row_ids import RowIds
+from aiostream_data.state_parts import MAX_COUNT
+
+
+@dataclass
+class ListFilesSource(NumberedRows):
+    """Running form of ``ListFiles``. Its place is a turn of its order; shards that are gone have turns, but no rows."""
+
+    kind: ClassVar[str] = "names"
+
+    _turns_of_rows: Sequence[int] | None = None
+    _listed: str = ""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        shards = await self._shards()
+        turns = [number for era in shards.eras for number in names_order(self.context, self.node, era)]
+        if self._first > len(turns):
+            raise StateMismatchError([f"the state counts {self._first} files, and {len(turns)} were found"])
+        left = range(self._first, len(turns))
+        self._turns_of_rows = [turn for turn in left if shards.by_number[turns[turn]] is not None]
+        await outlet.send(self._names(shards, [turns[turn] for turn in self._turns_of_rows]))
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        turns = self._turns_of_rows
+        place = self._first + rows if turns is None or not rows else turns[rows - 1] + 1
+        return {"op": "names", "next": place, **({"listed": self._listed} if self._listed else {})}
+
+    def resume(self, state: State) -> Sequence[State]:
+        place = taken_up(state, "names")
+        self._first, self._listed = place["next"], place.get("listed", "")
+        return ()
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "next", optional=("listed",))
+        eras = place.shard_eras
+        most = MAX_COUNT if eras is None else sum(files_of_a_rank(era.count, place.node.share) for era in eras)
+        if place.numbers is None:
+            place.counted(fields["next"], most=most)
+        else:  # shards that are gone count, and gave no row
+            fields["next"].integer(min(most, place.rows.least), most)
+        if "listed" in fields:
+            fields["listed"].text()
+        yield from ()
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        shards = await self._shards()
+        check_listed(lineage, self.context, self.node, self._listed)
+        numbers = local(lineage.ids)[1].tolist()
+        for number in numbers:
+            shards.read_before(number)
+        return self._names(shards, numbers)
+
+    async def _shards(self) -> NumberedShards:
+        found = await find_shards(self.context, self.node)
+        self._listed = await listed_digest(self.context, self.node, found, self._listed)
+        return NumberedShards.of(found, shard_numbers(self.context, self.node))
+
+    def _names(self, shards: NumberedShards, numbers: list[int]) -> Chunk:
+        label = str(self.node.label)
+        namespace = self.context.namespace(self.node, lambda _: label, listed=self._listed)
+        ids = RowIds.of_source(namespace.base, numbers)
+        return Items([shards.name(number) for number in numbers], ids)

@@ -1,0 +1,40 @@
+"""The shards that the sources of one loader read, and how they changed since the state was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.resume.shard_numbers import ShardNumbers
+from aiostream_data.plan.base import TRANSPARENT, Node, walk
+from aiostream_data.records import ShardRef
+
+
+class ListedShards:
+    """One per loader; see :class:`~aiostream_data._engine.flow.features.Features`.
+
+    Attributes:
+        resolved: Shards of every source that was listed before the run.
+        numbers: Numbers of shards in epochs that began before the list changed, by source, the earliest epochs first.
+        gained: Keys of sources that read new shards behind their place in the state, and of mixtures with new inputs.
+    """
+
+    def __init__(self) -> None:
+        self.resolved: dict[Node, list[ShardRef]] = {}
+        self.numbers: dict[int, Sequence[ShardNumbers]] = {}
+        self.gained: set[int] = set()
+
+
+def shard_numbers(context: RunContext, node: Node) -> ShardNumbers | None:
+    """Return the numbers of a source's shards in this epoch, or None if they are the places in its list."""
+    listed = context.services.features.of(ListedShards)
+    known = () if context.path else listed.numbers.get(context.keys[node], ())
+    return next((numbers for numbers in known if context.epoch <= numbers.epoch), None)
+
+
+def gains_rows(context: RunContext, node: Node) -> bool:
+    """Return True if ``node`` delivers rows of shards, or of inputs, that are new since the state was saved."""
+    gained = context.services.features.of(ListedShards).gained
+    if context.path or not gained:
+        return False
+    return any(context.keys[lower] in gained for lower in walk(node) if lower.label not in TRANSPARENT)

@@ -1,0 +1,45 @@
+"""Sources whose rows are in memory: arrays, one element, a range of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiostream_data._engine.flow.stage import NumberedRows
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.sources.memory_rows import chunks_of, rows_of, rows_per_split
+from aiostream_data._engine.sources.permuted_rows import PermutedRows
+from aiostream_data.lineage import Lineage
+from aiostream_data.plan.sources import Range, TensorSlices
+from aiostream_data.records import Chunk
+from aiostream_data.row_ids import SPLIT_BITS
+
+
+@dataclass
+class MemorySource(NumberedRows):
+    """Running form of ``TensorSlices``, ``Tensors`` and ``Range``."""
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node, namespace = self.node, self._namespace()
+        if isinstance(node, (TensorSlices, Range)) and node.permuted is not None:
+            rows = PermutedRows(node, self.context, namespace)
+            for part in rows.parts(self._first):
+                await outlet.send_work(rows.chunk, *part)
+            return
+        for chunk in chunks_of(node, namespace, self._first):
+            await outlet.send(chunk)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        splits, ordinals = local(lineage.ids)
+        return rows_of(self.node, self._namespace(), splits, ordinals)
+
+    @classmethod
+    def count(cls, node: Any) -> int:
+        times = getattr(node, "times", 1)
+        return rows_per_split(node) * ((1 << SPLIT_BITS) - 1 if times is None else int(times))
+
+    def _namespace(self) -> Namespace:
+        node = self.node
+        return self.context.namespace(node, lambda _: str(node.label))

@@ -1,0 +1,57 @@
+"""Rows of a source in memory in a random order of all of them: found by number, chunk by chunk, without a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.resume.origins import Namespace
+from aiostream_data._engine.sources.memory_rows import repetitions, rows_of, rows_per_split, spans
+from aiostream_data.plan.operators import ENDLESS
+from aiostream_data.plan.sources import Range, TensorSlices
+from aiostream_data.records import Chunk
+from aiostream_data.transforms.permutation import IndexPermutation
+
+
+@dataclass
+class PermutedRows:
+    """The chunks of a permuted source. One thread at a time."""
+
+    node: TensorSlices | Range
+    context: RunContext
+    namespace: Namespace
+    _repetition: int = -1
+    _order: IndexPermutation | None = None
+
+    def parts(self, skip: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (repetition, start, stop) of every chunk from row ``skip`` on."""
+        node = self.node
+        rows = rows_per_split(node)
+        first, row = divmod(skip, max(1, rows))
+        for repetition in repetitions(self._times if rows else 0, first):
+            for start, stop in spans(node, row):
+                yield repetition, start, stop
+            row = 0
+
+    def chunk(self, repetition: int, start: int, stop: int) -> Chunk:
+        """Return the rows in these places of a repetition's order."""
+        if self._order is None or self._repetition != repetition:
+            self._order = IndexPermutation(self._key(repetition), rows_per_split(self.node))
+            self._repetition = repetition
+        ordinals = self._order.slice(start, stop)
+        return rows_of(self.node, self.namespace, np.full(len(ordinals), repetition), ordinals)
+
+    @property
+    def _times(self) -> int | None:
+        return self.node.times if isinstance(self.node, TensorSlices) else 1
+
+    def _key(self, repetition: int) -> np.uint64:
+        order = self.node.permuted
+        assert order is not None
+        # Numbered as if each repetition were a run of its own, which it is where it cannot be folded into the source.
+        times = ENDLESS if self._times is None else self._times
+        epoch = self.context.epoch * times + repetition
+        return self.context.key(self.node, order.seed, "permutation", epoch if order.reshuffle else 0)

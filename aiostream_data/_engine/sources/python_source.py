@@ -1,0 +1,331 @@
+"""Sources that are the user's own Python: generators, iterables, async iterables."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.calls.loop_steps import LoopSteps
+from aiostream_data._engine.failures.carried_error import as_raisable
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, CHUNK_ROWS
+from aiostream_data._engine.flow.context import hop
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.stage import NumberedRows
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.resume.lineage_reader import TABLE
+from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.places import SKIPPED_ROWS, Place
+from aiostream_data._engine.sources.one_shot_rows import OneShotRows
+from aiostream_data._engine.sources.signature import check_signature
+from aiostream_data.errors import AiostreamError, DamagedStateError, StageBuildError, StateMismatchError
+from aiostream_data.executors.failure import workable
+from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.lineage import Lineage
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.sources import Generator, PythonIterable
+from aiostream_data.records import Chunk, object_nbytes
+from aiostream_data.row_ids import RowIds
+from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.transforms.collate import collate
+
+PASSED_PER_HOP = 1024
+"""Elements passed over in one hop, between which a run can be cancelled."""
+
+PULL_S = 0.005
+"""Seconds after which what was pulled so far is handed on."""
+
+_begun: weakref.WeakSet[Node] = weakref.WeakSet()
+"""One-shot iterables that were read, or begun to be."""
+
+
+@dataclass
+class PythonSource(NumberedRows):
+    """Running form of ``Generator`` and ``PythonIterable``.
+
+    A sync iterator lives on one thread of its own, so that it may block, and is closed there when the
+    run ends, however it ends. An async one is awaited on the engine's loop. Neither can be entered in the
+    middle, so that one that is resumed is run over again up to its place.
+    """
+
+    refills: ClassVar[bool] = True  # rows of a source that can be read only once are kept while they are passed over
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node = self.node
+        self.counters.waits_for = "user"
+        if isinstance(node, PythonIterable) and node.one_shot:
+            _begin_once(node)
+        namespace = self._namespace()
+        with self.context.services.workers.thread(f"asd-{node.label}") as thread:
+            source = await hop(self.counters, thread.submit(self._make(), *getattr(node, "args", ())))
+            is_async = hasattr(source, "__aiter__")
+            self.counters.runs_in = "loop" if is_async else "threads"
+            if is_async:
+                await self._run_async(aiter(source), namespace, outlet)
+            else:
+                await self._run_sync(thread, source, namespace, outlet)
+
+    async def _run_sync(self, thread: ThreadExecutor, iterable: Any, namespace: Namespace, outlet: Outlet) -> None:
+        iterator = await hop(self.counters, thread.submit(iter, iterable))
+        # The first item is handed on before the second is asked for, which may be long in coming.
+        count, ended, nbytes = 1, False, 0
+        try:
+            first = self._first
+            self._keep(await self._pass_over(thread, iterator, first, self._wanted()))
+            await outlet.refill()
+            while not ended:
+                room = await outlet.admit(nbytes)
+                pull = thread.submit(_pull, iterator, count, namespace.base, first, self._signature(), self._name())
+                chunk, ended, failure = await hop(self.counters, pull)
+                first += len(chunk)
+                count = self._following(4 * len(chunk))
+                nbytes = chunk_nbytes(chunk)
+                room.resize(nbytes)
+                await outlet.send(chunk.with_lease(room))
+                del chunk, room
+                if failure is not None:
+                    raise as_raisable(failure)
+        finally:
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                thread.submit(close)  # runs when the pull in progress is done; nobody can wait for that
+
+    async def _run_async(self, iterator: AsyncIterator[Any], namespace: Namespace, outlet: Outlet) -> None:
+        count, ended, nbytes = 1, False, 0
+        steps = LoopSteps(self.counters.extra)
+        try:
+            first = self._first
+            self._keep(await _pass_over_async(iterator, first, self._wanted()))
+            await outlet.refill()
+            while not ended:
+                room = await outlet.admit(nbytes)
+                started = perf_counter()
+                elements, ended, failure = await _pull_async(iterator, steps, count, first, self._name())
+                count = self._following(4 * count)
+                self.counters.busy_s += perf_counter() - started
+                chunk, wrong = await self.hop(_chunk, elements, namespace.base, first, self._signature())
+                failure = wrong or failure
+                first += len(chunk)
+                nbytes = chunk_nbytes(chunk)
+                room.resize(nbytes)
+                await outlet.send(chunk.with_lease(room))
+                del elements, chunk, room
+                if failure is not None:
+                    raise as_raisable(failure)
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                await _to_its_end(close())
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        yield from super().schema(place)
+        if place.node is None or place.rows.most >= MAX_COUNT or cls.count(place.node) is not None:
+            return
+        # Rows are read again from the first one on, so a number far beyond what was received would take for ever.
+        most = max(place.rows.most, place.scope.received) + SKIPPED_ROWS
+        named = place.scope.book.ordinals_of(place.scope.keys[place.node])
+        if len(named) and int(named[-1]) >= most:
+            raise DamagedStateError(TABLE.path, f"names row {int(named[-1])} of {place.node.label}, of {most} at most")
+
+    @classmethod
+    def count(cls, node: Any) -> int | None:
+        rows = cardinality(node)
+        return rows if rows >= 0 else None
+
+    # -- rows made again
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        _, ordinals = local(lineage.ids)
+        count = self.count(self.node)
+        if (ordinals < 0).any() or (count is not None and (ordinals >= count).any()):
+            raise StateMismatchError([f"{self._name()} has no row {int(ordinals[np.abs(ordinals).argmax()])}"])
+        namespace = self._namespace()
+        if getattr(self.node, "one_shot", False):
+            kept = await self.context.services.features.of(OneShotRows).of(self.node)
+        else:
+            kept = await self._read_again(ordinals)
+        lost = [row for row in ordinals.tolist() if row not in kept]
+        if lost:
+            raise StateMismatchError([f"{self._name()} was read past row {lost[0]}, and can be read only once"])
+        ids = RowIds.of_source(namespace.base, ordinals)
+        return collate([kept[row] for row in ordinals.tolist()], ids)
+
+    async def _read_again(self, ordinals: NDArray[np.int64]) -> dict[int, Any]:
+        wanted, count = set(ordinals.tolist()), int(ordinals.max()) + 1
+        with self.context.services.workers.thread(f"asd-{self.node.label}") as thread:
+            source = await hop(self.counters, thread.submit(self._make(), *getattr(self.node, "args", ())))
+            if hasattr(source, "__aiter__"):
+                iterator = aiter(source)
+                try:
+                    return await _pass_over_async(iterator, count, wanted)
+                finally:
+                    if (aclose := getattr(iterator, "aclose", None)) is not None:
+                        await aclose()
+            iterator = await hop(self.counters, thread.submit(iter, source))
+            try:
+                return await self._pass_over(thread, iterator, count, wanted)
+            finally:
+                if (close := getattr(iterator, "close", None)) is not None:
+                    thread.submit(close)
+
+    async def _pass_over(
+        self, thread: ThreadExecutor, iterator: Iterator[Any], count: int, keep: Collection[int]
+    ) -> dict[int, Any]:
+        """Take ``count`` elements, some at a time, and return those of the numbers asked for."""
+        kept: dict[int, Any] = {}
+        for start in range(0, count, PASSED_PER_HOP):
+            stop = min(start + PASSED_PER_HOP, count)
+            await hop(self.counters, thread.submit(_pass_over, iterator, start, stop, count, keep, kept))
+        return kept
+
+    def _following(self, count: int) -> int:
+        """Return how many elements to take next, of as many as would be good."""
+        return 1 if self.context.services.options.one_at_a_time else max(1, min(count, CHUNK_ROWS))
+
+    def _make(self) -> Any:
+        node = self.node
+        return node.factory if isinstance(node, Generator) else lambda: node.iterable
+
+    def _wanted(self) -> set[int]:
+        """Return which of the rows that are passed over somebody will ask for, where they can be read once only."""
+        if not getattr(self.node, "one_shot", False):
+            return set()
+        return set(self.context.services.book.ordinals_of(self.context.keys[self.node]).tolist())
+
+    def _keep(self, passed: dict[int, Any]) -> None:
+        if getattr(self.node, "one_shot", False):
+            self.context.services.features.of(OneShotRows).of(self.node).set_result(passed)
+
+    def _namespace(self) -> Namespace:
+        name = self._name()
+        return self.context.namespace(self.node, lambda _: name)
+
+    def _name(self) -> str:
+        return f"{self.node.label}({self.node.factory_name if isinstance(self.node, Generator) else ''})"
+
+    def _signature(self) -> Any:
+        return self.node.signature if isinstance(self.node, Generator) else None
+
+
+def _begin_once(node: PythonIterable) -> None:
+    # Reading on where another run left off would silently lose the rows that it had read ahead.
+    if node in _begun:
+        raise StageBuildError(
+            f"from_iterable() was given a {type(node.iterable).__name__}, which can be read only once, and it was "
+            "read before; give a re-iterable object, or a function to from_generator(), or put .cache() behind it"
+        )
+    _begun.add(node)
+
+
+def _pull(
+    iterator: Iterator[Any], count: int, split: int, first: int, signature: Any, name: str
+) -> tuple[Chunk, bool, BaseException | None]:
+    """Return the next few elements, whether they are the last, and what the iterator failed with behind them."""
+    elements: list[Any] = []
+    nbytes, ended, failure = 0, False, None
+    deadline = perf_counter() + PULL_S
+    while len(elements) < count and nbytes < CHUNK_NBYTES and perf_counter() < deadline:
+        try:
+            element = next(iterator)
+        except StopIteration:
+            ended = True
+            break
+        except BaseException as raised:  # noqa: BLE001 - raised behind the elements before
+            failure = workable(raised)
+            failure.add_note(f"record: {name} record {first + len(elements)}")
+            break
+        elements.append(element)
+        nbytes += 8 if isinstance(element, (int, float)) else object_nbytes(element)
+    chunk, wrong = _chunk(elements, split, first, signature)
+    return chunk, ended, wrong or failure
+
+
+async def _pull_async(
+    iterator: AsyncIterator[Any], steps: LoopSteps, count: int, first: int, name: str
+) -> tuple[list[Any], bool, BaseException | None]:
+    elements: list[Any] = []
+    nbytes = 0
+    deadline = perf_counter() + PULL_S
+    while len(elements) < count and nbytes < CHUNK_NBYTES and (not elements or perf_counter() < deadline):
+        try:
+            element = await steps.watched(anext(iterator), perf_counter())
+        except StopAsyncIteration:
+            return elements, True, None
+        except BaseException as raised:
+            task = asyncio.current_task()
+            if isinstance(raised, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            failure = workable(raised)
+            failure.add_note(f"record: {name} record {first + len(elements)}")
+            return elements, False, failure
+        elements.append(element)
+        nbytes += object_nbytes(element)
+    return elements, False, None
+
+
+def _pass_over(
+    iterator: Iterator[Any], start: int, stop: int, needed: int, keep: Collection[int], kept: dict[int, Any]
+) -> None:
+    for row in range(start, stop):
+        try:
+            element = next(iterator)
+        except StopIteration:
+            raise _too_short(row, needed) from None
+        except Exception as error:
+            error.add_note(f"record: number {row} of the source")
+            raise
+        if row in keep:
+            kept[row] = element
+
+
+async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Collection[int]) -> dict[int, Any]:
+    """Take ``count`` elements, and return those of the numbers asked for."""
+    kept: dict[int, Any] = {}
+    for row in range(count):
+        try:
+            element = await anext(iterator)
+        except StopAsyncIteration:
+            raise _too_short(row, count) from None
+        except Exception as error:
+            error.add_note(f"record: number {row} of the source")
+            raise
+        if row in keep:
+            kept[row] = element
+    return kept
+
+
+async def _to_its_end(closing: Awaitable[None]) -> None:
+    """Await the user's clean-up; a second cancellation, as when a run that ends is closed, must not cut it short."""
+    task = asyncio.ensure_future(closing)
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
+
+
+def _too_short(rows: int, needed: int) -> StateMismatchError:
+    return StateMismatchError([f"the source gave {rows} rows, and the state was taken after {needed} of them"])
+
+
+def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> tuple[Chunk, AiostreamError | None]:
+    """Return the elements up to the first that does not fit the signature, and what is wrong with that one."""
+    wrong = None
+    for row, element in enumerate(elements if signature is not None else ()):
+        try:
+            check_signature(element, signature, first + row)
+        except AiostreamError as error:
+            wrong, elements = error, elements[:row]
+            break
+    return collate(elements, RowIds.run(split, first, len(elements))), wrong

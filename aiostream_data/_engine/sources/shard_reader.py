@@ -1,0 +1,622 @@
+"""Read one shard: fetch its ranges ahead, cut them into records, decode them, send chunks.
+
+How memory is accounted for. Room for a range is taken before it is requested, and room for a step before anything is
+decompressed or cut: a step makes one block and one column at most (:class:`.stream.StreamStep`), so its size is known.
+After the hop the room is given back, and every chunk has a lease on what it keeps alive: the block that its rows look
+into, and its own index, ids and arrays. What the stream keeps is charged to the reader: bytes of a record of which a
+part has yet to come, and the decompressor with its window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE, ShardLosses
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
+from aiostream_data._engine.flow.context import value_of
+from aiostream_data._engine.flow.leading import leading
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.stage_io import Outlet
+from aiostream_data._engine.flow.step_sizes import (
+    INDEX_NBYTES,
+    ROW_NBYTES,
+    block_nbytes,
+    headroom_nbytes,
+    hop_nbytes,
+    large_record_nbytes,
+    rows_of_a_step,
+)
+from aiostream_data._engine.memory.budget import (
+    COPIES_OF_A_ROW,
+    DECODED,
+    RANGES,
+    RECORDS,
+    Alone,
+    Budget,
+    Charge,
+)
+from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data._engine.memory.decompressor_memory import SMALL_NBYTES, DecompressorMemory, DecompressorTaken
+from aiostream_data._engine.resume.origins import Hint
+from aiostream_data._engine.resume.shard_offsets import ShardOffsets
+from aiostream_data._engine.sources.shard_check import ShardCheck
+from aiostream_data._engine.sources.shard_damage import damage_of
+from aiostream_data._engine.sources.shard_siblings import ShardSiblings
+from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
+from aiostream_data.errors import ChecksumError, CorruptRecordError, DataError, StateMismatchError, StorageError
+from aiostream_data.executors.base import Outcome
+from aiostream_data.formats.base import Loss, Report
+from aiostream_data.formats.cutting import no_records
+from aiostream_data.formats.long_record import ObjectBuffer
+from aiostream_data.formats.skipping_stream import SkippingStream
+from aiostream_data.formats.stream import HEADROOM_NBYTES, RecordStream, StreamStep
+from aiostream_data.metrics.counters import BYTES_WAIT, FETCH, FETCHED, FETCHES, StageCounters
+from aiostream_data.plan.base import Decoder, Describe
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.policies import Handling
+from aiostream_data.records import (
+    ByteRange,
+    Chunk,
+    Column,
+    Columns,
+    ShardRef,
+    VarColumn,
+    concat,
+    records_chunk,
+    same_layout,
+)
+from aiostream_data.row_ids import RowIds
+from aiostream_data.safe_url import safe_url
+from aiostream_data.storage.parallel_read import parts_of, read_parts
+from aiostream_data.storage.ranges import plan_ranges, range_sizes, shared_out
+from aiostream_data.storage.read_ahead import ReadAhead, most_ahead
+from aiostream_data.storage.stores import StoreSet
+
+HEADROOM = HEADROOM_NBYTES
+"""Scratch before each range."""
+
+WHOLE_SHARE = 0.25
+"""An object that is one record passes alone if it takes more than this fraction of the limit."""
+
+SMALL_CHUNK_NBYTES = 64 << 10
+"""Rows between two losses are copied together with those beside them if they are fewer bytes than this."""
+
+WRONG_ATTEMPTS = 3
+"""So often an object in parts is read whose bytes do not agree with its checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    start: int
+    data: NDArray[np.uint8]
+    headroom: int
+    lease: _Lease
+
+
+class _Lease:
+    """A charge, and for a record that passes alone the right to; both end with the last chunk that holds this."""
+
+    __slots__ = ("__weakref__", "_alone", "_charge")
+
+    def __init__(self, charge: Charge, alone: Alone | None) -> None:
+        self._charge = charge
+        self._alone = alone
+
+
+@dataclass
+class ShardReader:
+    """Reads one shard for one run.
+
+    Attributes:
+        number: The shard's number in its source.
+        split: Split number of the rows' ids.
+        siblings: The other shards of the source, asked where this one is too short to show its compression.
+        offsets: Where records begin, as far as it is known; what is learned is added.
+        losses: Where it notes what it skips.
+        handling: What becomes of damage.
+        open_at_once: Shards that are read at the same time, and have to fit into the budget together.
+        is_wanted: Whether the order is waiting for this very shard: its admissions then pass over a
+            full budget, since everything that fills it is queued behind this shard.
+    """
+
+    node: ReadFiles
+    shard: ShardRef
+    number: int
+    split: int
+    siblings: ShardSiblings
+    stores: StoreSet
+    budget: Budget
+    blocks: BlockPool
+    counters: StageCounters
+    hop: Callable[..., Any]
+    offsets: ShardOffsets
+    is_wanted: Callable[[], bool] = lambda: False
+    first: int = 0
+    open_at_once: int = 1
+    losses: ShardLosses = field(default_factory=ShardLosses)
+    handling: Handling = field(default_factory=Handling)
+    _row: int = 0
+    _offset: int = 0
+    _alone: Alone | None = None
+    _reserved_nbytes: int = 0  # for a large record of known size
+    _block: tuple[NDArray[np.uint8], Charge] | None = None  # decompressed, as long as it is being cut
+    _joined: tuple[weakref.ref[NDArray[np.uint8]], weakref.ref[_Lease]] | None = None  # of a record from several blocks
+    _made: int = 0  # bytes, by the hop in progress
+    _damage: Exception | None = None  # behind what that hop has given
+    _attempts: int = 0  # further ones, at the damage in front of which it stands
+    _lost: list[tuple[int, Loss]] = field(default_factory=list)  # by that hop, with record numbers
+    _is_checking: bool = False
+
+    def __post_init__(self) -> None:
+        self._skips = self.handling.kind == "skip" and not self.handling.retries
+
+    async def run(self, outlet: Outlet) -> None:
+        """Send the rows of the shard from number ``first`` on, in order.
+
+        Raises:
+            CorruptRecordError, ExampleParseError, StorageError: The shard is damaged or unreachable.
+            ChecksumError: The bytes are not those that its store says it has; raised before the last rows are sent.
+        """
+        self._waiting, self._memory = self.budget.charge(0, RECORDS), DecompressorMemory(self.budget, self.is_wanted)
+        try:
+            while not await self._has_sent_all(outlet):
+                self.first = max(self.first, self._row)
+                self._lost.clear()
+                self._alone, self._reserved_nbytes, self._block, self._damage = None, 0, None, None
+                self._waiting.end()
+                self._memory.release()
+        finally:
+            self._memory.release()
+
+    async def _has_sent_all(self, outlet: Outlet) -> bool:
+        """Read from the start, and return whether that came to the end; if not, the shard is to be read again."""
+        try:
+            if self.shard.nbytes is None:
+                began = perf_counter()
+                self.shard = await self.stores.info(self.shard.url)
+                self.counters.add(BYTES_WAIT, perf_counter() - began)
+            await self._read(outlet)
+        except DecompressorTaken:
+            return False
+        except Exception as error:
+            damage = damage_of(error, delivers_later=self.node.format.whole or self._is_checking)
+            if damage is None or not self.handling.interferes:
+                raise
+            return await self._is_done_with(damage, error)
+        return True
+
+    async def _is_done_with(self, damage: DataError | StorageError, error: Exception) -> bool:
+        """Deal with damage that ended the reading; return whether the rest of the shard is lost, or is read again."""
+        if self._row > self.first:
+            self._attempts = 0
+        if not self._skips and self._attempts < self.handling.retries:
+            await asyncio.sleep(self.handling.pause_s(self._attempts))
+            self._attempts += 1
+            self.counters.retries += 1
+            return False
+        if self.handling.kind != "skip":
+            raise error
+        if not self._skips and isinstance(damage, CorruptRecordError) and not self._is_checking:
+            self._skips = True
+            return False
+        self._row = max(self.first, self._row)
+        self.losses.add(self._row, damage)
+        return True
+
+    async def _read(self, outlet: Outlet) -> None:
+        self._is_checking, self._row = True, 0
+        await self._check_first()
+        self._is_checking = False
+        report = self._lose if self._skips else None
+        hint = self.offsets.before(self.number, self.first)
+        stream, self._row = stream_before(self.node, self.shard, hint, self._step(), report)
+        self._offset = stream.first_offset
+        with closing(self.stores.running_check(self.shard)) as self._check:
+            await self._read_ranges(stream, outlet)
+        if stream.is_doubtful:
+            stream.suppose(await self.siblings.evidence(self.shard.url))
+        await self._send_all(stream, stream.finish(), None, outlet)
+        self._waiting.end()
+        if self._row < self.first:
+            raise StateMismatchError(
+                [f"{safe_url(self.shard.url)} has {self._row} records, and the state was taken after {self.first}"]
+            )
+
+    def _step(self) -> StreamStep:
+        """Set the sizes of what is made at once, by the shard's share of the limit."""
+        limit, at_once = self.budget.limit, self.open_at_once
+        nbytes = block_nbytes(limit, at_once)
+        self._large_nbytes = large_record_nbytes(limit, at_once)
+        return StreamStep(
+            nbytes=nbytes, headroom_nbytes=headroom_nbytes(nbytes), rows=rows_of_a_step(nbytes), lend=self._lend
+        )
+
+    async def _check_first(self) -> None:
+        """Check the shard before any of its rows are read, if its source asks for that."""
+
+        @asynccontextmanager
+        async def room(nbytes: int) -> AsyncIterator[None]:
+            charge = await self.budget.admit(nbytes, self.is_wanted, RANGES)
+            try:
+                yield
+            finally:
+                charge.end()
+
+        check = ShardCheck(self.node, self.stores, self.offsets, self.hop, room, self._memory, self._sizes()[1])
+        await check.run(self.number, self.shard)
+
+    async def _read_ranges(self, stream: RecordStream, outlet: Outlet) -> None:
+        is_taken = False
+        async with asyncio.TaskGroup() as group:
+            blocks: deque[asyncio.Task[Outcome]] = deque()
+            try:
+                await self._send_ranges(stream, outlet, blocks, group)
+            except DecompressorTaken:
+                is_taken = True
+                for block in blocks:
+                    block.cancel()
+        if is_taken:
+            raise DecompressorTaken
+
+    async def _send_ranges(
+        self, stream: RecordStream, outlet: Outlet, blocks: deque[asyncio.Task[Outcome]], group: asyncio.TaskGroup
+    ) -> None:
+        ahead = ReadAhead()
+        ranges = self._ranges(ahead)
+        for part in islice(ranges, ahead.ranges):
+            blocks.append(self._begin(part, blocks, group))
+        while blocks:
+            ahead.took(self._most_ahead(), was_there=blocks[0].done())
+            began = perf_counter()
+            block: _Block = value_of(await blocks[0])
+            self.counters.add(BYTES_WAIT, perf_counter() - began)
+            blocks.popleft()
+            self.budget.poke()  # the next block is the head now, and may be urgent
+            await self._send_all(stream, self._fed(stream, block), block, outlet)
+            del block
+            if stream.is_over:
+                for block_ahead in blocks:
+                    block_ahead.cancel()
+                return
+            for part in islice(ranges, max(0, ahead.ranges - len(blocks))):
+                blocks.append(self._begin(part, blocks, group))
+
+    def _ranges(self, ahead: ReadAhead) -> Iterator[ByteRange]:
+        nbytes = self.shard.nbytes or 0
+        if self.node.format.whole and nbytes:
+            return iter([ByteRange(0, nbytes)])
+        first, _ = self._sizes()
+
+        def next_size(left_nbytes: int) -> int:
+            return shared_out(self._sizes()[1], left_nbytes, ahead.ranges)
+
+        return plan_ranges(nbytes, first, next_size, self._offset)
+
+    def _most_ahead(self) -> int:
+        return most_ahead(self.budget.limit, self.open_at_once, self._sizes()[1])
+
+    def _sizes(self) -> tuple[int, int]:
+        """Return the sizes of the shard's first range and of the next one, by what is known of the store by now."""
+        part_nbytes = self.stores.part_nbytes(self.shard.url)
+        return range_sizes(self.budget.limit, self.open_at_once, self.node.spread, part_nbytes)
+
+    def _begin(
+        self, part: ByteRange, blocks: deque[asyncio.Task[Outcome]], group: asyncio.TaskGroup
+    ) -> asyncio.Task[Outcome]:
+        headroom = HEADROOM
+
+        def urgent() -> bool:
+            return bool(blocks) and blocks[0] is task and self.is_wanted()
+
+        async def outcome(fetch: Callable[[], Awaitable[_Block]]) -> Outcome:
+            try:
+                return Outcome(await fetch())
+            except Exception as error:  # noqa: BLE001 - raised in the range's turn, behind the rows before
+                return Outcome(error=error)
+
+        async def fetch() -> _Block:
+            charge = await self.budget.admit(part.nbytes + headroom, urgent, RANGES)
+            data = self.blocks.lend(headroom + part.nbytes)
+            with self._fetching(part.nbytes):
+                await self.stores.read_into(self.shard, part.start, data.data[headroom:])
+            return _Block(part.start, data, headroom, _Lease(charge, None))
+
+        async def fetch_whole() -> _Block:
+            is_large = part.nbytes > WHOLE_SHARE * self.budget.limit
+            alone = await self.budget.alone(urgent) if is_large else None
+            charge = await self.budget.admit(part.nbytes, urgent, RANGES)
+            buffer = ObjectBuffer(part.nbytes) if is_large else None
+            data = self.blocks.lend(part.nbytes) if buffer is None else np.empty(0, np.uint8)
+            with self._fetching(part.nbytes):
+                await read_object(self.stores, self.shard, data.data if buffer is None else buffer.view)
+            if alone is not None:
+                alone.gathered()
+            return _Block(part.start, data if buffer is None else buffer.data(), 0, _Lease(charge, alone))
+
+        task = group.create_task(outcome(fetch_whole if self.node.format.whole else fetch))
+        return task
+
+    @contextmanager
+    def _fetching(self, nbytes: int) -> Iterator[None]:
+        started = perf_counter()
+        yield
+        self.counters.add(FETCH, perf_counter() - started)
+        self.counters.add(FETCHES, 1)
+        self.counters.add(FETCHED, nbytes)
+
+    async def _send_all(
+        self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, outlet: Outlet
+    ) -> None:
+        more = True
+        while more:
+            if stream.is_compressed:
+                self.counters.work = "decompress"
+                await self._memory.reserve(stream.window_nbytes, stream.discard)
+            else:
+                await self._memory.until_it_may_begin()
+            await self._until_it_may_gather(stream)
+            room = await self.budget.room_for_step(self._hop_nbytes(stream, block), self.is_wanted)
+            work = self._frame_and_decode, stream, pieces, block, room.nbytes
+            chunks, more = await self._memory.used_by(self.hop, *work)
+            del work
+            self._settle(stream)
+            room.end()
+            self._tell_losses()
+            while chunks:
+                await outlet.send(chunks.popleft())
+            if self.losses.waiting >= MOST_AT_ONCE:
+                await outlet.send_mark(records_chunk(no_records(), RowIds.none()))
+
+    def _tell_losses(self) -> None:
+        """Note what the last hop has lost, before what comes behind it is sent."""
+        for ordinal, loss in self._lost:
+            self.losses.add(ordinal, loss)
+        self._lost.clear()
+
+    async def _until_it_may_gather(self, stream: RecordStream) -> None:
+        """Wait for memory to gather on, where a record of which a part was received is larger than its share.
+
+        A record of known size is gathered ahead if there is room for it. Any other one passes alone.
+
+        Raises:
+            CorruptRecordError: The record declares a length beyond the end of the shard.
+        """
+        if self._alone is not None or self._reserved_nbytes or not stream.held_nbytes or not self._is_large(stream):
+            return
+        stream.check_end(self.shard.nbytes or 0)
+        if stream.record_nbytes > stream.held_nbytes and self.budget.has_room_for(stream.record_nbytes):
+            self._reserved_nbytes = stream.record_nbytes
+            self._waiting.resize(stream.record_nbytes)
+        else:
+            self._alone = await self.budget.alone(self.is_wanted)
+
+    def _is_large(self, stream: RecordStream) -> bool:
+        return max(stream.record_nbytes, stream.held_nbytes) > self._large_nbytes
+
+    def _settle(self, stream: RecordStream) -> None:
+        """Charge what the stream keeps of records."""
+        if not self._is_large(stream) or not stream.held_nbytes:
+            self._alone, self._reserved_nbytes = None, 0
+        self._waiting.resize(max(stream.held_nbytes, self._reserved_nbytes))
+        self.budget.leave_free(COPIES_OF_A_ROW * stream.record_nbytes)
+
+    def _step_nbytes(self, stream: RecordStream, block: _Block | None) -> int:
+        """Return the most that one step makes: a block, the index of a column, and a larger window."""
+        index = ROW_NBYTES * stream.step.rows
+        if stream.is_compressed or stream.is_unknown:  # one block of zstd is never cut
+            made = max(stream.step.nbytes, MAX_BLOCK_NBYTES)
+            return 2 * made + stream.step.headroom_nbytes + index
+        joins = block is not None and stream.tail_nbytes > HEADROOM
+        return index + (stream.tail_nbytes + len(block.data) if joins and block is not None else 0)
+
+    def _hop_nbytes(self, stream: RecordStream, block: _Block | None) -> int:
+        return hop_nbytes(self.budget.limit, self.open_at_once, self._step_nbytes(stream, block))
+
+    def _fed(self, stream: RecordStream, block: _Block) -> Iterator[VarColumn]:
+        """Yield the pieces of a block, the bytes of which are held against the store's checksum first."""
+        self._check.take(block.start, block.data.data[block.headroom :])
+        yield from stream.feed(block.data, block.headroom)
+
+    # -- on a worker thread
+
+    def _lend(self, nbytes: int) -> NDArray[np.uint8]:
+        """Return memory for a decompressed block."""
+        data = self.blocks.lend(nbytes)
+        self._block = (data, self.budget.charge(nbytes, DECODED))
+        self._made += nbytes
+        return data
+
+    def _frame_and_decode(
+        self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
+    ) -> tuple[deque[Chunk], bool]:
+        """Do what :meth:`_cut_and_decode` does, and put rows together that losses have parted."""
+        chunks, more = self._cut_and_decode(stream, pieces, block, room_nbytes)
+        if not self._lost:
+            return chunks, more
+        joined: deque[Chunk] = deque()
+        for group in alike(chunks, CHUNK_ROWS, SMALL_CHUNK_NBYTES):
+            chunk = concat(group)
+            joined.append(chunk if len(group) == 1 else chunk.with_lease(self._charged(chunk)))
+        return joined, more
+
+    def _charged(self, chunk: Chunk) -> Charge:
+        return self.budget.charge(chunk_nbytes(chunk), DECODED)
+
+    def _cut_and_decode(
+        self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
+    ) -> tuple[deque[Chunk], bool]:
+        """Take steps of the stream while they fit into the room, and make chunks of what they give.
+
+        Returns:
+            The chunks, and whether the stream may give more.
+
+        Raises:
+            CorruptRecordError, ExampleParseError: The stream is damaged; all chunks before the damage were returned.
+        """
+        chunks: deque[Chunk] = deque()
+        step, held = self._step_nbytes(stream, block), stream.held_nbytes
+        self._made = 0
+        reserved = max(self._memory.nbytes, SMALL_NBYTES)
+        while self._made + max(0, stream.held_nbytes - held) + step <= room_nbytes and len(self._lost) < MOST_AT_ONCE:
+            if stream.window_nbytes > reserved:
+                return chunks, True
+            column = self._next_column(pieces, had_some=bool(chunks))
+            if column is None or not (len(column) or len(column.values)):  # a block was used up
+                self._block = None
+            if column is None:
+                return chunks, self._damage is not None
+            for start in range(0, len(column), CHUNK_ROWS):
+                offset = stream.offset_of(int(column.starts[start]))
+                if offset is not None:
+                    self.offsets.learn(self.number, self._row, offset)
+                for chunk in self._chunks(column.slice(start, start + CHUNK_ROWS)):
+                    chunks.append(self._leased(chunk, column, block))
+                if self._damage is not None:
+                    return chunks, True
+        return chunks, True
+
+    def _next_column(self, pieces: Iterator[VarColumn], had_some: bool) -> VarColumn | None:
+        """Return the next column. Where the stream is damaged behind others, say so when those have been sent."""
+        if self._damage is not None:
+            raise self._damage
+        try:
+            return next(pieces, None)
+        except CorruptRecordError as error:
+            if not had_some:
+                raise
+            self._damage = error
+            return None
+
+    def _lose(self, loss: Loss) -> None:
+        """Give a record number to a loss, and note it unless that was done before the state was taken."""
+        ordinal, self._row = self._row, self._row + 1
+        if ordinal >= self.first:
+            self._lost.append((ordinal, loss))
+
+    def _leased(self, chunk: Chunk, column: VarColumn, block: _Block | None) -> Chunk:
+        """Return a chunk with a lease on what it keeps alive: the buffer that it looks into, and its own arrays."""
+        shares = [
+            isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, column.values) for leaf in _leaves(chunk)
+        ]
+        if not any(shares):
+            self._made += ROW_NBYTES * len(chunk)  # what decoders make of the rows is noted, and ends no hop
+            return chunk.with_lease(self._charged(chunk))
+        own = chunk.ids.nbytes + sum(
+            INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes
+            for leaf, is_shared in zip(_leaves(chunk), shares, strict=True)
+        )
+        self._made += own
+        return chunk.with_lease((self._buffer_lease(column.values, block), self.budget.charge(own, DECODED)))
+
+    def _buffer_lease(self, values: NDArray[np.uint8], block: _Block | None) -> object:
+        """Return the lease on a range, on a decompressed block, or on a buffer in which a record was put together."""
+        if block is not None and np.may_share_memory(values, block.data):
+            return block.lease
+        if self._block is not None and np.may_share_memory(values, self._block[0]):
+            return self._block[1]
+        lease = self._lease_of_joined(values)
+        if lease is None:
+            alone, self._alone = self._alone, None
+            if alone is not None:
+                alone.gathered()
+            self._waiting.end()  # it is in this buffer now
+            lease = _Lease(self.budget.charge(values.nbytes, DECODED), alone)
+            self._joined = weakref.ref(values), weakref.ref(lease)
+            self._made += values.nbytes
+        return lease
+
+    def _lease_of_joined(self, values: NDArray[np.uint8]) -> _Lease | None:
+        """Return the lease of a buffer out of which rows were cut before, as long as any of them holds it."""
+        if self._joined is None or self._joined[0]() is not values:
+            return None
+        return self._joined[1]()
+
+    def _chunks(self, column: VarColumn) -> Sequence[Chunk]:
+        """Return the rows of a column, decoded, in order; up to the first that cannot be decoded."""
+        first, self._row = self._row, self._row + len(column)
+        if first < self.first:  # given before the state was taken
+            left_out = min(self.first - first, len(column))
+            column, first = column.slice(left_out, len(column)), first + left_out
+
+        def decoded(start: int, stop: int) -> Chunk:
+            ids = RowIds.run(self.split, first + start, stop - start)
+            chunk: Chunk = records_chunk(column.slice(start, stop), ids)
+            return decode(chunk, self.node.decoders, lambda row: (self.shard.url, first + start + row))
+
+        found = leading(len(column), decoded)
+        self._damage = found.error
+        return found.done
+
+
+def alike(chunks: Iterable[Chunk], most_rows: int, small_nbytes: int) -> Iterator[list[Chunk]]:
+    """Yield chunks in groups of one layout, each of so many rows at most; a chunk that is not small by itself."""
+    group: list[Chunk] = []
+    rows = 0
+    for chunk in chunks:
+        is_small = chunk_nbytes(chunk) < small_nbytes
+        if group and not (is_small and rows + len(chunk) <= most_rows and same_layout([group[-1], chunk])):
+            yield group
+            group, rows = [], 0
+        group.append(chunk)
+        rows += len(chunk)
+        if not is_small:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> None:
+    """Read all of an object, by several requests at once where it is large; the buffer is as long as it is.
+
+    Raises:
+        ChecksumError: The bytes are not those that the store says it has, nor when they were read anew.
+    """
+    parts = parts_of(shard, len(buffer), stores.part_nbytes(shard.url))
+    for attempt in range(1, WRONG_ATTEMPTS + 1):
+        await read_parts(stores, shard, parts, buffer)
+        try:
+            await stores.check_parts(shard, buffer, parts)
+            return
+        except ChecksumError:
+            if attempt == WRONG_ATTEMPTS:
+                raise
+
+
+def stream_before(
+    node: ReadFiles, shard: ShardRef, hint: Hint, step: StreamStep | None = None, report: Report | None = None
+) -> tuple[RecordStream, int]:
+    """Return a stream that begins at a known record, and the number of that record.
+
+    Args:
+        report: Receives losses, and damage is skipped; without it, damage is raised.
+    """
+    offset, ordinal = (0, 0) if node.format.whole or not hint.offset else (hint.offset, hint.ordinal)
+    what = node.format, shard.url, node.compression, offset, step
+    if report is None:
+        return RecordStream(*what), ordinal
+    return SkippingStream(*what, report=report, nbytes=shard.nbytes or 0), ordinal
+
+
+def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chunk:
+    """Apply row-wise decoders to framed records, one after another."""
+    for decoder in decoders:
+        if not isinstance(chunk, Columns):
+            raise TypeError("decoders need framed records")
+        chunk = decoder.parse(chunk, describe)
+    return chunk
+
+
+def _leaves(chunk: Chunk) -> Sequence[Column]:
+    return chunk.leaves if isinstance(chunk, Columns) else ()

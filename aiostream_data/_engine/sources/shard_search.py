@@ -1,0 +1,134 @@
+"""Find the shards of a source: in its index, or by listing what its patterns match.
+
+How this works. A state has a summary of the shards of each source that its plan names. The lists of other sources are
+known only while they run: those of data sets that a function makes, and those that other rows give. Their places and
+rows in a state have a digest of the list instead. Such a list must be the same when the state is resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aiostream_data._engine.flow.context import RunContext, hop
+from aiostream_data._engine.flow.recall import outermost
+from aiostream_data._engine.sources.listed_shards import ListedShards
+from aiostream_data.errors import ObjectNotFoundError, StateMismatchError
+from aiostream_data.lineage import Lineage
+from aiostream_data.plan.shard_list import digest_of, lasting_urls
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.policies import handling_of
+from aiostream_data.records import ShardRef
+from aiostream_data.storage.index_file import choose_shards, parse_index
+from aiostream_data.storage.index_reading import read_index_bytes
+from aiostream_data.storage.stores import StoreSet
+from aiostream_data.storage.urls import has_magic
+
+ASKED_AT_OPEN = 64
+"""URLs without wildcards whose existence and size are asked for at open; the rest when they are read."""
+
+
+def names_shards(node: ListFiles | ReadFiles) -> bool:
+    """True where a source says itself what it reads."""
+    return bool(node.patterns) or node.index_url is not None
+
+
+async def find_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
+    """Return the shards of a source; what was listed when the loader was opened is not listed again."""
+    resolved = context.services.features.of(ListedShards).resolved.get(node)
+    return await search_shards(context, node) if resolved is None else resolved
+
+
+async def listed_digest(
+    context: RunContext, node: ListFiles | ReadFiles, shards: Sequence[ShardRef], saved: str
+) -> str:
+    """Return the digest of a list of which a state has no summary; empty where it has, or where the plan is the list.
+
+    Args:
+        saved: Of the list when the state was saved; empty if there is no state.
+
+    Raises:
+        StateMismatchError: The list is another one.
+    """
+    is_known = context.path == 0 and names_shards(node)
+    if is_known or (names_shards(node) and node.index_url is None and not any(map(has_magic, node.patterns))):
+        return ""
+    urls = [shard.url for shard in shards]
+    digest: str = await hop(context.counters(node), context.services.pool.submit(_digest, urls))
+    if saved and digest != saved:
+        raise _another_list(node)
+    return digest
+
+
+def check_listed(lineage: Lineage, context: RunContext, node: ListFiles | ReadFiles, listed: str) -> None:
+    """Refuse rows that a state names by their places in another list.
+
+    Raises:
+        StateMismatchError: The list is another one.
+    """
+    for space in set(outermost(lineage, context.services.origins)):
+        if space.listed and space.listed != listed:
+            raise _another_list(node)
+
+
+def _digest(urls: Sequence[str]) -> str:
+    return digest_of(lasting_urls(urls))
+
+
+def _another_list(node: ListFiles | ReadFiles) -> StateMismatchError:
+    where = "" if node.written_at is None else f", written at {node.written_at},"
+    return StateMismatchError(
+        [f"{node.label}{where} read other files when the state was saved"],
+        "Restore those files. Shards may change only in a source that the plan itself names by URLs or patterns.",
+    )
+
+
+async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
+    """Return the shards of a source that names them, in its order.
+
+    Raises:
+        NoMatchError: A pattern matches nothing.
+        IndexFileError: The index is none.
+        StorageError: A store did not answer.
+    """
+    stores = context.services.stores(node.storage_options)
+    if node.index_url is None:
+        skips = isinstance(node, ReadFiles) and handling_of(node.on_error).kind == "skip"
+        return await _list(stores, node.patterns, skips, is_inner=bool(context.prefix))
+    content = await read_index_bytes(stores, node.index_url)
+    shards: list[ShardRef] = await hop(
+        context.counters(node), context.services.pool.submit(_choose, node.index_url, bytes(content), node.patterns)
+    )
+    return shards
+
+
+async def _list(stores: StoreSet, patterns: tuple[str, ...], skips: bool, is_inner: bool) -> list[ShardRef]:
+    """Return what patterns match.
+
+    Args:
+        skips: A file that is named, and missing, is lost when its turn comes.
+        is_inner: Also where all are missing. Otherwise that is taken for a wrong name, and raised.
+    """
+    literal = [pattern for pattern in patterns if not has_magic(pattern)]
+    known = {url: ShardRef(url) for url in literal[ASKED_AT_OPEN:]}
+    missing: list[ObjectNotFoundError] = []
+
+    async def find(pattern: str) -> list[ShardRef]:
+        if pattern in known:
+            return [known[pattern]]
+        try:
+            return await stores.glob(pattern)
+        except ObjectNotFoundError as error:
+            if not skips or error.is_bucket or has_magic(pattern):
+                raise
+            missing.append(error)
+            return [ShardRef(pattern)]
+
+    found = await asyncio.gather(*map(find, patterns))
+    if missing and len(missing) == len(patterns) and not is_inner:
+        raise missing[0]
+    return [shard for of_pattern in found for shard in of_pattern]
+
+
+def _choose(index_url: str, content: bytes, patterns: tuple[str, ...]) -> list[ShardRef]:
+    return choose_shards(index_url, parse_index(index_url, content), patterns)

@@ -1,0 +1,103 @@
+"""The order in which a source reads the shards of one era, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.resume.shard_numbers import Era
+from aiostream_data.plan.ranks import of_this_rank, share_of
+from aiostream_data.plan.shard_list import MAX_MARKED
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.records import ShardRef
+from aiostream_data.state_parts import Part
+from aiostream_data.transforms.packed_ids import Packed, pack, unpack
+from aiostream_data.transforms.randomness import permutation
+from aiostream_data.transforms.shard_order import even_cycle, shard_order
+
+LEFT: Final = "left"
+"""Key of the shards whose turn is still to come, where their order cannot be found again without the other shards."""
+
+
+def names_order(context: RunContext, node: ListFiles, era: Era) -> list[int]:
+    """Return the numbers of an era's shards, those that are gone included, in the order in which they are named.
+
+    Raises:
+        RankError: There are fewer shards than ranks.
+    """
+    seed, permuted = node.seed, node.permuted
+    order = list(range(era.first, era.first + era.count))
+    if seed is not None or permuted is not None:
+        epoch = context.epoch if permuted is None or permuted.reshuffle else 0
+        key = context.key(node, seed if permuted is None else permuted.seed, "files", epoch, *era.names)
+        order = (era.first + permutation(key, era.count)).tolist()
+    return of_this_rank(order, node.share) if era.number == 0 else share_of(order, node.share)
+
+
+def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | None], era: Era) -> list[int]:
+    """Return the numbers of an era's shards, those that are gone included, in the order in which this rank reads them.
+
+    Args:
+        shards: By number; needed if the source reads for a shuffle.
+
+    Raises:
+        RankError: There are fewer shards than ranks.
+    """
+    numbers = list(range(era.first, era.first + era.count))
+    if node.shuffle_shards:
+        key = context.key(node, node.seed, "shards", context.epoch if node.reshuffle else 0, *era.names)
+        if node.spread:
+            at_once = node.cycle_length * (node.share[1] if node.share else 1)
+            listed = [shards[number] for number in numbers]
+            order = shard_order(key, [None if shard is None else shard.nbytes for shard in listed], at_once)
+        else:
+            order = permutation(key, era.count).tolist()
+        numbers = [numbers[place] for place in order]
+    return share_of(numbers, node.share) if era.number else of_this_rank(numbers, node.share)
+
+
+def cycle_of(node: ReadFiles, turns: int) -> int:
+    """Return how many of the shards of an era are interleaved."""
+    return even_cycle(turns, node.cycle_length) if node.spread else max(1, min(node.cycle_length, turns))
+
+
+def turns_left(turns: list[int], state: dict[str, Any] | None) -> tuple[int, list[int]]:
+    """Return how many turns of an era are over at the place of a state, and the shards whose turn is still to come."""
+    if state is None:
+        return 0, turns
+    first: int = state["next"]
+    if LEFT in state:
+        return first, unpack(state[LEFT], columns=1, max_values=MAX_MARKED)[:, 0].tolist()
+    return first, turns[first:]
+
+
+def needs_turns_left(node: ReadFiles, era: Era) -> bool:
+    """Return True if the place of a source says which shards have their turn still to come.
+
+    The order of a source that reads for a shuffle depends on the sizes of all its shards. So it cannot be found again
+    when one of them is gone. Longer lists can only have new shards behind the others.
+    """
+    return node.spread and era.count <= MAX_MARKED
+
+
+def packed_turns(left: list[int]) -> Packed:
+    """Return shards whose turn is still to come as plain data."""
+    return pack(np.array(left, np.int64)[:, None])
+
+
+def check_left(part: Part, era: Era | None) -> None:
+    """Check the shards whose turn is still to come.
+
+    Raises:
+        DamagedStateError: They are not different shards of the era.
+    """
+    try:
+        left = unpack(part.value, columns=1, max_values=MAX_MARKED)[:, 0].tolist()
+    except ValueError as error:
+        raise part.refused(f"must be numbers of shards ({error})") from None
+    first, stop = (0, MAX_MARKED) if era is None else (era.first, era.first + era.count)
+    if len(set(left)) < len(left) or not all(first <= number < stop for number in left):
+        raise part.refused(f"must be different shards from number {first} on, below {stop}")

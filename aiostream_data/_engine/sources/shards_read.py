@@ -1,0 +1,164 @@
+"""Tell from a state which shards of each source were read, and which operators count rows that they had read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.resume.lineage_reader import Book
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.sources.shard_turns import names_order, order_of, turns_left
+from aiostream_data.plan import operators as op
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.mixing import Choose, Mix
+from aiostream_data.plan.rank_nodes import Agree, EqualRows
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.windows import Window
+
+Source = ListFiles | ReadFiles
+
+ROW_BY_ROW: Final = (op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, InSubprocess, ReadFiles)
+"""What gives the same elements for the first rows of its input, whatever rows follow."""
+
+
+@dataclass
+class SourceRead:
+    """What a state says of one source.
+
+    Attributes:
+        places: Where it stands, in the epoch in progress.
+        finished: Epochs in which it has given all its rows, and nothing reads it any more.
+        held: Epochs of rows that the state names, or counts.
+    """
+
+    places: list[Place] = field(default_factory=list)
+    finished: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+
+    @property
+    def in_progress(self) -> int | None:
+        """The epoch in progress; None if none has begun."""
+        return max((place.epoch for place in self.places), default=None)
+
+    @property
+    def epochs(self) -> list[int]:
+        """The epochs in which the state refers to shards by their numbers, ascending."""
+        return sorted({*(place.epoch for place in self.places), *self.finished, *self.held})
+
+
+class Counting(NamedTuple):
+    """An operator that reads some rows again, and leaves out as many elements as it had given of them.
+
+    Attributes:
+        what: What the state says of it, for messages.
+        allows: Changes under which these elements stay the same: "none", "later" rows, or all but "replaced" shards.
+    """
+
+    node: Node
+    what: str
+    allows: str
+
+
+class ShardsRead:
+    """What a state says of the sources of a plan.
+
+    Args:
+        context: Of the epoch of the state.
+        places: Of the state.
+        book: The rows that it names.
+
+    Attributes:
+        sources: By node.
+        counting: Operators that count rows of sources below them.
+        mixtures: Those with fewer inputs than they have now.
+        finished: All nodes that nothing reads any more in the epoch in progress.
+    """
+
+    def __init__(self, plan: Node, context: RunContext, places: Iterable[Place], book: Book) -> None:
+        self.sources: defaultdict[Node, SourceRead] = defaultdict(SourceRead)
+        self.counting: list[Counting] = []
+        self.mixtures: list[Node] = []
+        self.finished: set[Node] = set()
+        self._context = context
+        for place in places:
+            if place.node is not None and place.part.value is not None:
+                self._note(place)
+        for node in walk(plan):
+            if isinstance(node, (ListFiles, ReadFiles)):
+                self.sources[node].held += book.epochs_of(context.keys[node])
+                if isinstance(node, ReadFiles) and node.files is not None and self.sources[node].epochs:
+                    self.counting.append(Counting(node, "holds rows of files that another data set lists", "none"))
+
+    def _note(self, place: Place) -> None:
+        node, state = place.node, place.part.value
+        if isinstance(node, (ListFiles, ReadFiles)):
+            self.sources[node].places.append(place)
+        elif isinstance(node, op.Concatenate):
+            for child in node.nodes[: state["turn"]]:
+                self.finished.update(walk(child))
+                for source, epochs in _sources_below(child, range(place.epoch, place.epoch + 1)):
+                    self.sources[source].finished.append(epochs[-1])
+        elif isinstance(node, (Mix, Choose)) and len(state["inputs"]) < len(node.inputs):
+            self.mixtures.append(node)
+        elif isinstance(node, op.Cache) and state["input"] is None and state["given"]:
+            self.counting.append(Counting(node, "counts rows of a cache that was complete", "none"))
+            for source, epochs in _sources_below(node.input, range(state["epoch"], state["epoch"] + 1)):
+                self.sources[source].held += [epochs[0], epochs[-1]]
+        elif isinstance(node, (EqualRows, Agree)) and (state["again"] or state["filled"]):
+            allows = "none" if state["filled"] else "later"
+            self.counting.append(Counting(node, "counts rows that may fill up a rank", allows))
+        elif isinstance(node, op.Unbatch) and state["skip"]:
+            self.counting.append(Counting(node, "stands inside an element that unbatch() takes apart", "later"))
+        elif isinstance(node, Window) and node.shift < node.span and state["given"]:
+            self.counting.append(Counting(node, "stands between windows that share rows", "replaced"))
+
+    def begun(self, node: Source, is_over: bool = False) -> set[int]:
+        """Return the shards of the state's list that were opened before the source's place.
+
+        Args:
+            is_over: Leave out those that are still open.
+        """
+        found: set[int] = set()
+        for place in self.sources[node].places:
+            saved = place.shards
+            assert saved is not None, "a source of which the state has no list is not compared"
+            listed = range(saved.count) if place.numbers is None else place.numbers.all_places(saved.count)
+            if is_over and isinstance(node, ListFiles):
+                continue  # what reads the files that it names may not be over
+            streams = place.part.value.get("streams", ()) if is_over else ()
+            found |= {listed[number] for number in self._numbers_begun(place)} - {listed[each[0]] for each in streams}
+        return found
+
+    def _numbers_begun(self, place: Place) -> Iterator[int]:
+        node, state, eras = place.node, place.part.value, place.shard_eras or []
+        context = self._context.for_epoch(place.epoch)
+        if isinstance(node, ListFiles):
+            yield from [number for era in eras for number in names_order(context, node, era)][: state["next"]]
+            return
+        current = eras[state.get("era", 0)]
+        for era in eras[: current.number]:
+            yield from range(era.first, era.first + era.count)
+        if node.spread:
+            _, left = turns_left([], state)
+            yield from set(range(current.first, current.first + current.count)).difference(left)
+        else:
+            yield from order_of(context, node, (), current)[: state["next"]]
+
+
+def is_row_by_row(node: Node) -> bool:
+    """Return True if what a node gives first stays the same when its sources give more rows at their end."""
+    return all(isinstance(below, ROW_BY_ROW) for below in walk(node))
+
+
+def _sources_below(node: Node, epochs: range) -> Iterator[tuple[Source, range]]:
+    """Yield the sources that a node reads, with their epochs in these of the node."""
+    if isinstance(node, (ListFiles, ReadFiles)):
+        yield node, epochs
+    if isinstance(node, op.Repeat):
+        epochs = range(epochs.start * node.turns, epochs.stop * node.turns)
+    for child in node.inputs:
+        yield from _sources_below(child, epochs)

@@ -1,0 +1,59 @@
+"""Find the shards of all sources of a plan: each rank by itself, or one for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aiostream_data._engine.flow.context import RunContext, hop
+from aiostream_data._engine.sources.shard_search import search_shards
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+from aiostream_data.ranks.listing import ListOnce, heard_shards, told_failure, told_shards
+from aiostream_data.records import ShardRef
+
+Sources = Sequence["ListFiles | ReadFiles"]
+
+
+async def find_all_shards(context: RunContext, sources: Sources) -> list[list[ShardRef]]:
+    """Return the shards of every source, found at once.
+
+    With ``list_once`` only one rank asks the stores. It tells the others of a failure too: none waits for ever.
+
+    Raises:
+        NoMatchError, IndexFileError, StorageError: They cannot be found.
+        RankError: What the other rank says does not fit.
+    """
+    once = context.services.options.list_once
+    if once is None or not sources:
+        return await _search(context, sources)
+    return await _search_and_tell(context, sources, once) if once.lists else await _hear(context, sources, once)
+
+
+async def _search_and_tell(context: RunContext, sources: Sources, once: ListOnce) -> list[list[ShardRef]]:
+    try:
+        found = await _search(context, sources)
+    except Exception as error:
+        await _broadcast(context, sources, once, told_failure(error))
+        raise
+    await _broadcast(context, sources, once, told_shards(found))
+    return found
+
+
+async def _hear(context: RunContext, sources: Sources, once: ListOnce) -> list[list[ShardRef]]:
+    return heard_shards(await _broadcast(context, sources, once, None), len(sources))
+
+
+async def _broadcast(context: RunContext, sources: Sources, once: ListOnce, message: bytes | None) -> object:
+    """Call the user's function on a worker thread: it waits for the other ranks."""
+    answer: object = await hop(context.counters(sources[0]), context.services.pool.submit(once.broadcast, message))
+    return answer
+
+
+async def _search(context: RunContext, sources: Sources) -> list[list[ShardRef]]:
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(search_shards(context, node)) for node in sources]
+    except BaseExceptionGroup as failures:
+        error = failures.exceptions[0]
+        raise error from error.__cause__
+    return [task.result() for task in tasks]

@@ -1,0 +1,353 @@
+"""Keep the rows of a completed pass in memory, and give them again without their input."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.flow.recall import in_epochs
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.memory.budget import Charge
+from aiostream_data._engine.resume.cached_epochs import CachedEpochs
+from aiostream_data._engine.resume.epochs import epoch_within
+from aiostream_data._engine.resume.lineage_reader import TABLE
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.origins import Cached, Namespace, Origins, Rename, source_of
+from aiostream_data._engine.resume.places import Place, Rows
+from aiostream_data._engine.resume.position import Position, State, in_order_only, taken_up
+from aiostream_data._engine.resume.resuming import resuming
+from aiostream_data._engine.stages.caching.cache_pass import CachePass, CachePasses
+from aiostream_data._engine.stages.caching.shared_caches import FilledElsewhere, SharedCaches
+from aiostream_data.errors import MemoryBudgetError, StateMismatchError
+from aiostream_data.lineage import Lineage, rows_behind
+from aiostream_data.plan.base import gives_one_order, walk
+from aiostream_data.plan.operators import Cache, CacheToken
+from aiostream_data.records import Chunk, Columns, Items, VarColumn, lineage_of
+from aiostream_data.row_ids import CACHED
+from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.transforms.fresh import fresh
+
+HOLDER = "cache"
+"""Holder of cached rows."""
+
+ROWS_AT_ONCE = 256
+"""Rows that are made again together."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Rows of a completed pass, and what their ids mean.
+
+    Attributes:
+        order: Name of the order they are in; None where every pass over the input has the same.
+    """
+
+    chunks: list[Chunk]
+    origins: Origins
+    epoch: int
+    held: Charge
+    order: str | None
+
+
+_complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
+"""Completed passes of this process. An entry goes when the last data set that holds its token does."""
+
+
+@dataclass
+class CacheStage(Stage):
+    """Running form of ``Cache``.
+
+    Iterators share the rows; a pass that is not completed is thrown away, as in tf.data. Another run
+    of the same loader that comes while the first pass is on waits until that has read everything,
+    instead of reading it again.
+
+    Where the input's order is free, how many rows were given tells which only together with the very pass that
+    gave them. A state then names its order, and says what is left of the pass for whoever has not kept it: as the
+    input's place while that is read, by name later.
+    """
+
+    kind: ClassVar[str] = "cache"
+
+    def __post_init__(self) -> None:
+        self._state: State = None
+        self._order: str | None = None
+        self._left: Sequence[Lineage] | None = None  # of a free order: what the pass gives behind the first rows
+        self._before_left = 0
+        self._given = 0
+        self._skip = 0
+        self._read_epoch = self.context.services.features.of(CachedEpochs).get(self._key, self.context.epoch)
+        self._position: Position | None = None
+
+    @property
+    def _key(self) -> tuple[int, int]:
+        """Name of what the cache reads, the same wherever it is read."""
+        return self.context.path, self.context.keys[self.node.input]
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: Cache = self.node
+        passes = self.context.services.features.of(CachePasses)
+        self.context.services.features.of(CachedEpochs).setdefault(self._key, self._read_epoch)
+        if self._given and self._kept() is None and await self._gone_on(outlet):
+            return
+        while node.token in passes:
+            await passes[node.token].wait_over()
+        cached = self._kept()
+        if cached is not None:
+            await self._replay(cached, outlet)
+            return
+        first = passes[node.token] = CachePass()
+        self._order = self._new_order()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send(first, outlet))
+                try:
+                    held = await self._read(node, first)
+                except Exception as error:  # noqa: BLE001 - raised behind the rows before
+                    first.fail(error)
+                    del passes[node.token]  # whoever waits begins anew: the rows before may wait for his
+                    first.end()
+                    return
+                origins = self.context.services.origins
+                _complete[node.token] = _Kept(first.kept, origins, self._read_epoch, held, self._order)
+                del passes[node.token]
+                first.end()
+        finally:
+            if passes.get(node.token) is first:  # given up: whoever waits begins anew
+                del passes[node.token]
+                first.end()
+
+    def _new_order(self) -> str | None:
+        return None if gives_one_order(self.node.input) else uuid.uuid4().hex
+
+    def _kept(self) -> _Kept | None:
+        """Return the rows of a completed pass, if this run can go on in their order."""
+        kept = _complete.get(self.node.token)
+        if kept is None or self._given == 0 or kept.order == self._state.get("order"):
+            return kept
+        return None
+
+    async def _gone_on(self, outlet: Outlet) -> bool:
+        """Give what is left of a pass that another process began, if its state says more than a number of rows."""
+        if self._state["input"] is not None:
+            await self._read_rest(self.node, outlet)
+        elif "left" in self._state:
+            await self._make_again(self.context.services.book.rows(self._state["left"]), outlet)
+        elif self._new_order() is not None:
+            raise in_order_only("rows of a cache that was complete")
+        else:
+            return False
+        return True
+
+    async def _send(self, first: CachePass, outlet: Outlet) -> None:
+        moved: dict[int, int] = {}
+        while (chunk := await first.to_send()) is not None:
+            if self._read_epoch != self.context.epoch:
+                chunk = self._renamed(chunk, self.context.services.origins, moved)
+            await self._send_rest(chunk, outlet)
+            first.sent()
+
+    async def _replay(self, kept: _Kept, outlet: Outlet) -> None:
+        self._read_epoch = self.context.services.features.of(CachedEpochs)[self._key] = kept.epoch
+        self._charge(kept)
+        moved: dict[int, int] = {}
+        given: Iterable[Chunk] = (self._of_now(chunk, kept, moved) for chunk in kept.chunks)
+        if kept.order is not None:
+            given = await self.hop(list, given)
+            self._order, self._left = kept.order, await self.hop(self._names, given)
+        for chunk in given:
+            await self._send_rest(chunk, outlet)
+
+    def _of_now(self, chunk: Chunk, kept: _Kept, moved: dict[int, int]) -> Chunk:
+        if (kept.origins, kept.epoch) == (self.context.services.origins, self.context.epoch):
+            return chunk
+        return self._renamed(chunk, kept.origins, moved)
+
+    def _names(self, chunks: Iterable[Chunk]) -> list[Lineage]:
+        return [lineage_of(self._marked(chunk)) for chunk in chunks]
+
+    def _charge(self, kept: _Kept) -> None:
+        """Count rows that another loader had read: they are held for this one as well."""
+        services = self.context.services
+        if kept.held.budget is not services.budget:
+            services.features.of(FilledElsewhere).setdefault(
+                self.node.token, services.budget.charge(kept.held.nbytes, HOLDER)
+            )
+
+    def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int]) -> Chunk:
+        """Return the chunk with ids of this repetition."""
+        return _with_origins(chunk, self.context.services.origins, then, moved, self._name_now)
+
+    def _name_now(self, known: Namespace) -> Namespace:
+        """Return the namespace of this repetition for one of the repetition that was read."""
+        context = self.context
+        if known.source != source_of(context.path, known.number):
+            return known  # an inner data set's: the outer row tells epochs apart
+        epoch = epoch_within(self.node.input, context.keys, known.number, known.epoch, context.epoch)
+        if epoch == known.epoch:
+            return known
+        return replace(known, epoch=epoch, cached=(Cached(self._name, known.epoch), *known.cached))
+
+    def _name_then(self, given: Namespace) -> Namespace:
+        """Undo :meth:`_name_now`."""
+        if not given.cached or given.cached[0].cache != self._name:
+            return given
+        return replace(given, epoch=given.cached[0].epoch, cached=given.cached[1:])
+
+    @property
+    def _name(self) -> int:
+        """Name of this place of the cache: the same in every run, and a number that JSON keeps exactly."""
+        return source_of(self.context.path, self.context.keys[self.node]) & MAX_COUNT
+
+    def _marked(self, chunk: Chunk) -> Chunk:
+        """Say in the ids which place gave the rows, where several places of the plan read the same cache."""
+        if not self._is_shared:
+            return chunk
+        return chunk.with_ids(chunk.ids.with_pair(CACHED, self.context.keys[self.node]))
+
+    @property
+    def _is_shared(self) -> bool:
+        return self.context.path == 0 and self.node.token in self.context.services.features.of(SharedCaches)
+
+    async def _send_rest(self, chunk: Chunk, outlet: Outlet) -> None:
+        """Send what was not given before the state was taken."""
+        cut = min(self._skip, len(chunk))
+        self._skip -= cut
+        rest = chunk.slice(cut, len(chunk)) if cut else chunk
+        await outlet.send(self._marked(await self._copy(rest)))
+
+    async def _read_rest(self, node: Cache, outlet: Outlet) -> None:
+        """Go on with a pass that another process began; it cannot be completed, so the next pass fills the cache."""
+        moved: dict[int, int] = {}
+        self._order = self._new_order()
+        async with self._reading().open(node.input, self._state["input"]) as receiver:
+            self._position = receiver.position
+            rows = 0
+            async for chunk in receiver:
+                rows += len(chunk)
+                if self._read_epoch != self.context.epoch:
+                    chunk = self._renamed(chunk, self.context.services.origins, moved)
+                await outlet.send(self._marked(chunk))
+            receiver.check(rows)
+
+    async def _make_again(self, left: Lineage, outlet: Outlet) -> None:
+        """Go on with a pass over rows that another process kept."""
+        if any(getattr(node, "one_shot", False) for node in walk(self.node.input)):
+            raise StateMismatchError(
+                [
+                    "the state names rows that a cache held in another process, and they come from a source that can "
+                    "be read only once: give a re-iterable object, or a function to from_generator()"
+                ]
+            )
+        self._order = uuid.uuid4().hex
+        self._left, self._before_left = [left], self._given
+        for first in range(0, len(left), ROWS_AT_ONCE):
+            with resuming(TABLE.path, "names rows that cannot be read again into the cache"):
+                rows = await self.recall(left.slice(first, min(first + ROWS_AT_ONCE, len(left))))
+            await outlet.send(rows)
+
+    def _reading(self) -> RunContext:
+        """Return the context in which the input is read: that of the pass that fills the cache."""
+        if self._read_epoch == self.context.epoch:
+            return self.context
+        return self.context.for_epoch(self._read_epoch)
+
+    # -- its place: a row number of the pass, and what says which rows those were
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        if rows == 0 and self._state is not None and self._position is None and self._left is None:  # not begun
+            return self.context.services.book.carried_over(self._state, book)
+        given = self._given + rows
+        place = None if self._position is None else self._position.at(rows, book)
+        state = {"op": "cache", "given": given, "epoch": self._read_epoch, "input": place}
+        if self._order is not None:
+            state["order"] = self._order
+        if self._left is not None:
+            state["left"] = book.rows(rows_behind(self._left, given - self._before_left))
+        return state
+
+    def forget(self, rows: int) -> None:
+        if self._position is not None:
+            self._position.forget(rows)
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._state = taken_up(state, "cache")
+        self._given = self._skip = self._state["given"]
+        self._read_epoch = self.context.services.features.of(CachedEpochs)[self._key] = self._state["epoch"]
+        return ()
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "given", "epoch", "input", optional=("order", "left"))
+        given = place.counted(fields["given"])
+        epoch = fields["epoch"].epoch()
+        if "order" in fields:
+            fields["order"].text()
+        if "left" in fields:
+            place.held(fields["left"])
+        if fields["input"].value is not None:  # all rows may have been read already
+            yield replace(place.of_input(fields["input"], rows=Rows(given, given)), epoch=epoch)
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Return rows, read again under the repetition that had filled the cache."""
+        node: Cache = self.node
+        if self._is_shared:
+            lineage = Lineage(lineage.ids.without_pair(), lineage.made_of)
+        origins = self.context.services.origins
+        read = origins.adopt_lineage(lineage, origins, {}, self._name_then)
+        chunk = await in_epochs(read, node.input, self.context)
+        return self._marked(self._renamed(chunk, origins, {}))
+
+    async def _copy(self, chunk: Chunk) -> Chunk:
+        # Columns are protected by being read-only; what stands in a list is the consumer's to change.
+        return await self.hop(_copied, chunk) if isinstance(chunk, Items) else chunk
+
+    async def _read(self, node: Cache, first: CachePass) -> Charge:
+        """Keep every row of the input; return what they are charged with."""
+        budget = self.context.services.budget
+        held = Charge(budget, 0, HOLDER)
+        async with self._reading().open(node.input) as receiver:
+            if self._skip == 0 and self._given == 0:
+                self._position = receiver.position
+            rows = 0
+            async for chunk in receiver:
+                rows += len(chunk)
+                own = await self.hop(_owned, chunk)
+                del chunk
+                held.resize(held.nbytes + chunk_nbytes(own))
+                if held.nbytes > budget.limit:
+                    raise MemoryBudgetError(
+                        f"cache() already holds {held.nbytes} bytes, more than the memory limit of {budget.limit} "
+                        "bytes; cache a smaller stage of the data, or open the data set with a larger memory_limit"
+                    )
+                await first.keep(own.with_lease(held))
+            receiver.check(rows)
+        return held
+
+
+def _with_origins(chunk: Chunk, origins: Origins, then: Origins, moved: dict[int, int], name: Rename) -> Chunk:
+    if chunk.made_of is not None:
+        chunk = chunk.with_made_of([origins.adopt_made_of(entry, then, moved, name) for entry in chunk.made_of])
+    return chunk.with_ids(origins.adopt(chunk.ids, then, moved, name))
+
+
+def _copied(chunk: Items) -> Chunk:
+    return replace(chunk, values=[fresh(value) for value in chunk.values], lease=None)
+
+
+def _owned(chunk: Chunk) -> Chunk:
+    """Return the rows over memory of their own, which user functions cannot write into."""
+    if not isinstance(chunk, Columns):
+        return chunk.with_lease(None)
+    leaves = tuple(leaf.compact() if isinstance(leaf, VarColumn) else np.array(leaf) for leaf in chunk.leaves)
+    for leaf in leaves:
+        (leaf.values if isinstance(leaf, VarColumn) else leaf).setflags(write=False)
+    return Columns(chunk.structure, leaves, chunk.ids).with_made_of(chunk.made_of)

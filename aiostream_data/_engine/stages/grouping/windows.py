@@ -1,0 +1,188 @@
+"""Stack runs of consecutive rows: windows, padded batches, batches of several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.places import Place, Rows
+from aiostream_data._engine.resume.position import State, taken_up
+from aiostream_data._engine.sources.listed_shards import gains_rows
+from aiostream_data._engine.stages.grouping.group_step import GroupStep
+from aiostream_data.lineage import Lineage
+from aiostream_data.plan.windows import PaddedBatch, Window
+from aiostream_data.records import Chunk, Items
+from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.transforms.collate import DescribeRow
+from aiostream_data.transforms.grouping import as_elements, rows_of_groups, stack_rows
+from aiostream_data.transforms.held_rows import HeldRows
+from aiostream_data.transforms.padding import PaddingRule, pad_rows
+from aiostream_data.transforms.windows import CycleOrder, WindowOrder
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass
+class WindowStep(GroupStep):
+    """Running form of ``Window``. Holds no row that it could not read again: a state names none."""
+
+    kind: ClassVar[str] = "window"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._order = self.order_of(self.node)
+        self._given = 0
+        self._first = 0
+        self._stacked = 0
+        self._lacking = 0  # rows that last windows lacked, behind which more rows came; their numbers are left out
+
+    @classmethod
+    def order_of(cls, node: Any) -> WindowOrder | CycleOrder:
+        """Return what decides, at its beginning."""
+        return WindowOrder(node.size, node.shift, node.stride, node.drop_remainder)
+
+    def make(self, rows: Chunk, describe: DescribeRow) -> Any:
+        """Return the element of one window."""
+        return stack_rows(rows, describe)
+
+    def push(self, chunk: Chunk) -> Chunk | None:
+        self._rows.push(chunk)
+        windows = self._order.push(len(chunk))
+        try:
+            made: Chunk | None = self._elements(self._rows, windows)
+        except Exception:  # noqa: BLE001 - raised behind the windows before
+            made = self.one_by_one(lambda window: self._elements(self._rows, [window]), windows)
+        self.keep(np.arange(self._order.first_needed(), self._order.pushed))
+        return made
+
+    def finish(self) -> Iterator[Chunk]:
+        for window in self._order.finish():
+            made = self._elements(self._rows, [window])
+            assert made is not None
+            yield made
+        if self._is_disjoint():
+            self.dropped = self.rows_in - self._stacked
+        self.keep(np.empty(0, np.int64))
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        pushed = self._pushed_for(rows)
+        before = self.source.at(pushed - self._first, book)
+        lacking = {"lacking": self._lacking} if self._lacking else {}
+        return {"op": "window", "given": self._given + rows, "pushed": pushed, **lacking, "input": before}
+
+    def forget(self, rows: int) -> None:
+        self.source.forget(self._pushed_for(rows) - self._first)
+
+    def resume(self, state: State) -> State:
+        state = taken_up(state, "window")
+        self._order.restore(state)
+        if not _agree(self._order.given, self._order.pushed, self._order):
+            # The size is another one than that of the state. No row is held, so the rows to come may be renumbered.
+            self._order.pushed = self._order.begins(self._order.given)
+        self._lacking = state.get("lacking", 0)
+        if gains_rows(self.context, self.node.input):
+            lacking = self._order.lacking()
+            self._order.pushed += lacking
+            self._lacking += lacking
+        self._given, self._first = self._order.given, self._order.pushed
+        self._rows = HeldRows(self._first)
+        return state["input"]
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        fields = place.fields(cls.kind, "given", "pushed", "input", optional=("lacking",))
+        order = None if place.node is None else cls.order_of(place.node)
+        place = cls.counted_alone(place)
+        given = place.counted(fields["given"], most=MAX_COUNT if order is None else MAX_COUNT // order.begins(1))
+        pushed = fields["pushed"].integer()
+        if order is not None and place.scope.exact and not _agree(given, pushed, order):
+            least = order.begins(given - 1) + 1 if given else 0
+            raise fields["pushed"].refused(f"must be an integer from {least} to {order.begins(given)}")
+        taken = pushed - (fields["lacking"].integer(0, pushed) if "lacking" in fields else 0)
+        yield place.of_input(fields["input"], rows=cls.rows_of_input(Rows(taken, taken)))
+
+    @classmethod
+    def counted_alone(cls, place: Place) -> Place:
+        """Return the place with what is known of its own numbers."""
+        return place
+
+    @classmethod
+    def rows_of_input(cls, rows: Rows) -> Rows:
+        """Return what is known of the input, of which the step took these rows."""
+        return rows
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        rows, groups = await self.recall_groups(lineage)
+        made = self._elements(rows, groups)
+        assert made is not None
+        return made
+
+    def rows_accounted(self) -> int | None:
+        return self._stacked if self._is_disjoint() else None
+
+    def _is_disjoint(self) -> bool:
+        node: Window = self.node
+        return node.shift >= node.span
+
+    def _pushed_for(self, windows: int) -> int:
+        """Return after how many rows of the stream it can go on, with so many windows given in this run.
+
+        Only rows up to the last window's end: the stage before may not have noted later ones yet.
+        """
+        return min(self._order.rows_behind(self._given + windows), self._order.pushed)
+
+    def _elements(self, rows: HeldRows, windows: Sequence[Numbers]) -> Items | None:
+        self._stacked += sum(map(len, windows))
+        made = [(part, self.make) for part in rows_of_groups(rows, windows)]
+        return as_elements(made, self.context.services.origins.describe)
+
+
+@dataclass
+class PaddedBatchStep(WindowStep):
+    """Running form of ``PaddedBatch``."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        node: PaddedBatch = self.node
+        self._rule = PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None)
+
+    @classmethod
+    def order_of(cls, node: Any) -> WindowOrder:
+        return WindowOrder(node.batch_size, node.batch_size, drop_remainder=node.drop_remainder)
+
+    @classmethod
+    def counted_alone(cls, place: Place) -> Place:
+        # Several worker processes may have made the batches, each of which counts its own.
+        return replace(place, rows=Rows(min(1, place.rows.least), place.rows.most))
+
+    @classmethod
+    def rows_of_input(cls, rows: Rows) -> Rows:
+        return rows.of_all_ranks
+
+    def make(self, rows: Chunk, describe: DescribeRow) -> Any:
+        return pad_rows(rows, self._rule, describe)
+
+    def _is_disjoint(self) -> bool:
+        return True
+
+
+@dataclass
+class RebatchStep(WindowStep):
+    """Running form of ``Rebatch``."""
+
+    @classmethod
+    def order_of(cls, node: Any) -> CycleOrder:
+        return CycleOrder(node.sizes, node.drop_remainder)
+
+    def _is_disjoint(self) -> bool:
+        return True
+
+
+def _agree(given: int, pushed: int, order: WindowOrder | CycleOrder) -> bool:
+    """Tell whether a stream that gave this many windows can go on behind this many rows."""
+    return pushed == 0 if not given else order.begins(given - 1) < pushed <= order.begins(given)

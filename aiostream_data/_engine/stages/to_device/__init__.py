@@ -1,0 +1,5 @@
+"""Run to_device(): write batches into slots, and send them to the device.
+
+Input: batches in host memory.
+Output: batches in device slots, in order.
+"""
