@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from aiostream_data.device.cast_plan import CastPlan
+    from aiostream_data.device.batch_layout import CastPlan
 
 NativeArray: TypeAlias = Any
 """``numpy.ndarray`` on ``cpu``, ``cupy.ndarray`` on ``cuda``. Any, so that CuPy need not be installed."""

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.device.cast_plan import MIRRORED, Cast, CastPlan, Copy
-from aiostream_data.device.layout import SlotArray
+from aiostream_data.device.batch_layout import Cast, CastPlan, Copy, SlotArray
+from aiostream_data.device.cast_plan import MIRRORED
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[Memory, Memory], None]

@@ -10,7 +10,7 @@ one copy brings everything, and taking out allocates nothing but the consumer's 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any, Final, TypeAlias
 
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._native.draws_py import WEYL, mixed
+from aiostream_data.device.batch_layout import BatchLayout, Cast, CastPlan, Copy, LeafKind, SlotArray
 from aiostream_data.device.image_cast import RANDOM, ImageCast, LeafFacts
-from aiostream_data.device.layout import BatchLayout, LeafKind, SlotArray, TakenApart, place
+from aiostream_data.device.layout import TakenApart, place
 from aiostream_data.errors import ImageCastError
 
 RowKeys: TypeAlias = NDArray[np.uint64]
@@ -30,69 +31,6 @@ TOP, LEFT, MIRRORED = range(3)
 
 _DRAW_TOP, _DRAW_LEFT, _DRAW_MIRRORED = range(3)
 _MOST: Final = 2**30
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """Bytes that are taken out as they are.
-
-    Attributes:
-        source: First byte in the slot.
-        target: First byte in the consumer's block.
-        nbytes: How many.
-    """
-
-    source: int
-    target: int
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """Images that are cast while they are taken out.
-
-    Attributes:
-        images: uint8 (rows, height, width, channels), in the slot.
-        factors: float32 (2, channels), in the slot: what pixels are multiplied with, and what is added then.
-        places: int32 (rows, 3), in the slot: first line and column that are wanted, and whether they are mirrored.
-        target: The result, in the consumer's block.
-        planar: The result is (rows, channels, height, width), and not (rows, height, width, channels).
-    """
-
-    images: SlotArray
-    factors: SlotArray
-    places: SlotArray
-    target: SlotArray
-    planar: bool
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width of the result."""
-        shape = self.target.shape
-        return (shape[2], shape[3]) if self.planar else (shape[1], shape[2])
-
-
-@dataclass(frozen=True, slots=True)
-class CastPlan:
-    """How one batch is taken out of its slot.
-
-    Attributes:
-        copies, casts: What is done; they write to different bytes, so their order does not matter.
-        target: Layout of the consumer's block.
-    """
-
-    copies: tuple[Copy, ...]
-    casts: tuple[Cast, ...]
-    target: BatchLayout
-
-    def alone(self, number: int) -> CastPlan:
-        """Return the plan of taking out one array only, to the beginning of a block of its own."""
-        array = self.target.arrays[number]
-        target = replace(self.target, arrays=(replace(array, offset=0),), nbytes=max(array.nbytes, 1))
-        casts = tuple(replace(cast, target=target.arrays[0]) for cast in self.casts if cast.target is array)
-        within = (copy for copy in self.copies if 0 <= array.offset - copy.target < copy.nbytes)
-        copies = (Copy(copy.source + array.offset - copy.target, 0, array.nbytes) for copy in within)
-        return CastPlan(() if casts or not array.nbytes else tuple(copies), casts, target)
 
 
 def with_cast(parts: TakenApart, cast: ImageCast, keys: RowKeys | None) -> TakenApart:

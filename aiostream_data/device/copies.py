@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aiostream_data.device.backend import HostBlock
-from aiostream_data.device.layout import BatchLayout, SlotArray, place
+from aiostream_data.device.batch_layout import BatchLayout, SlotArray
+from aiostream_data.device.layout import place
 
 
 @dataclass(frozen=True, slots=True)

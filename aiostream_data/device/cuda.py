@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import NO_STREAM, DeviceBlock, HostBlock, Mark, NativeArray, StreamRef
-from aiostream_data.device.cast_plan import CastPlan
+from aiostream_data.device.batch_layout import CastPlan
 from aiostream_data.device.cuda_context import CudaContext, Freed
 from aiostream_data.device.cuda_events import record_event
 from aiostream_data.device.cuda_status import NOT_READY, OUT_OF_MEMORY, SUCCESS, of_capture, sentence_of, sticky

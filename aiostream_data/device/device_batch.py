@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from aiostream_data.device.backend import DeviceBlock
+from aiostream_data.device.batch_layout import BatchLayout
+from aiostream_data.device.device_slots import DeviceSlots
 from aiostream_data.device.handover import OwnArray
-from aiostream_data.device.layout import BatchLayout
 from aiostream_data.device.leases import Lease
 from aiostream_data.device.receivers import Receiver
 from aiostream_data.device.slots import DeviceSlot
 from aiostream_data.device.targets import targets_of
 from aiostream_data.errors import BatchReleasedError, PlanError
-
-if TYPE_CHECKING:
-    from aiostream_data.device.device_slots import DeviceSlots
 
 
 class DeviceBatch:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, NativeArray, StreamRef
-from aiostream_data.device.device_batch import DeviceBatch
+from aiostream_data.device.batch_layout import BatchLayout
 from aiostream_data.device.handover import ExportedArray, HandOver, OwnArray
-from aiostream_data.device.layout import BatchLayout
 from aiostream_data.device.leases import Lease, Leases
 from aiostream_data.device.receivers import Receiver, Receivers
 from aiostream_data.device.ring_state import RingState
@@ -16,6 +15,17 @@ from aiostream_data.device.slot_room import SlotRoom
 from aiostream_data.device.slots import DeviceSlot, DeviceState, SlotSize
 from aiostream_data.errors import BatchReleasedError, DeviceError, DeviceMemoryError, DeviceTargetError
 from aiostream_data.interrupts import interrupts_after
+
+
+class Held(Protocol):
+    """A batch in a slot, or on its way there.
+
+    Attributes:
+        layout: Of its arrays.
+    """
+
+    layout: BatchLayout
+    _slot: DeviceSlot | None
 
 
 class DeviceSlots:
@@ -79,10 +89,6 @@ class DeviceSlots:
         """True when consumers have every slot, so that no batch can come until they give one back."""
         return self.leases.held(self.all) == len(self.all)
 
-    def hold(self, slot: DeviceSlot, layout: BatchLayout, kept: list[Any]) -> DeviceBatch:
-        """Return the batch that is on its way to a slot."""
-        return DeviceBatch(self, slot, layout, kept)
-
     def _grow(self, slot: DeviceSlot, nbytes: int) -> None:
         have = slot.block.nbytes if slot.block else 0
         wanted = self._size.wanted(have, nbytes)
@@ -105,7 +111,7 @@ class DeviceSlots:
             return self._backend.device_block(nbytes)  # without the reserve for batches to come
 
     @interrupts_after()
-    def take_out(self, batch: DeviceBatch, receiver: Receiver) -> list[Any]:
+    def take_out(self, batch: Held, receiver: Receiver) -> list[Any]:
         """Copy a batch into memory of the consumer's, free its slot, and return the arrays."""
         backend, layout = self._backend, batch.layout
         slot = self._claim(batch, DeviceState.READING)
@@ -139,7 +145,7 @@ class DeviceSlots:
         return arrays
 
     @interrupts_after()
-    def lend(self, batch: DeviceBatch) -> tuple[Lease, DeviceBlock]:
+    def lend(self, batch: Held) -> tuple[Lease, DeviceBlock]:
         """Begin the lease of a batch's slot; see :meth:`~.leases.Leases.lend`."""
         self._state.check()
         with self._state.lock:
@@ -187,7 +193,7 @@ class DeviceSlots:
         self.leases.end(lease)
 
     @interrupts_after()
-    def discard(self, batch: DeviceBatch) -> None:
+    def discard(self, batch: Held) -> None:
         """Free the slot of a batch that nobody reads; it stays behind the mark of its copy."""
         if self._state.forked:
             return
@@ -196,7 +202,7 @@ class DeviceSlots:
             if slot is not None:
                 self._set_free(slot)
 
-    def _claim(self, batch: DeviceBatch, state: DeviceState) -> DeviceSlot:
+    def _claim(self, batch: Held, state: DeviceState) -> DeviceSlot:
         self._state.check()
         with self._state.lock:
             self._state.check()

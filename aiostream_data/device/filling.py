@@ -8,9 +8,10 @@ from enum import Enum, auto
 from typing import Any
 
 from aiostream_data.device.backend import DeviceBackend
+from aiostream_data.device.batch_layout import BatchLayout
 from aiostream_data.device.copies import Copy
 from aiostream_data.device.device_batch import DeviceBatch
-from aiostream_data.device.layout import BatchLayout, TakenApart, fill, take_apart
+from aiostream_data.device.layout import TakenApart, fill, take_apart
 from aiostream_data.device.ring import SlotRing
 from aiostream_data.device.shared_slots import Transfer
 from aiostream_data.device.slots import HostSlot

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import ALIGNMENT, DeviceBlock, HostBlock, Mark, NativeArray, StreamRef
+from aiostream_data.device.batch_layout import CastPlan
 from aiostream_data.device.cast_on_host import cast_batch
-from aiostream_data.device.cast_plan import CastPlan
 from aiostream_data.errors import ArgumentTypeError, DeviceMemoryError
 
 _THE_STREAM = StreamRef(0)

@@ -8,7 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import DeviceBackend, Mark
-from aiostream_data.device.layout import BatchLayout, views
+from aiostream_data.device.batch_layout import BatchLayout
+from aiostream_data.device.layout import views
 from aiostream_data.device.measures import Arrival
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slots import HostSlot, HostState, SlotSize

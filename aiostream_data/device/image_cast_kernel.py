@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from aiostream_data.device.cast_plan import Cast
+from aiostream_data.device.batch_layout import Cast
 
 KERNELS: Final = ("cast_f16_planar", "cast_f16_packed", "cast_f32_planar", "cast_f32_packed")
 """Names of the kernels: what a result is made of, and whether each channel stands apart (NCHW) or not (NHWC)."""

@@ -8,83 +8,20 @@ host, and refused elsewhere. Pure arithmetic; no device is touched here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
-from aiostream_data.device.backend import ALIGNMENT, NativeArray
+from aiostream_data.device.backend import ALIGNMENT
+from aiostream_data.device.batch_layout import BatchLayout, LeafKind, SlotArray
 from aiostream_data.errors import DeviceLeafError
 from aiostream_data.parts import Parts
-from aiostream_data.ragged import RaggedArray, trusted_ragged
-from aiostream_data.structure import Structure, flatten
-
-if TYPE_CHECKING:
-    from aiostream_data.device.cast_plan import CastPlan
-
-LeafKind = Literal["dense", "ragged", "object"]
-
-
-@dataclass(frozen=True, slots=True)
-class SlotArray:
-    """One array in a slot.
-
-    Attributes:
-        path: Name of the leaf, for messages.
-        shape, dtype: Of the array, C-ordered.
-        offset: First byte in the slot; a multiple of :data:`~.backend.ALIGNMENT`.
-    """
-
-    path: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    offset: int
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLayout:
-    """Where the arrays of a batch stand, and how to put the batch together again.
-
-    Attributes:
-        structure: Of the batch.
-        kinds: One per leaf.
-        arrays: One per dense leaf, two per ragged leaf (values, row splits), in leaf order; behind them what a cast
-            needs beside the batch.
-        nbytes: What a slot must hold; at least 1, so that every batch has a block.
-        cast: How images leave the slot; None when everything leaves it as it is.
-    """
-
-    structure: Structure
-    kinds: tuple[LeafKind, ...]
-    arrays: tuple[SlotArray, ...]
-    nbytes: int
-    cast: CastPlan | None = None
-
-    @property
-    def outside(self) -> BatchLayout:
-        """The layout of the block that the batch is taken out into."""
-        return self if self.cast is None else self.cast.target
-
-    def rebuild(self, arrays: Iterable[NativeArray], kept: Iterable[Any]) -> Any:
-        """Return the batch made of ``arrays`` (in layout order) and of what :func:`take_apart` kept."""
-        arrays, kept = iter(arrays), iter(kept)
-        leaves: list[Any] = []
-        for kind in self.kinds:
-            if kind == "dense":
-                leaves.append(next(arrays))
-            elif kind == "ragged":
-                leaves.append(trusted_ragged(next(arrays), next(arrays)))
-            else:
-                leaves.append(next(kept))
-        return self.structure.unflatten(leaves)
+from aiostream_data.ragged import RaggedArray
+from aiostream_data.structure import flatten
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, NativeArray, StreamRef
+from aiostream_data.device.batch_layout import SlotArray
 from aiostream_data.device.handover import ExportedArray, FrameworkName
-from aiostream_data.device.layout import SlotArray
 from aiostream_data.errors import ArgumentTypeError, DeviceUnavailableError, MissingExtraError
 
 

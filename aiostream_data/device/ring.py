@@ -28,12 +28,13 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, HostBlock, Mark
+from aiostream_data.device.batch_layout import BatchLayout
 from aiostream_data.device.copies import Copy, whole
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.device_slots import DeviceSlots
 from aiostream_data.device.handover import HandOver
 from aiostream_data.device.host_slots import HostSlots
-from aiostream_data.device.layout import BatchLayout, TakenApart
+from aiostream_data.device.layout import TakenApart
 from aiostream_data.device.measures import Arrival
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.shared_slots import SharedSlots, SharedStats, Transfer
@@ -205,7 +206,7 @@ class SlotRing:
             if target is None:
                 return None
             self._enqueue_copies(slot, target, whole(layout) if copies is None else copies)
-            return self._device.hold(target, layout, kept)
+            return DeviceBatch(self._device, target, layout, kept)
 
     def _enqueue_copies(self, slot: HostSlot, target: DeviceSlot, copies: Sequence[Copy]) -> None:
         backend, stream, used = self._backend, self._copy_stream, target.marks

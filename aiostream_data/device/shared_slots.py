@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import DeviceBackend, HostBlock
+from aiostream_data.device.batch_layout import BatchLayout
 from aiostream_data.device.copies import Copy, Place, plan_copies, whole
-from aiostream_data.device.layout import BatchLayout, TakenApart
+from aiostream_data.device.layout import TakenApart
 from aiostream_data.errors import DeviceError, DeviceMemoryError
 from aiostream_data.parts import Parts
 

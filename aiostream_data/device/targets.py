@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiostream_data.device.backend import DeviceBlock
-from aiostream_data.device.layout import BatchLayout, SlotArray
+from aiostream_data.device.batch_layout import BatchLayout, SlotArray
 from aiostream_data.device.receivers import Receiver, Receivers
 from aiostream_data.errors import DeviceTargetError
 from aiostream_data.ragged import RaggedArray

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, StreamRef
+from aiostream_data.device.batch_layout import SlotArray
 from aiostream_data.device.handover import ExportedArray
-from aiostream_data.device.layout import SlotArray
 from aiostream_data.device.receivers import Receiver, Target
 from aiostream_data.errors import ArgumentTypeError, DeviceLeafError, DeviceMemoryError, DeviceUnavailableError
 

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.state_parts import brief
 
-if TYPE_CHECKING:
-    from aiostream_data.loading.saved import Saved
+
+class SavedStep(Protocol):
+    """The parts of a saved state that say which step it is of."""
+
+    @property
+    def elements(self) -> int:
+        """Elements received in the epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch."""
+
+    @property
+    def seed(self) -> int:
+        """Root seed of the run."""
+
+    @property
+    def stream(self) -> Mapping[str, Any] | None:
+        """Hash of the stream, and how it is shared among ranks."""
+
+    @property
+    def steering(self) -> Mapping[str, Any] | None:
+        """Rows and shards that are blocked."""
 
 
-def check_same_step(states: Sequence[Saved]) -> None:
+def check_same_step(states: Sequence[SavedStep]) -> None:
     """Refuse states of different steps, or of different orders.
 
     Positions are not compared. Ranks that share one order describe the same step in several forms: each knows other
@@ -33,7 +54,7 @@ def check_same_step(states: Sequence[Saved]) -> None:
                 )
 
 
-def _step(saved: Saved) -> dict[str, Any]:
+def _step(saved: SavedStep) -> dict[str, Any]:
     stream, steering = saved.stream or {}, saved.steering or {}
     return {
         "elements": saved.elements,

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import DeviceBlock, HostBlock, Mark, StreamRef
+from aiostream_data.device.batch_layout import CastPlan
 from aiostream_data.device.cast_on_host import Work, pieces, reads_within
-from aiostream_data.device.cast_plan import CastPlan
 from aiostream_data.testing.adversarial_memory import AdversarialMemory
 from aiostream_data.testing.stream_model import Event, Point, Step, Streams
 

@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 
 from aiostream_data.device.backend import DeviceBlock, HostBlock, Mark, StreamRef
-from aiostream_data.device.cast_plan import CastPlan
+from aiostream_data.device.batch_layout import CastPlan
 from aiostream_data.device.host import HostBackend
 from aiostream_data.errors import DeviceMemoryError
 

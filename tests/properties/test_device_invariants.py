@@ -25,7 +25,7 @@ from aiostream_data import Dataset
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.stages.to_device.to_device import DeviceStage as RunningStage
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
-from aiostream_data.device.cast_plan import CastPlan
+from aiostream_data.device.batch_layout import CastPlan
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.host import HostBackend
 from aiostream_data.device.slots import HostState

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import HostBlock
+from aiostream_data.device.batch_layout import BatchLayout
 from aiostream_data.device.copies import Copy, CopyPlan, Place, plan_copies, whole
-from aiostream_data.device.layout import BatchLayout, fill, take_apart, views
+from aiostream_data.device.layout import fill, take_apart, views
 
 BLOCK_ALIGNMENT = 64
 """Of arrays in shared memory, which is less than that of arrays in a slot."""

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import ALIGNMENT
+from aiostream_data.device.batch_layout import CastPlan
 from aiostream_data.device.cast_on_host import cast_batch
-from aiostream_data.device.cast_plan import LEFT, MIRRORED, TOP, CastPlan, RowKeys, places, with_cast
+from aiostream_data.device.cast_plan import LEFT, MIRRORED, TOP, RowKeys, places, with_cast
 from aiostream_data.device.host import aligned_bytes
 from aiostream_data.device.image_cast import ImageCast
 from aiostream_data.device.layout import TakenApart, fill, take_apart, views
