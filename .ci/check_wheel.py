@@ -13,7 +13,7 @@ MAX_NBYTES = 1_450_000
 NEEDED = (
     "aiostream_data/py.typed",
     "aiostream_data/_native/framing.pyi",
-    "aiostream_data/dataset.py",
+    "aiostream_data/dataset/dataset.py",
     "aiostream_data/device/gpu_verified.json",
 )
 

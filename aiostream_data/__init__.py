@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aiostream_data import errors
-    from aiostream_data.dataset import Dataset
+    from aiostream_data.dataset.dataset import Dataset
+    from aiostream_data.dataset.shard_index import write_index
     from aiostream_data.device.device_batch import DeviceBatch
     from aiostream_data.device.image_cast import ImageCast
     from aiostream_data.errors import (
@@ -80,19 +81,18 @@ if TYPE_CHECKING:
         WriterFailedError,
         WrongAnswerError,
     )
+    from aiostream_data.failing.policies import Quarantine, Replace, Retry, Skip
     from aiostream_data.formats.example import parse_example
     from aiostream_data.formats.example_writer import encode_example, encode_sequence_example
     from aiostream_data.formats.features import FixedLen, FixedLenSequence, Ragged, VarLen
     from aiostream_data.formats.tfrecord_writer import TFRecordWriter
-    from aiostream_data.loader import Loader
+    from aiostream_data.loading.loader import Loader
     from aiostream_data.metrics.stream_hash import combine_hashes
     from aiostream_data.plan.base import AUTO, INFINITE, UNKNOWN
     from aiostream_data.plan.spec import ArraySpec
-    from aiostream_data.policies import Quarantine, Replace, Retry, Skip
-    from aiostream_data.provenance import Origin
-    from aiostream_data.ragged import RaggedArray
     from aiostream_data.ranks import Ranks
-    from aiostream_data.shard_index import write_index
+    from aiostream_data.rows.provenance import Origin
+    from aiostream_data.rows.ragged import RaggedArray
     from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
 
@@ -177,24 +177,24 @@ _HOME = {
     "FixedLen": "formats.features",
     "FixedLenSequence": "formats.features",
     "ImageCast": "device.image_cast",
-    "Loader": "loader",
-    "Origin": "provenance",
-    "Quarantine": "policies",
+    "Loader": "loading.loader",
+    "Origin": "rows.provenance",
+    "Quarantine": "failing.policies",
     "Ragged": "formats.features",
-    "RaggedArray": "ragged",
+    "RaggedArray": "rows.ragged",
     "Ranks": "ranks",
-    "Replace": "policies",
-    "Retry": "policies",
+    "Replace": "failing.policies",
+    "Retry": "failing.policies",
     "ShardCache": "storage.cache.options",
     "ShuffleQuality": "transforms.shuffle_quality",
-    "Skip": "policies",
+    "Skip": "failing.policies",
     "TFRecordWriter": "formats.tfrecord_writer",
     "VarLen": "formats.features",
     "combine_hashes": "metrics.stream_hash",
     "encode_example": "formats.example_writer",
     "encode_sequence_example": "formats.example_writer",
     "parse_example": "formats.example",
-    "write_index": "shard_index",
+    "write_index": "dataset.shard_index",
 }
 
 __all__ = [
@@ -302,7 +302,9 @@ def __getattr__(name: str) -> Any:
             name.startswith("_") or find_spec(f"{__name__}.{name}") is not None
         ):  # as is asked before a module is imported
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        raise import_module("aiostream_data.hints").unknown_name_of_package(name, __all__, __getattr__("Dataset"))
+        raise import_module("aiostream_data.dataset.hints").unknown_name_of_package(
+            name, __all__, __getattr__("Dataset")
+        )
     value = getattr(import_module(f"aiostream_data.{_HOME[name]}"), name)
     globals()[name] = value
     return value

@@ -28,7 +28,7 @@ from aiostream_data.plan.ranks import files_of_a_rank
 from aiostream_data.plan.shard_list import MAX_MARKED, digest_of, lasting_urls, mark, marks_of
 from aiostream_data.plan.shard_match import GONE, ShardMatch, match_shards
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
 
 

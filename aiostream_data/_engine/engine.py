@@ -45,7 +45,7 @@ from aiostream_data.plan.operators import Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.subprocess import own_nbytes, places_of
 from aiostream_data.plan.unshare import unshared
-from aiostream_data.records import Chunk, Items
+from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.state_parts import naming
 
 PARCEL_ELEMENTS = 2

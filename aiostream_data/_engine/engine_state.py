@@ -18,12 +18,12 @@ from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.resume.position import Position
 from aiostream_data._engine.resume.weight_changes import WeightChanges
 from aiostream_data.errors import StateMismatchError, WorkerDiedError
-from aiostream_data.lineage import MadeOf
 from aiostream_data.plan.base import Node, keys_again, keys_of, own_keys
 from aiostream_data.plan.gained_inputs import keys_with_gained, mixtures_with_gained, numbers_to_save
 from aiostream_data.plan.mixing import mixture_meant
-from aiostream_data.provenance import Origin
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf
+from aiostream_data.rows.provenance import Origin
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.weights import Weights, vector_of
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ from aiostream_data.executors.in_child import also_told
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import keys_again, walk
 from aiostream_data.plan.mixing import Mix
-from aiostream_data.records import Chunk, Items
+from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.weights import Vector
 
 MAX_CHUNKS = 16

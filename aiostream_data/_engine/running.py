@@ -40,11 +40,11 @@ from aiostream_data._engine.resume.position import POSITION, Position, State
 from aiostream_data._engine.resume.resuming import resuming
 from aiostream_data._engine.state_schema import InnerStates
 from aiostream_data.errors import CardinalityError
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Prefetch
-from aiostream_data.records import Chunk, Items
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Items
+from aiostream_data.rows.row_ids import RowIds
 
 CHANNEL_ITEMS = 2
 """Chunks between two stages: one being taken, one ready."""

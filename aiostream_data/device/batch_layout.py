@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from aiostream_data.ragged import trusted_ragged
-from aiostream_data.structure import Structure
+from aiostream_data.rows.ragged import trusted_ragged
+from aiostream_data.rows.structure import Structure
 
 LeafKind = Literal["dense", "ragged", "object"]
 

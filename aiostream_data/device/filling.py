@@ -15,7 +15,7 @@ from aiostream_data.device.layout import TakenApart, fill, take_apart
 from aiostream_data.device.ring import SlotRing
 from aiostream_data.device.shared_slots import Transfer
 from aiostream_data.device.slots import HostSlot
-from aiostream_data.parts import Parts
+from aiostream_data.rows.parts import Parts
 
 
 class _Phase(Enum):

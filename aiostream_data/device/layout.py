@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.device.backend import ALIGNMENT
 from aiostream_data.device.batch_layout import BatchLayout, LeafKind, SlotArray
 from aiostream_data.errors import DeviceLeafError
-from aiostream_data.parts import Parts
-from aiostream_data.ragged import RaggedArray
-from aiostream_data.structure import flatten
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.structure import flatten
 
 
 @dataclass(frozen=True, slots=True)

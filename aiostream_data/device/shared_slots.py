@@ -33,7 +33,7 @@ from aiostream_data.device.batch_layout import BatchLayout
 from aiostream_data.device.copies import Copy, Place, plan_copies, whole
 from aiostream_data.device.layout import TakenApart
 from aiostream_data.errors import DeviceError, DeviceMemoryError
-from aiostream_data.parts import Parts
+from aiostream_data.rows.parts import Parts
 
 IN_PLACE_NBYTES = 1 << 15
 """Smaller arrays go through a host slot: writing them there costs less than a copy of their own."""

@@ -8,8 +8,8 @@ from aiostream_data.device.backend import DeviceBlock
 from aiostream_data.device.batch_layout import BatchLayout, SlotArray
 from aiostream_data.device.receivers import Receiver, Receivers
 from aiostream_data.errors import DeviceTargetError
-from aiostream_data.ragged import RaggedArray
-from aiostream_data.structure import StructureError
+from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.structure import StructureError
 
 
 def targets_of(targets: Any, layout: BatchLayout, receivers: Receivers) -> tuple[Receiver, list[DeviceBlock]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.records import VarColumn
+from aiostream_data.rows.records import VarColumn
 
 
 class Framer(Protocol):

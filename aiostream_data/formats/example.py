@@ -34,9 +34,9 @@ from aiostream_data.formats.features import (
     feature_kind,
     values_per_row,
 )
-from aiostream_data.records import Column, Columns, VarColumn, records_chunk
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import LEAF, Structure
+from aiostream_data.rows.records import Column, Columns, VarColumn, records_chunk
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF, Structure
 
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
 """``describe(row)`` names the object that a row of the chunk came from, and its record number there."""

@@ -11,7 +11,7 @@ from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
-from aiostream_data.records import VarColumn
+from aiostream_data.rows.records import VarColumn
 
 MAX_FOOTER_NBYTES = 1 << 20
 """The footer is held back, and copied from block to block, so it must be small."""

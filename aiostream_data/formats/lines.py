@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.formats.cutting import Bytes, Cut
-from aiostream_data.records import VarColumn, VarKind
+from aiostream_data.rows.records import VarColumn, VarKind
 
 NEWLINE: Final = 0x0A
 BOM: Final = np.frombuffer(codecs.BOM_UTF8, np.uint8)

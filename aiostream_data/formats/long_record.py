@@ -11,7 +11,7 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.records import VarColumn, VarKind
+from aiostream_data.rows.records import VarColumn, VarKind
 
 LONG_NBYTES = 256 << 10
 """An incomplete record of at least so many bytes is gathered by itself."""

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from aiostream_data.records import Columns
-from aiostream_data.structure import LEAF, Structure
+from aiostream_data.rows.records import Columns
+from aiostream_data.rows.structure import LEAF, Structure
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import KnowsEnd, Loss, Recovers, Report
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, Tail
-from aiostream_data.records import VarColumn
+from aiostream_data.rows.records import VarColumn
 
 REPORTED_AT_ONCE: Final = 1024
 """Losses after which a column without rows is given, so that whoever runs the framer can stop."""

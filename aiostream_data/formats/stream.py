@@ -24,7 +24,7 @@ from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, KnowsEnd
 from aiostream_data.formats.cutting import MOST_ROWS, Tail, no_records
 from aiostream_data.formats.text import TextFormat, first_line
-from aiostream_data.records import VarColumn
+from aiostream_data.rows.records import VarColumn
 
 PROBE_NBYTES = 64
 BLOCK_NBYTES = 1 << 20

@@ -9,7 +9,7 @@ from aiostream_data import _native
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.cutting import Bytes
 from aiostream_data.formats.lines import Indices, LineRules, first_newline
-from aiostream_data.records import VarColumn
+from aiostream_data.rows.records import VarColumn
 
 WINDOW_NBYTES: Final = 64 << 10
 """Lines are looked at in windows of so many bytes, or of one line: the index of empty lines takes 16 times as many."""

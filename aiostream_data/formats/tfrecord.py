@@ -11,7 +11,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.tfrecord_recovery import TFRecordRecovery
-from aiostream_data.records import VarColumn
+from aiostream_data.rows.records import VarColumn
 
 HEADER = struct.Struct("<QI")
 """Payload length and its checksum."""

@@ -11,7 +11,7 @@ from aiostream_data._engine.resume.origin_of import node_of_rows
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.loading.saved_schema import keys_in
 from aiostream_data.plan.base import Node
-from aiostream_data.provenance import Origin
+from aiostream_data.rows.provenance import Origin
 from aiostream_data.state_parts import Part
 
 

@@ -10,6 +10,7 @@ from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data.device.select import current_gpu
 from aiostream_data.errors import RankError
+from aiostream_data.failing.policies import OnError
 from aiostream_data.loading.same_rank import check_same_rank
 from aiostream_data.loading.saved import Saved
 from aiostream_data.loading.steering import Steering
@@ -21,7 +22,6 @@ from aiostream_data.plan.ranks import check_enough_rows, for_rank
 from aiostream_data.plan.replaying import replayed_seed
 from aiostream_data.plan.rewrite import unordered, with_policy
 from aiostream_data.plan.worker_share import for_loader_worker
-from aiostream_data.policies import OnError
 from aiostream_data.ranks import LoaderWorkers, Ranks, Sharing, choose_ranks, choose_workers
 from aiostream_data.ranks.listing import Broadcast, ListOnce
 from aiostream_data.storage.cache.options import ShardCache

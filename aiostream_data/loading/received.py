@@ -11,14 +11,14 @@ from aiostream_data._engine.consumer.bridge import Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.resume.row_keys import RowNames
 from aiostream_data.errors import UnknownElementError
-from aiostream_data.lineage import MadeOf, source_ids
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.saved import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
-from aiostream_data.provenance import Origin
 from aiostream_data.ranks import LoaderWorkers
 from aiostream_data.ranks.padding import padding_rows
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf, source_ids
+from aiostream_data.rows.provenance import Origin
+from aiostream_data.rows.row_ids import RowIds
 
 PARCELS_REMEMBERED = 64
 """After so many parcels the engine hears which places nobody will ask for any more."""

@@ -17,7 +17,7 @@ from aiostream_data import _native
 from aiostream_data._native.hashing_py import SPLIT_BITS
 from aiostream_data.arguments import several
 from aiostream_data.errors import PlanError
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.row_ids import RowIds
 
 Salts: TypeAlias = NDArray[np.uint64]
 

@@ -12,7 +12,7 @@ import numpy as np
 from aiostream_data.arguments import integer, local_path
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.written import SourceLine, callers_line
-from aiostream_data.records import Chunk, Columns
+from aiostream_data.rows.records import Chunk, Columns
 
 INFINITE: Final = -1
 """Cardinality of a data set that never ends, as in tf.data."""

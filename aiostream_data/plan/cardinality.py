@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sized
 from functools import singledispatch
 
+from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
-from aiostream_data.policies import may_drop
 
 
 @singledispatch

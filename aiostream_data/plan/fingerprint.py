@@ -23,8 +23,8 @@ from aiostream_data.plan.functions import identify, parse_identity
 from aiostream_data.plan.shard_list import ShardSummary
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.values import dataclass_values, hashed, text_of
+from aiostream_data.rows.structure import Structure, flatten
 from aiostream_data.safe_url import safe_text
-from aiostream_data.structure import Structure, flatten
 
 Arguments: TypeAlias = dict[str, Any]
 

@@ -17,7 +17,7 @@ from aiostream_data.plan.operators import SCHEDULE_EVERY
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.plan.validate import check_rereadable
 from aiostream_data.plan.written import Verbatim, call_arguments
-from aiostream_data.structure import LEAF
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.weights import Schedule, Stop, Weights, shares_of
 
 LONGEST_PERIOD = 1 << 20

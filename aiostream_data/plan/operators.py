@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator, SameElements, Transform
 from aiostream_data.plan.written import Verbatim, call_arguments
-from aiostream_data.policies import OnError
-from aiostream_data.structure import Structure
+from aiostream_data.rows.structure import Structure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

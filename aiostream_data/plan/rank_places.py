@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.subprocess import InSubprocess
-from aiostream_data.policies import may_drop
 
 SIZED_BY_ROWS: Final = (win.Bucket, CostBatch)
 """What makes batches of so many rows as the rows themselves say."""

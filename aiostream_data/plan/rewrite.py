@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
+from aiostream_data.failing.policies import OnError, handling_of, policy_for_sources
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import (
     Batch,
@@ -27,7 +28,6 @@ from aiostream_data.plan.shuffling import chosen_shuffle
 from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, LoaderShard
 from aiostream_data.plan.windows import Bucket, PaddedBatch
-from aiostream_data.policies import OnError, handling_of, policy_for_sources
 
 
 def rewrite(node: Node) -> Node:

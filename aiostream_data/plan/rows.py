@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Map, ParseExample, ParseRows, Prefetch, ToDevice
-from aiostream_data.policies import may_drop
 
 
 def keeps_rows(node: Node) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from aiostream_data.object_names import lasting_url
 from aiostream_data.plan.values import hashed
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 
 MAX_MARKED = 128
 """Shards of the longest list of which each has a mark of its own."""

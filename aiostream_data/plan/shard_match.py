@@ -17,7 +17,7 @@ from aiostream_data.plan.shard_list import (
     version_marks_of,
     versions_of,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 
 GONE: Final = -1
 """Place of a shard that is no longer in the list."""

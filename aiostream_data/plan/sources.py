@@ -9,11 +9,11 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node
 from aiostream_data.plan.written import Verbatim, call_arguments
-from aiostream_data.policies import OnError
+from aiostream_data.rows.structure import Structure
 from aiostream_data.safe_url import safe_url
-from aiostream_data.structure import Structure
 
 
 @dataclass(frozen=True, kw_only=True)

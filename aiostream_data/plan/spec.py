@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from aiostream_data.arguments import flag, integer, numpy_dtype, several
-from aiostream_data.array_likes import NoNumpyFormError, array_of
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node, Operator, SameElements
-from aiostream_data.structure import LEAF, Structure, flatten
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of
+from aiostream_data.rows.structure import LEAF, Structure, flatten
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.array_likes import NoNumpyFormError, array_of, family, type_name
-from aiostream_data.structure import Structure
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, family, type_name
+from aiostream_data.rows.structure import Structure
 
 MAX_TEXT = 400
 """Characters of the longest text that is given as it is; of longer ones, length and hash."""

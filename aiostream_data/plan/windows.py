@@ -15,7 +15,7 @@ from aiostream_data.plan.operators import OPEN_BINS
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.plan.written import call_arguments
 from aiostream_data.ranks import Tail
-from aiostream_data.structure import LEAF, Structure
+from aiostream_data.rows.structure import LEAF, Structure
 
 Axes: TypeAlias = tuple[int | None, ...]
 TooLong: TypeAlias = Literal["error", "split", "truncate", "drop"]

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from aiostream_data.errors import PlanError
+from aiostream_data.failing.policies import handling_of, may_drop
 from aiostream_data.plan.base import Node, Operator, walk
 from aiostream_data.plan.operators import Batch, Map, ParseExample, ParseRows
 from aiostream_data.plan.rank_nodes import MarkPadding
@@ -22,7 +23,6 @@ from aiostream_data.plan.rows import keeps_rows
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.subprocess import InSubprocess, LoaderShard, WorkerShard
 from aiostream_data.plan.windows import PaddedBatch
-from aiostream_data.policies import handling_of, may_drop
 
 
 def for_worker(plan: Node, index: int, workers: int) -> Node:

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiostream_data import errors
 from aiostream_data.errors import RankError, StorageError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 
 Broadcast = Callable[["bytes | None"], bytes]
 """Called once by every rank, with what rank 0 has to say or None; returns what rank 0 gave it."""

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import RankError
-from aiostream_data.lineage import Lineage, MadeOf, is_single
-from aiostream_data.records import Chunk, Columns, Items
-from aiostream_data.row_ids import PADDING, RowIds
-from aiostream_data.structure import LEAF, Structure
+from aiostream_data.rows.lineage import Lineage, MadeOf, is_single
+from aiostream_data.rows.records import Chunk, Columns, Items
+from aiostream_data.rows.row_ids import PADDING, RowIds
+from aiostream_data.rows.structure import LEAF, Structure
 
 VALID: Final = "valid"
 """Key of the flag in elements that are dicts."""

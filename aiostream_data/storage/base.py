@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 
 RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 """``await run_blocking(function, *args)`` runs a blocking call on a worker thread of the engine."""

@@ -18,7 +18,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
     WrongAnswerError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.urls import safe_url
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(?:(\d{1,19})|\*)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.caps import Caps
 from aiostream_data.storage.meters import meter_of

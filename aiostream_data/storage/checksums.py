@@ -24,8 +24,8 @@ from typing import Any, Final, NamedTuple
 
 from aiostream_data._native import crc32c, hardware_crc
 from aiostream_data.errors import ChecksumError, PlanError
-from aiostream_data.records import ShardRef
 from aiostream_data.redaction import shown_option
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.counters import StorageCounters
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter, thread_time
 
 from aiostream_data.errors import ObjectChangedError, ShortReadError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.descriptors import DescriptorCache
 from aiostream_data.storage.direct_reads import DirectReads

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from aiostream_data.errors import MissingExtraError, NoMatchError, PlanError, ShortReadError
-from aiostream_data.records import ShardRef
 from aiostream_data.redaction import shown_option
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_detached
 from aiostream_data.storage.object_size import as_object_nbytes

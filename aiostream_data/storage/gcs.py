@@ -24,7 +24,7 @@ from aiostream_data.errors import (
     PlanError,
     StorageError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking import run_detached
 from aiostream_data.storage.body import (

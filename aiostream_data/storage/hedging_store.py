@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, TypeAlias
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.counters import StorageCounters

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from aiostream_data.errors import CredentialsError, MissingExtraError, ObjectNotFoundError, PlanError, StorageError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.body import (
     check_range_answer,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 from aiostream_data.errors import IndexFileError, NoMatchError
 from aiostream_data.object_names import lasting_url
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.patterns import compile_pattern, hint_of
 from aiostream_data.storage.urls import has_magic, is_http, safe_url, split_bucket, split_url
 

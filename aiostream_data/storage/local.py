@@ -6,7 +6,7 @@ import asyncio
 import os
 
 from aiostream_data.errors import NoMatchError, ObjectNotFoundError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.counters import StorageCounters

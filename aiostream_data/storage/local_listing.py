@@ -11,7 +11,7 @@ from typing import Final
 
 from aiostream_data.arguments import shown
 from aiostream_data.errors import ObjectNotFoundError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.near_names import nearest_names
 from aiostream_data.storage.patterns import compile_pattern, escaped, hint_of, plan_listing
 

@@ -6,7 +6,7 @@ import itertools
 from typing import NamedTuple
 
 from aiostream_data.errors import NoMatchError, ObjectChangedError, ObjectNotFoundError, ShortReadError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.patterns import compile_pattern
 from aiostream_data.storage.urls import has_magic, split_url
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from aiostream_data.records import ByteRange
+from aiostream_data.rows.records import ByteRange
 
 MAX_GAP_NBYTES: Final = 256 << 10
 """Bytes between two ranges that are rather read than left out: about what a line carries in the time of a request."""

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Final
 
 from aiostream_data.errors import WrongAnswerError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import shorten
 from aiostream_data.storage.urls import safe_url
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from aiostream_data.records import ByteRange, ShardRef
+from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.storage.ranges import plan_ranges, shared_out
 
 AT_ONCE: Final = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from aiostream_data.records import ByteRange
+from aiostream_data.rows.records import ByteRange
 
 FIRST_NBYTES = 1 << 20
 """The first range of an object is small, so that its first record is soon there."""

@@ -25,8 +25,8 @@ from aiostream_data.errors import (
     StoreUnreachableError,
     WrongAnswerError,
 )
-from aiostream_data.records import ShardRef
 from aiostream_data.redaction import shown_option
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
 from aiostream_data.storage.base import Store, StoreOptions
 from aiostream_data.storage.counters import Kind, StorageCounters

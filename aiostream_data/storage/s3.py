@@ -15,7 +15,7 @@ from typing import Any
 
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import MissingExtraError, NoMatchError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.aws_data import session_of
 from aiostream_data.storage.aws_logs import redact_logs
 from aiostream_data.storage.base import RunBlocking, StoreOptions

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from aiostream_data.errors import PlanError, StorageError, StoreBusyError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.checksums import ASK_S3
 from aiostream_data.storage.s3_errors import translate_s3_answer

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import ChecksumError, CloseError, LoaderClosedError, PlanError, StorageError
-from aiostream_data.records import ByteRange, ShardRef
 from aiostream_data.redaction import hiding, shown_option
+from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, Store
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.checksums import Checksums, RunningCheck, check_whole

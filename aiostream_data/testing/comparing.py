@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.array_likes import NoNumpyFormError, array_of, family, type_name
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, family, type_name
 
 Compare = Callable[[Any, Any], bool]
 """Given what was expected and what was found, True when they count as the same element."""

@@ -23,7 +23,7 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 from aiostream_data.errors import NoMatchError, ObjectNotFoundError, ShortReadError, StorageError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import Store
 
 T = TypeVar("T")

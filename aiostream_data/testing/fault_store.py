@@ -34,7 +34,7 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.translate import translate_status
 from aiostream_data.storage.urls import safe_url, split_url

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from aiostream_data.dataset import Dataset
+from aiostream_data.dataset.dataset import Dataset
 from aiostream_data.errors import PlanError
 from aiostream_data.testing.comparing import Compare, multiset_difference, same, sequence_difference
 from aiostream_data.testing.state_size import allowed_state_nbytes

@@ -9,8 +9,8 @@ from itertools import islice
 from time import perf_counter
 from typing import Any, Self
 
-from aiostream_data.dataset import Dataset
-from aiostream_data.loader import Loader
+from aiostream_data.dataset.dataset import Dataset
+from aiostream_data.loading.loader import Loader
 from aiostream_data.testing.comparing import shown
 
 

@@ -10,11 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.lineage import Lineage, MadeOf
-from aiostream_data.parts import Parts
-from aiostream_data.ragged import RaggedArray, trusted_ragged
-from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat, concat_column, gather, same_layout
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage, MadeOf
+from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
+from aiostream_data.rows.records import (
+    Chunk,
+    Column,
+    Columns,
+    Items,
+    VarColumn,
+    concat,
+    concat_column,
+    gather,
+    same_layout,
+)
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.collate import (
     LARGE_RESULT_NBYTES,
     as_stackable,

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.array_likes import (
+from aiostream_data.errors import BatchShapeError
+from aiostream_data.rows.array_likes import (
     NoNumpyFormError,
     are_numbers,
     array_of,
@@ -24,11 +25,10 @@ from aiostream_data.array_likes import (
     numbers_array,
     type_name,
 )
-from aiostream_data.errors import BatchShapeError
-from aiostream_data.parts import Parts
-from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import StructureError, flatten, structure_of
+from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.records import Chunk, Column, Columns, Items, VarColumn
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import StructureError, flatten, structure_of
 
 DescribeRow = Callable[[int], str]
 StackLeaf = Callable[[str, Sequence[Any], DescribeRow], Any]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data.array_likes import copy_of
-from aiostream_data.ragged import RaggedArray, trusted_ragged
-from aiostream_data.structure import flatten
+from aiostream_data.rows.array_likes import copy_of
+from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
+from aiostream_data.rows.structure import flatten
 
 
 def fresh(element: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.lineage import MadeOf
-from aiostream_data.records import Chunk, Columns, Items, lineage_of
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf
+from aiostream_data.rows.records import Chunk, Columns, Items, lineage_of
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.batching import SHARED_NBYTES, Describe, batch_leaf
 from aiostream_data.transforms.collate import DescribeRow, as_stackable, stack
 from aiostream_data.transforms.held_rows import HeldRows

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.records import Chunk, gather, same_layout
+from aiostream_data.rows.records import Chunk, gather, same_layout
 
 Numbers = NDArray[np.int64]
 

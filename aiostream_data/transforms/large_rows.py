@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.records import VarColumn
+from aiostream_data.rows.records import VarColumn
 
 MIN_NBYTES = 4 << 10
 """Mean bytes per row from which on this pays."""

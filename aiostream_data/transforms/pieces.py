@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aiostream_data.lineage import Lineage
-from aiostream_data.row_ids import PIECE
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.row_ids import PIECE
 from aiostream_data.transforms.packing import Piece
 
 

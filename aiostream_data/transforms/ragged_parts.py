@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.parts import Parts
-from aiostream_data.ragged import RaggedArray, trusted_ragged
-from aiostream_data.records import VarColumn
+from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
+from aiostream_data.rows.records import VarColumn
 
 PIECE_NBYTES: Final = 4 << 10
 """Bytes that a piece should have on average: below that, handling pieces costs more than copying them together."""

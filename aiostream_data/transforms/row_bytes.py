@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Column, Columns, VarColumn
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.records import Chunk, Column, Columns, VarColumn
+from aiostream_data.rows.row_ids import RowIds
 
 Numbers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.lineage import Lineage
-from aiostream_data.records import Chunk, Columns, concat
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Columns, concat
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.slots import ColumnSlots, ListSlots
 from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots, can_spill

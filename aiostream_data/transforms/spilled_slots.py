@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.lineage import Lineage
-from aiostream_data.records import Chunk, Columns, Items, object_nbytes, same_layout
-from aiostream_data.row_id_buffer import RowIdBuffer
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Columns, Items, object_nbytes, same_layout
+from aiostream_data.rows.row_id_buffer import RowIdBuffer
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.row_bytes import ColumnBytes, element_bytes, element_of, has_bytes
 from aiostream_data.transforms.slots import DenseSlots, MadeOfSlots, Slots, owned_elements
 from aiostream_data.transforms.spill_file import SpillFile

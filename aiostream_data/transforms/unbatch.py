@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.lineage import CutFrom, MadeOf, ids_of_split
-from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Column, Columns, Items, VarColumn, concat
-from aiostream_data.row_ids import CUT, RowIds
-from aiostream_data.structure import flatten
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.lineage import CutFrom, MadeOf, ids_of_split
+from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.records import Chunk, Column, Columns, Items, VarColumn, concat
+from aiostream_data.rows.row_ids import CUT, RowIds
+from aiostream_data.rows.structure import flatten
 from aiostream_data.transforms.collate import column_of, object_array
 
 Describe = Callable[[RowIds, int], str]

@@ -124,7 +124,7 @@ class ReusedMemory:
 @asynccontextmanager
 async def our_store(options: dict[str, Any], cell: Cell, url_of: Callable[[Part], str]) -> AsyncIterator[ReadOne]:
     """Lend reads through the stores of a loader: routes, hedging, retries and all."""
-    from aiostream_data.records import ShardRef
+    from aiostream_data.rows.records import ShardRef
     from aiostream_data.storage.stores import StoreSet
 
     loop, memory = asyncio.get_running_loop(), ReusedMemory(cell)

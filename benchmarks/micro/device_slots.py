@@ -29,7 +29,7 @@ from aiostream_data import Dataset
 from aiostream_data.device.filling import Filling
 from aiostream_data.device.host import HostBackend, aligned_bytes
 from aiostream_data.device.stage import DeviceStage
-from aiostream_data.parts import Parts
+from aiostream_data.rows.parts import Parts
 
 BATCHES = (("256 x 224 x 224 x 3", 256, (224, 224, 3)), ("27 x 224 x 224 x 3", 27, (224, 224, 3)))
 ROUNDS = 5

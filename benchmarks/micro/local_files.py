@@ -27,7 +27,7 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.local import LocalStore
 from benchmarks.machine import circumstances, versions_of
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from aiostream_data.errors import AccessDeniedError, CredentialsError, ObjectChangedError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.gcs import GcsStore
 from aiostream_data.storage.http import HttpStore

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import aiostream_data as asd
-from aiostream_data.loader import Loader
+from aiostream_data.loading.loader import Loader
 
 PACKAGE: Final = "aiostream_data"
 CLASSES: Final = (asd.Dataset, Loader, asd.DeviceBatch, asd.ShardCache, asd.TFRecordWriter)

@@ -12,7 +12,7 @@ from functools import cached_property
 from aiostream_data.errors import ShortReadError
 from aiostream_data.formats.tfrecord import FOOTER, HEADER
 from aiostream_data.formats.tfrecord_writer import frame
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.registry import register_store
 
 FRAME_NBYTES = HEADER.size + FOOTER.size

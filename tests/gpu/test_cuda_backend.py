@@ -11,7 +11,7 @@ import pytest
 from aiostream_data.device.backend import DeviceBackend
 from aiostream_data.device.select import open_backend
 from aiostream_data.device.stage import DeviceStage
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.rows.ragged import RaggedArray
 
 
 @pytest.fixture

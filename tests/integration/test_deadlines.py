@@ -21,7 +21,7 @@ from raw_server import Answer, RawRequest, RawServer, raw_server
 
 from aiostream_data import Dataset
 from aiostream_data.errors import StorageError, StoreBusyError, StoreTimeoutError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.parallel_read import parts_of, read_parts
 from aiostream_data.storage.stores import StoreSet

@@ -12,10 +12,10 @@ import pytest
 from aiostream_data import Dataset, Ragged, RaggedArray, TFRecordWriter, encode_example
 from aiostream_data.device import filling
 from aiostream_data.device.layout import fill
-from aiostream_data.parts import PaddedParts, Parts
-from aiostream_data.records import Columns, VarColumn
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import LEAF
+from aiostream_data.rows.parts import PaddedParts, Parts
+from aiostream_data.rows.records import Columns, VarColumn
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms import batching, collate, padding
 from aiostream_data.transforms import filling as filling_rows
 from aiostream_data.transforms.ragged_parts import ragged_in_parts

@@ -13,7 +13,7 @@ from thread_child import ThreadChild
 from aiostream_data import Dataset, ImageCast
 from aiostream_data._engine.processes import process_handle as hosting_process
 from aiostream_data.errors import DeviceTargetError, ImageCastError, PlanError
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.rows.ragged import RaggedArray
 
 ROWS = 37
 IMAGES = np.random.default_rng(0).integers(0, 256, (ROWS, 12, 16, 3), np.uint8)

@@ -13,7 +13,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data.errors import CorruptRecordError, ExampleParseError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.http import target_of
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.sigv4 import AwsKey

@@ -18,7 +18,7 @@ import pytest
 import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data.errors import StateMismatchError, UnknownElementError
-from aiostream_data.provenance import Origin
+from aiostream_data.rows.provenance import Origin
 
 SEED = 3
 FILES = 3

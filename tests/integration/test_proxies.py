@@ -14,7 +14,7 @@ from certificates import make_certificates
 from proxy import proxy
 
 from aiostream_data.errors import AccessDeniedError, StorageError, StoreUnreachableError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import FaultServer, fault_server

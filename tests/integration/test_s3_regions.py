@@ -9,7 +9,7 @@ import pytest
 
 from aiostream_data import Dataset
 from aiostream_data.errors import StorageError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.s3 import S3Store
 from aiostream_data.storage.s3_plain import host_in, is_plain_bucket, region_of
 from aiostream_data.storage.wire.client import Refused

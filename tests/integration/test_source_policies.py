@@ -12,7 +12,6 @@ import pytest
 import aiostream_data as asd
 from aiostream_data import Dataset, Quarantine, Replace, Retry, Skip
 from aiostream_data._engine.flow.merge import Merge
-from aiostream_data.dead_letter_log import read_entries
 from aiostream_data.errors import (
     AccessDeniedError,
     ChecksumError,
@@ -27,8 +26,9 @@ from aiostream_data.errors import (
     StoreBusyError,
     StoreUnreachableError,
 )
+from aiostream_data.failing.dead_letter_log import read_entries
 from aiostream_data.formats.tfrecord_writer import frame
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 from aiostream_data.storage import memory
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store

@@ -13,7 +13,7 @@ import pytest
 from certificates import Certificates, make_certificates
 
 from aiostream_data.errors import StoreUnreachableError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import FaultServer, fault_server

@@ -12,7 +12,7 @@ import pytest
 from raw_server import RawRequest, raw_server
 
 from aiostream_data.errors import IndexFileError, NoMatchError, StorageError, WrongAnswerError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.index_file import parse_index
 from aiostream_data.storage.object_size import MOST_NBYTES, as_object_nbytes
 from aiostream_data.storage.stores import StoreSet

@@ -13,7 +13,7 @@ import sys
 from functools import cache
 
 from aiostream_data import ShardCache
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.cache.store import CachingStore
 from aiostream_data.storage.memory import MemoryStore
 

@@ -25,7 +25,7 @@ from aiostream_data import Dataset, Loader
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, WorkerDiedError
 from aiostream_data.plan.operators import ToDevice
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 
 AFTERWARDS_S = 0.05
 """How long is consumed on after something was killed or stopped from outside."""

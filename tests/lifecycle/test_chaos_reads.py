@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from certificates import make_certificates
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_catalogue import chaos
 from aiostream_data.testing.fault_server import fault_server

@@ -10,7 +10,7 @@ from reading import CONTENT, read, with_stores
 from aiostream_data import Dataset
 from aiostream_data._engine.sources.shard_reader import WRONG_ATTEMPTS
 from aiostream_data.errors import ChecksumError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.checksums import check_whole
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.stores import StoreSet

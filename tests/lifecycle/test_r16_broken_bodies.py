@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from reading import CONTENT, NBYTES, read, reads, with_stores
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import At, Fault, Rule

@@ -6,7 +6,7 @@ import pytest
 from reading import CONTENT, read, reads, with_stores
 
 from aiostream_data.errors import StorageError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_catalogue import BREAKS, LIES, ODDITIES, REFUSALS
 from aiostream_data.testing.fault_server import FaultServer, fault_server

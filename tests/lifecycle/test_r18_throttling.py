@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from reading import CONTENT, with_stores
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.faults import Fault, Kind, Rule

@@ -11,7 +11,7 @@ import pytest
 from reading import CONTENT, QUICK
 
 from aiostream_data.errors import CredentialsError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.leaks import leaves_nothing

@@ -21,7 +21,7 @@ from aiostream_data.errors import StoreBusyError
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.metrics.verdict import Limit
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.file_reads import FileRead, FileReader
 from aiostream_data.storage.memory import MemoryStore

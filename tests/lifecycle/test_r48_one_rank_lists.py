@@ -12,7 +12,7 @@ import pytest
 import aiostream_data as asd
 from aiostream_data.errors import NoMatchError, RankError, StorageError
 from aiostream_data.ranks.listing import heard_shards, told_failure, told_shards
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store

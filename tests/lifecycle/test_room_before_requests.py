@@ -12,7 +12,7 @@ from aiostream_data import Dataset
 from aiostream_data._engine import resources
 from aiostream_data._engine.memory.budget import QUEUES, RANGES, Budget, Charge
 from aiostream_data._engine.sources.shard_reader import HEADROOM
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory, stores
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 from aiostream_data.storage.memory import MemoryStore

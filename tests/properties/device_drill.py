@@ -18,7 +18,7 @@ from device_mutants import Device
 from numpy.typing import NDArray
 
 from aiostream_data.device.backend import StreamRef
-from aiostream_data.ragged import RaggedArray, trusted_ragged
+from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.testing.adversarial import AdversarialBackend
 
 BATCHES = 30

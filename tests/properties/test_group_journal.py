@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from aiostream_data._engine.resume import group_history as group_journal
 from aiostream_data._engine.resume.group_history import GroupJournal
-from aiostream_data.lineage import Lineage
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.bucketing import BucketOrder
 from aiostream_data.transforms.packing import PackOrder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiostream_data.records import ByteRange
+from aiostream_data.rows.records import ByteRange
 from aiostream_data.storage.merging import merged_ranges
 
 RANGES = st.lists(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiostream_data.records import Chunk, Columns, VarColumn
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import structure_of
+from aiostream_data.rows.records import Chunk, Columns, VarColumn
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import structure_of
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.shuffle import GROW_EVERY, GROW_FROM, ShuffleBuffer, ShuffleOrder
 

@@ -15,7 +15,7 @@ import pytest
 
 from aiostream_data import Dataset
 from aiostream_data.errors import PlanError, StoreUnreachableError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.capped_store import CappedStore
 from aiostream_data.storage.caps import Caps, has_rates, take_cap_options

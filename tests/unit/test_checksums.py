@@ -11,7 +11,7 @@ import pytest
 
 from aiostream_data._native import crc32c
 from aiostream_data.errors import ChecksumError, PlanError, WrongAnswerError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import checksums
 from aiostream_data.storage.checksums import (
     Checksums,

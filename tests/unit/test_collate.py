@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Columns, Items, VarColumn
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import flatten
+from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.records import Columns, Items, VarColumn
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import flatten
 from aiostream_data.transforms.batching import Batcher, BatchOrder
 from aiostream_data.transforms.collate import LARGE_RESULT_NBYTES, collate, collate_results, stack
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiostream_data.dead_letter_log import DeadLetterLog, read_entries
+from aiostream_data.failing.dead_letter_log import DeadLetterLog, read_entries
 from aiostream_data.testing.leaks import leaves_nothing
 
 

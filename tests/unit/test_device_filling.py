@@ -22,7 +22,7 @@ from aiostream_data.device.slots import DeviceState, HostState
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.device.waiter import NAME
 from aiostream_data.errors import DeviceError, LoaderClosedError, SlotTooSmallError
-from aiostream_data.parts import Parts
+from aiostream_data.rows.parts import Parts
 
 LONG_S = 20.0
 """A test that waits so long has failed."""

@@ -41,7 +41,7 @@ from aiostream_data.errors import (
     MissingExtraError,
     PlanError,
 )
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.testing.adversarial import AdversarialBackend
 
 TEN = Dataset.range(40).batch(4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aiostream_data.device.backend import ALIGNMENT
 from aiostream_data.device.layout import fill, place, take_apart, views
 from aiostream_data.errors import DeviceLeafError
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.rows.ragged import RaggedArray
 
 DTYPES = ["bool", "int8", "uint16", "int32", "float16", "float64", "complex64", "complex128"]
 

@@ -24,7 +24,7 @@ from aiostream_data.errors import (
     GraphCaptureError,
     LoaderClosedError,
 )
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.testing.adversarial import AdversarialBackend
 
 LEASE = HandOver(handoff="lease")

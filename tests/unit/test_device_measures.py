@@ -24,7 +24,7 @@ from aiostream_data.device.stage import DeviceStage
 from aiostream_data.device.waits import Waits
 from aiostream_data.metrics.counters import LAST_WAITS, ConsumerCounters
 from aiostream_data.metrics.device_copies import DeviceCopies
-from aiostream_data.parts import Parts
+from aiostream_data.rows.parts import Parts
 
 LONG_S = 20.0
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aiostream_data._engine.failures.element_summary import MAX_CHARACTERS, forget_calls, note_call, summary
-from aiostream_data.records import object_nbytes
+from aiostream_data.rows.records import object_nbytes
 
 
 class Hostile:

@@ -9,7 +9,7 @@ import pytest
 from event_order import run, settle
 
 from aiostream_data._engine.consumer.bridge import Bridge, Ending, Parcel
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.row_ids import RowIds
 
 
 def parcel(*elements: int) -> Parcel:

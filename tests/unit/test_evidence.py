@@ -24,7 +24,7 @@ from aiostream_data.metrics import core_looks, machine
 from aiostream_data.metrics.core_looks import NO_LOOK, CoreLooks
 from aiostream_data.metrics.counters import BYTES_WAIT, FETCHED, FETCHES, SHARDS
 from aiostream_data.metrics.machine import CoreTime, cpu_pressure_s, machine_cpu_s, thread_core_s, thread_switches
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import file_reads
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.file_reads import FileRead, FileReader

@@ -22,7 +22,6 @@ import pytest
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from aiostream_data import Dataset, TFRecordWriter, write_index
-from aiostream_data.dead_letter_log import DeadLetterLog, read_entries
 from aiostream_data.errors import (
     AiostreamError,
     DeadLetterError,
@@ -30,6 +29,7 @@ from aiostream_data.errors import (
     WriterClosedError,
     WriterFailedError,
 )
+from aiostream_data.failing.dead_letter_log import DeadLetterLog, read_entries
 from aiostream_data.testing.leaks import leaves_nothing
 
 MIB = 1 << 20

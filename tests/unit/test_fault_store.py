@@ -19,7 +19,7 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store

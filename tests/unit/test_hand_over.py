@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from aiostream_data._engine.processes.chunk_transfer import handed, taken
-from aiostream_data.parts import Parts
-from aiostream_data.records import Items
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.records import Items
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.batching import Batcher, BatchOrder
 from aiostream_data.transforms.collate import LARGE_RESULT_NBYTES, collate_results
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from aiostream_data.errors import StoreUnreachableError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.hedging import LEAST, SHARE, USUAL, Hedging
 from aiostream_data.storage.hedging_store import HedgingStore
 

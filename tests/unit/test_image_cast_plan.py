@@ -20,7 +20,7 @@ from aiostream_data.device.host import aligned_bytes
 from aiostream_data.device.image_cast import ImageCast
 from aiostream_data.device.layout import TakenApart, fill, take_apart, views
 from aiostream_data.errors import ImageCastError
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.rows.ragged import RaggedArray
 
 ROWS = 5
 CAST = ImageCast(dtype="float16", mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import aiostream_data as asd
 from aiostream_data.errors import IndexFileError, NoMatchError, ObjectChangedError, PlanError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import index_file
 from aiostream_data.storage.index_file import IndexedShard, choose_shards, format_index, parse_index
 

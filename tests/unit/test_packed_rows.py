@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.lineage import Lineage
-from aiostream_data.records import Columns, Items, VarColumn
-from aiostream_data.row_ids import CUT, NUMBERED, RowIds
-from aiostream_data.structure import structure_of
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Columns, Items, VarColumn
+from aiostream_data.rows.row_ids import CUT, NUMBERED, RowIds
+from aiostream_data.rows.structure import structure_of
 from aiostream_data.transforms.filling import fill_rows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths
 from aiostream_data.transforms.packed_rows import pack_rows

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aiostream_data import Dataset
 from aiostream_data.errors import ObjectNotFoundError, StorageError
-from aiostream_data.records import ByteRange, ShardRef
+from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.parallel_read import AT_ONCE, parts_of, read_parts

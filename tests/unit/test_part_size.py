@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiostream_data.records import ByteRange
+from aiostream_data.rows.records import ByteRange
 from aiostream_data.storage.part_size import LEAST, MOST, START, PartSize
 from aiostream_data.storage.ranges import FIRST_NBYTES, NEXT_NBYTES, plan_ranges, range_sizes, shared_out
 from aiostream_data.storage.read_ahead import LEAST as LEAST_RANGES

@@ -18,9 +18,9 @@ from aiostream_data._engine.resume.merge_log import MergeLog
 from aiostream_data._engine.resume.position import State
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk, Columns
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import LEAF
+from aiostream_data.rows.records import Chunk, Columns
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.interleave import NOTHING, InterleaveOrder, Step
 
 ROWS = 2_000

@@ -15,8 +15,8 @@ from aiostream_data.formats.features import Feature, FixedLen, FixedLenSequence,
 from aiostream_data.formats.sequence_example import RaggedSteps, SequenceExampleParser
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.formats.tfrecord import TFRecordFormat
-from aiostream_data.records import Columns, concat, records_chunk
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.records import Columns, concat, records_chunk
+from aiostream_data.rows.row_ids import RowIds
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())

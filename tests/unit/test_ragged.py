@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from aiostream_data.ragged import RaggedArray
-from aiostream_data.structure import structure_of
+from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.structure import structure_of
 
 
 def ragged(*rows: list[int]) -> RaggedArray:

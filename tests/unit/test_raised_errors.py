@@ -17,7 +17,7 @@ import aiostream_data
 from aiostream_data import errors
 from aiostream_data.errors import AiostreamError
 from aiostream_data.plan.changes import Difference
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.rows.ragged import RaggedArray
 
 PACKAGE = Path(aiostream_data.__file__).parent
 BUILT_IN = {

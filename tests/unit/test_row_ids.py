@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.row_id_buffer import RowIdBuffer
-from aiostream_data.row_ids import CUT, JOINED, NUMBERED, PADDING, RowIds
+from aiostream_data.rows.row_id_buffer import RowIdBuffer
+from aiostream_data.rows.row_ids import CUT, JOINED, NUMBERED, PADDING, RowIds
 
 PAIRS = st.tuples(st.integers(0, 2**50), st.integers(0, 2**40))
 ROWS = st.lists(st.lists(PAIRS, min_size=1, max_size=4), min_size=1, max_size=6)

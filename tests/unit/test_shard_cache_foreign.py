@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aiostream_data.errors import ShardCacheError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.cache import names
 from aiostream_data.storage.cache.counters import CacheCounters

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.cache import names
 from aiostream_data.storage.cache.eviction import Held, victims
 from aiostream_data.storage.cache.piece_file import disk_nbytes

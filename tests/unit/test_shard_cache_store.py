@@ -17,7 +17,7 @@ import aiostream_data as asd
 from aiostream_data import Dataset, ShardCache
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import PlanError, ShardCacheError, StoreBusyError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.cache.counters import CacheCounters

@@ -17,7 +17,7 @@ from aiostream_data._engine.sources.shard_rows import REQUESTS_AT_ONCE, ShardRow
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import walk
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.records import ByteRange
+from aiostream_data.rows.records import ByteRange
 from aiostream_data.storage import memory
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.ranges import LEAST_NBYTES, NEXT_NBYTES

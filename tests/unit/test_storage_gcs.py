@@ -24,7 +24,7 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import gcs
 from aiostream_data.storage.gcs import make_file_system
 from aiostream_data.storage.gcs_errors import translate_gcs_error

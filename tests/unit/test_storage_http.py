@@ -24,7 +24,7 @@ from aiostream_data.errors import (
     StoreUnreachableError,
     WrongAnswerError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import fault_server

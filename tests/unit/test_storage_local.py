@@ -20,7 +20,7 @@ from aiostream_data.errors import (
     ObjectNotFoundError,
     ShortReadError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import local_listing
 from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.descriptors import DescriptorCache

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aiostream_data.errors import ObjectChangedError, ObjectNotFoundError, PlanError, ShortReadError, StorageError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import direct_reads, file_reads
 from aiostream_data.storage.file_reads import FileRead, FileReader
 from aiostream_data.storage.local import INLINE_NBYTES_PER_STEP, LocalStore

@@ -19,7 +19,7 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.retry import RetryingStore, RetryPolicy, is_transient, shows_life, take_retry_options
 
 NO_PAUSE = RetryPolicy(base_s=0.0)

@@ -23,7 +23,7 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import key_search
 from aiostream_data.storage.s3_errors import translate_s3_answer, translate_s3_error
 from aiostream_data.storage.stores import StoreSet

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data._native import hashing_py
 from aiostream_data.metrics.stream_hash import FLUSH_ROWS, Delivered, StreamHash, combine_hashes
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.row_ids import RowIds
 
 Ids = NDArray[np.int64]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.ragged import RaggedArray
-from aiostream_data.records import Chunk, Columns, Items, VarColumn
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import LEAF
+from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.collate import collate, object_array
 from aiostream_data.transforms.unbatch import unbatch
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from aiostream_data.lineage import MadeOf
-from aiostream_data.records import Chunk
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf
+from aiostream_data.rows.records import Chunk
+from aiostream_data.rows.row_ids import RowIds
 
 
 @dataclass(slots=True, eq=False)

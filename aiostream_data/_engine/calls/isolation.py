@@ -14,7 +14,7 @@ from aiostream_data._engine.failures.failed_row import Failed
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data.errors import RecordError, RecordTimeoutError, WorkerDiedError
 from aiostream_data.executors.base import Outcome
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.collate import collate
 
 

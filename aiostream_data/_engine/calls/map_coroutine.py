@@ -29,13 +29,13 @@ from aiostream_data._engine.resume.row_keys import rng_stream
 from aiostream_data.errors import RecordTimeoutError, StageBuildError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.failure import workable
-from aiostream_data.lineage import Lineage
+from aiostream_data.failing.policies import Handling, handling_of
 from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Call, Filter
 from aiostream_data.plan.written import function_name
-from aiostream_data.policies import Handling, handling_of
-from aiostream_data.records import Chunk, Items, gather, lineage_of, object_nbytes, same_layout
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Items, gather, lineage_of, object_nbytes, same_layout
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.collate import collate, collate_results
 from aiostream_data.transforms.randomness import RecordGenerator
 

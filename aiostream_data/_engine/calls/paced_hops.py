@@ -36,7 +36,7 @@ from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.memory.budget import Budget, Charge
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 
 MAX_AUTO_THREADS = 32
 

@@ -14,9 +14,9 @@ from aiostream_data._engine.flow.resizable_semaphore import Window
 from aiostream_data._engine.flow.stage import OneToOne
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data.executors.base import Outcome
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import ParseExample
-from aiostream_data.records import Chunk, concat
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, concat
 
 
 @dataclass

@@ -8,9 +8,9 @@ from aiostream_data._engine.failures.element_summary import summary
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Decoder
-from aiostream_data.records import Chunk, Columns, Items, VarColumn
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import LEAF
+from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.collate import collate
 
 

@@ -10,7 +10,7 @@ from aiostream_data._engine.calls.user_code import UserFunction
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.written import function_name
-from aiostream_data.records import Chunk, Items
+from aiostream_data.rows.records import Chunk, Items
 
 _CURES: Final = {
     CoroutineType: "give map() the coroutine function itself",

@@ -36,7 +36,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import Failure, workable
 from aiostream_data.metrics.core_looks import NO_LOOK, CoreLooks
 from aiostream_data.metrics.machine import CoreTime, thread_switches
-from aiostream_data.records import Chunk, Columns, concat
+from aiostream_data.rows.records import Chunk, Columns, concat
 from aiostream_data.transforms.collate import collate, collate_results
 
 BLOCK_ROWS = 4096

@@ -23,7 +23,7 @@ from aiostream_data.codecs.file_kinds import holds_image
 from aiostream_data.executors.base import Executor
 from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.lineage import Lineage
+from aiostream_data.failing.policies import Handling, handling_of
 from aiostream_data.metrics.counters import (
     CORE_HAD,
     CORE_WAITED,
@@ -36,9 +36,9 @@ from aiostream_data.metrics.counters import (
 from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
-from aiostream_data.policies import Handling, handling_of
-from aiostream_data.records import Chunk, lineage_of
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, lineage_of
+from aiostream_data.rows.row_ids import RowIds
 
 IN_OTHER_PLACES: Final = ("process", "interpreter")
 

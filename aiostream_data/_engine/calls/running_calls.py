@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.row_ids import RowIds
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,14 @@ from aiostream_data._engine.failures.element_summary import note_call, rows_with
 from aiostream_data._engine.failures.failed_row import Failed
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.resume.row_keys import Stable, rng_names
-from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import workable
+from aiostream_data.failing.policies import Handling
 from aiostream_data.plan.written import function_name
-from aiostream_data.policies import Handling
-from aiostream_data.records import Chunk, Columns, Items
-from aiostream_data.row_ids import SPLIT_BITS, RowIds
-from aiostream_data.structure import LEAF, flatten
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.records import Chunk, Columns, Items
+from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
+from aiostream_data.rows.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import as_stackable, collate_results, stack
 from aiostream_data.transforms.randomness import RecordGenerator, key_of

@@ -12,7 +12,7 @@ from aiostream_data._engine.calls.user_code import Describe, UserFunction
 from aiostream_data._engine.failures.element_summary import summary
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.written import function_name
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 
 Numbers = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from aiostream_data._engine.calls.user_code import stable_table, without_origins
 from aiostream_data._engine.resume.row_keys import Stable
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.executors.interpreter import InterpreterExecutor
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 
 
 class WorkPlace(Protocol):

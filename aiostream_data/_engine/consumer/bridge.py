@@ -18,8 +18,8 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from aiostream_data.lineage import MadeOf
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf
+from aiostream_data.rows.row_ids import RowIds
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from aiostream_data._engine.failures.failed_row import Failed
 from aiostream_data._engine.resume.origin_of import element_origin
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.resume.row_keys import expression
-from aiostream_data.dead_letter_log import DeadLetterLog
 from aiostream_data.errors import ErrorBudgetError, RecordError
 from aiostream_data.executors.base import Executor
+from aiostream_data.failing.dead_letter_log import DeadLetterLog
+from aiostream_data.failing.policies import handling_of
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.policies import handling_of
 from aiostream_data.safe_url import safe_text
 
 DID = {"skip": "skipped", "replace": "replaced"}

@@ -11,8 +11,8 @@ from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, Final
 
-from aiostream_data.lineage import MadeOf, source_ids
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf, source_ids
+from aiostream_data.rows.row_ids import RowIds
 
 OF_A_CALL: Final = ("stage: ", "function: ", "record: ", "records: ", "element: ")
 """How notes begin that say where an error comes from."""

@@ -9,9 +9,9 @@ from typing import Final, Literal, NamedTuple, Self
 from aiostream_data._engine.failures.element_summary import forget_calls
 from aiostream_data._engine.failures.tracebacks import present
 from aiostream_data.errors import DataError, StorageError
-from aiostream_data.lineage import MadeOf
-from aiostream_data.records import Chunk
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf
+from aiostream_data.rows.records import Chunk
+from aiostream_data.rows.row_ids import RowIds
 
 MAX_LINE: Final = 4_000
 """Characters that are told of an error's message: a message may hold a record."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from aiostream_data._engine.failures.failed_row import Damage, Failed
 from aiostream_data.errors import CorruptRecordError, DataError, StorageError
 from aiostream_data.formats.base import Loss
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.row_ids import RowIds
 
 MOST_AT_ONCE: Final = 1024
 """Losses of one shard that are cut at once, and may wait for the account in front of the next rows."""

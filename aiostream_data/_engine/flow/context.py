@@ -24,11 +24,11 @@ from aiostream_data._engine.resume.origins import Locate, Namespace, Origins, so
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.resume.resuming import resuming
 from aiostream_data.executors.base import Executor, Outcome
-from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.shown import subject_of
-from aiostream_data.records import Chunk
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.transforms.randomness import key_of
 

@@ -27,10 +27,10 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Position, State
 from aiostream_data.errors import BatchShapeError, CardinalityError
-from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.makers import made_by
-from aiostream_data.records import Chunk
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk
 
 
 @dataclass

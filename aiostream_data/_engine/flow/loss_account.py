@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE, Lost
 from aiostream_data._engine.flow.context import RunContext
+from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.policies import handling_of
 
 
 class LossAccount:

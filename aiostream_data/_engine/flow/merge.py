@@ -17,7 +17,7 @@ from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.resume.merge_log import Entry, MergeLog, StreamPlace
 from aiostream_data._engine.resume.position import POSITION, State
 from aiostream_data._engine.resume.resuming import resuming
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.interleave import InterleaveOrder, Need, Step
 
 SHORT_RUN = 4

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.records import Chunk, gather
+from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.transforms.interleave import Step
 
 Choice = tuple[list[Chunk], list[NDArray[np.int32]], list[NDArray[np.int64]]]

@@ -16,10 +16,10 @@ import numpy as np
 from aiostream_data._engine.resume.epochs import epoch_of, sources_of
 from aiostream_data._engine.resume.origins import Namespace, Origins
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
-from aiostream_data.records import Chunk, concat, gather
-from aiostream_data.row_ids import CACHED
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, concat, gather
+from aiostream_data.rows.row_ids import CACHED
 
 if TYPE_CHECKING:
     from aiostream_data._engine.flow.context import RunContext

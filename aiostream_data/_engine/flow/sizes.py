@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiostream_data.records import Chunk, Items, object_nbytes
+from aiostream_data.rows.records import Chunk, Items, object_nbytes
 
 _SAMPLE = 8
 

@@ -15,12 +15,12 @@ from aiostream_data._engine.resume.kept_log import KeptLog
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Position, State, taken_up
-from aiostream_data.lineage import Lineage, concat_lineages
+from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Call, Filter
-from aiostream_data.policies import handling_of
-from aiostream_data.records import Chunk
+from aiostream_data.rows.lineage import Lineage, concat_lineages
+from aiostream_data.rows.records import Chunk
 from aiostream_data.state_parts import MAX_COUNT, Part
 
 

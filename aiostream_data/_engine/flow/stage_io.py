@@ -17,7 +17,7 @@ from aiostream_data._engine.resume.lineage_reader import TABLE
 from aiostream_data._engine.resume.resuming import resuming
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 
 
 class Inlet:

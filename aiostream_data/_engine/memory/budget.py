@@ -30,7 +30,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Protocol
 
-from aiostream_data.records import Chunk, largest_row_nbytes
+from aiostream_data.rows.records import Chunk, largest_row_nbytes
 
 ADMITTED = 0.625
 """Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""

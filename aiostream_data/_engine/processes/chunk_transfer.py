@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.lineage import MadeOf
-from aiostream_data.parts import Parts
-from aiostream_data.records import Chunk, Columns, Items, VarColumn
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import Structure, structure_of
+from aiostream_data.rows.lineage import MadeOf
+from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import Structure, structure_of
 
 SMALL_NBYTES: Final = 32 << 10
 """Arrays of fewer bytes are put side by side with the same leaf of other elements."""

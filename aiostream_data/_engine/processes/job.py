@@ -10,7 +10,7 @@ from aiostream_data._engine.resume.shard_numbers import ShardNumbers
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Cache
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.cache.options import ShardCache
 
 

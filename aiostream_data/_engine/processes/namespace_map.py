@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.processes.chunk_transfer import Handed, IdsSideBySide
 from aiostream_data._engine.resume.origins import Cached, Hint, Namespace, Origins
-from aiostream_data.lineage import Lineage, MadeOf
-from aiostream_data.row_ids import SPLIT_BITS, RowIds
+from aiostream_data.rows.lineage import Lineage, MadeOf
+from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
 
 REMEMBERED: Final = 1 << 16
 """Namespaces that are known to be the same in several processes, at most."""

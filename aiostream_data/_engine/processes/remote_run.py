@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from aiostream_data._engine.failures.carried_error import as_raisable
 from aiostream_data.errors import CardinalityError
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 
 
 class Link(Protocol):

@@ -18,7 +18,7 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.resume.weight_changes import WeightChanges
 from aiostream_data.errors import CardinalityError, PlanError
-from aiostream_data.records import Chunk, gather
+from aiostream_data.rows.records import Chunk, gather
 
 
 @dataclass

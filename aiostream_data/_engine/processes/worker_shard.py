@@ -13,7 +13,7 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.plan.subprocess import LoaderShard, WorkerShard
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 
 
 @dataclass

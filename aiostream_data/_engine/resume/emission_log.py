@@ -8,8 +8,8 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.lineage import Lineage, concat_lineages
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage, concat_lineages
+from aiostream_data.rows.row_ids import RowIds
 
 NO_ROWS = Lineage(RowIds.none())
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.resume.position import Log
-from aiostream_data.lineage import Lineage, concat_lineages
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage, concat_lineages
+from aiostream_data.rows.row_ids import RowIds
 
 MARK_ROWS = 256
 """Rows between two copies: few enough that running over them takes a fraction of a millisecond."""

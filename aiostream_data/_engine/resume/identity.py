@@ -16,7 +16,7 @@ from aiostream_data.plan.gained_inputs import gained_inputs
 from aiostream_data.plan.global_batch import keeps_global_batch
 from aiostream_data.plan.shard_list import summary_of
 from aiostream_data.plan.stored import chain_of, read_chain, stored
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 
 
 class Identity:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from aiostream_data.plan.shard_match import GONE, ShardMatch
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.state_parts import Part
 from aiostream_data.transforms.packed_ids import pack, unpack
 

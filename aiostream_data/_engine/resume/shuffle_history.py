@@ -19,11 +19,11 @@ from aiostream_data._engine.resume.lineage_reader import Book
 from aiostream_data._engine.resume.lineage_writer import BookWriter, Encoded
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log
-from aiostream_data.lineage import Lineage, concat_lineages
-from aiostream_data.records import Columns
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage, concat_lineages
+from aiostream_data.rows.records import Columns
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.state_parts import Part
-from aiostream_data.structure import LEAF
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
 
 MIN_ERA_ROWS = 1024

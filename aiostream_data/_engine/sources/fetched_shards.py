@@ -6,12 +6,12 @@ from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.resume.shard_numbers import ShardNumbers
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import Lineage
 from aiostream_data.object_names import object_name
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.shard_match import GONE
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.row_ids import SPLIT_BITS, SPLIT_MASK
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.row_ids import SPLIT_BITS, SPLIT_MASK
 
 
 def find_fetched_shard(plan: Node, context: RunContext, rows: Lineage, name: str) -> None:

@@ -39,13 +39,13 @@ from aiostream_data._engine.sources.shard_turns import (
     turns_left,
 )
 from aiostream_data.errors import PlanError, StateMismatchError
-from aiostream_data.lineage import Lineage
+from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS
 from aiostream_data.plan.ranks import files_of_a_rank
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.policies import handling_of
-from aiostream_data.records import Chunk, ShardRef, concat, gather
-from aiostream_data.row_ids import SPLIT_MASK
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, ShardRef, concat, gather
+from aiostream_data.rows.row_ids import SPLIT_MASK
 from aiostream_data.state_parts import MAX_COUNT, Part
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder

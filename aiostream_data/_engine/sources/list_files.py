@@ -17,10 +17,10 @@ from aiostream_data._engine.sources.numbered_shards import NumberedShards
 from aiostream_data._engine.sources.shard_search import check_listed, find_shards, listed_digest
 from aiostream_data._engine.sources.shard_turns import names_order
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.ranks import files_of_a_rank
-from aiostream_data.records import Chunk, Items
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Items
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_parts import MAX_COUNT
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.resume.shard_numbers import ShardNumbers
 from aiostream_data.plan.base import TRANSPARENT, Node, walk
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 
 
 class ListedShards:

@@ -13,9 +13,9 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
-from aiostream_data.records import Chunk, Columns, Items
-from aiostream_data.row_ids import RowIds
-from aiostream_data.structure import LEAF
+from aiostream_data.rows.records import Chunk, Columns, Items
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.fresh import fresh
 
 FIRST_ROWS = 256

@@ -8,7 +8,7 @@ from typing import cast
 
 from aiostream_data._engine.resume.shard_numbers import Era, ShardNumbers
 from aiostream_data.errors import ShardGoneError, StateMismatchError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
 
 

@@ -12,7 +12,7 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.sources.memory_rows import repetitions, rows_of, rows_per_split, spans
 from aiostream_data.plan.operators import ENDLESS
 from aiostream_data.plan.sources import Range, TensorSlices
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.permutation import IndexPermutation
 
 

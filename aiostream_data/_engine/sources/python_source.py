@@ -27,12 +27,12 @@ from aiostream_data._engine.sources.signature import check_signature
 from aiostream_data.errors import AiostreamError, DamagedStateError, StageBuildError, StateMismatchError
 from aiostream_data.executors.failure import workable
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.sources import Generator, PythonIterable
-from aiostream_data.records import Chunk, object_nbytes
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, object_nbytes
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.collate import collate
 

@@ -19,7 +19,7 @@ from aiostream_data.codecs.compression import Compression, Decompressor, damage_
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.stream import PROBE_NBYTES, resolve
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.records import ByteRange, ShardRef
+from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.storage.ranges import FIRST_NBYTES, plan_ranges
 from aiostream_data.storage.stores import StoreSet
 

@@ -56,6 +56,7 @@ from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
 from aiostream_data.errors import ChecksumError, CorruptRecordError, DataError, StateMismatchError, StorageError
 from aiostream_data.executors.base import Outcome
+from aiostream_data.failing.policies import Handling
 from aiostream_data.formats.base import Loss, Report
 from aiostream_data.formats.cutting import no_records
 from aiostream_data.formats.long_record import ObjectBuffer
@@ -64,8 +65,7 @@ from aiostream_data.formats.stream import HEADROOM_NBYTES, RecordStream, StreamS
 from aiostream_data.metrics.counters import BYTES_WAIT, FETCH, FETCHED, FETCHES, StageCounters
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.policies import Handling
-from aiostream_data.records import (
+from aiostream_data.rows.records import (
     ByteRange,
     Chunk,
     Column,
@@ -76,7 +76,7 @@ from aiostream_data.records import (
     records_chunk,
     same_layout,
 )
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.parallel_read import parts_of, read_parts
 from aiostream_data.storage.ranges import plan_ranges, range_sizes, shared_out

@@ -24,12 +24,12 @@ from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.shard_check import ShardCheck
 from aiostream_data._engine.sources.shard_reader import HEADROOM, decode, read_object, stream_before
 from aiostream_data.errors import CorruptRecordError, StateMismatchError
+from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.policies import handling_of
-from aiostream_data.records import ByteRange, Chunk, ShardRef, VarColumn, concat, records_chunk
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.records import ByteRange, Chunk, ShardRef, VarColumn, concat, records_chunk
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.merging import MergedRange, merged_ranges
 from aiostream_data.storage.ranges import FIRST_NBYTES, LEAST_NBYTES, NEXT_NBYTES, OPEN_SHARE, plan_ranges

@@ -14,11 +14,11 @@ from aiostream_data._engine.flow.context import RunContext, hop
 from aiostream_data._engine.flow.recall import outermost
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data.errors import ObjectNotFoundError, StateMismatchError
-from aiostream_data.lineage import Lineage
+from aiostream_data.failing.policies import handling_of
 from aiostream_data.plan.shard_list import digest_of, lasting_urls
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.policies import handling_of
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.index_file import choose_shards, parse_index
 from aiostream_data.storage.index_reading import read_index_bytes
 from aiostream_data.storage.stores import StoreSet

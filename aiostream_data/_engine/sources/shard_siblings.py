@@ -10,7 +10,7 @@ from aiostream_data.codecs.short_streams import MARK_NBYTES, Evidence, suffix_of
 from aiostream_data.errors import ObjectNotFoundError
 from aiostream_data.formats.stream import PROBE_NBYTES, resolve
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet
 

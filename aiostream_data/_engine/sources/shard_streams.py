@@ -22,9 +22,9 @@ from aiostream_data._engine.sources.numbered_shards import NumberedShards
 from aiostream_data._engine.sources.shard_reader import ShardReader
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data.errors import StateMismatchError
+from aiostream_data.failing.policies import Handling
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.policies import Handling
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet
 

@@ -12,7 +12,7 @@ from aiostream_data._engine.resume.shard_numbers import Era
 from aiostream_data.plan.ranks import of_this_rank, share_of
 from aiostream_data.plan.shard_list import MAX_MARKED
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.state_parts import Part
 from aiostream_data.transforms.packed_ids import Packed, pack, unpack
 from aiostream_data.transforms.randomness import permutation

@@ -9,7 +9,7 @@ from aiostream_data._engine.flow.context import RunContext, hop
 from aiostream_data._engine.sources.shard_search import search_shards
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.ranks.listing import ListOnce, heard_shards, told_failure, told_shards
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 
 Sources = Sequence["ListFiles | ReadFiles"]
 

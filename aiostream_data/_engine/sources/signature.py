@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.errors import SignatureError
 from aiostream_data.plan.spec import ArraySpec
-from aiostream_data.structure import StructureError, structure_of
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.structure import StructureError, structure_of
 
 
 def check_signature(element: Any, signature: Any, number: int) -> None:

@@ -11,10 +11,10 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import State
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import Beside, CutFrom, Lineage, MadeOf, concat_lineages
 from aiostream_data.plan.operators import Batch
-from aiostream_data.records import Chunk, Items
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, MadeOf, concat_lineages
+from aiostream_data.rows.records import Chunk, Items
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms import batching
 

@@ -36,15 +36,15 @@ from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data._engine.sources.memory_rows import chunks_of, rows_of
 from aiostream_data._engine.sources.shard_damage import damage_of
 from aiostream_data.errors import PlanError, ShardGoneError, StateMismatchError
-from aiostream_data.lineage import Beside, Lineage, MadeOf, ids_side_by_side
+from aiostream_data.failing.policies import Handling, handling_of
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import PythonIterable, Range, ReadFiles, Tensors, TensorSlices
 from aiostream_data.plan.written import function_name
-from aiostream_data.policies import Handling, handling_of
-from aiostream_data.records import Chunk, concat, lineage_of
+from aiostream_data.rows.lineage import Beside, Lineage, MadeOf, ids_side_by_side
+from aiostream_data.rows.records import Chunk, concat, lineage_of
 from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of

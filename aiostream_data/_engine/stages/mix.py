@@ -23,10 +23,10 @@ from aiostream_data._engine.resume.position import Log, State, taken_up
 from aiostream_data._engine.resume.weight_changes import WeightChanges
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data.errors import ChoiceError, StateMismatchError
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.mixing import Choose, Mix
-from aiostream_data.records import Chunk, Columns
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.state_parts import Part
 from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
 from aiostream_data.transforms.interleave import Need

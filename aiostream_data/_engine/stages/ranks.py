@@ -13,7 +13,6 @@ from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.rank_nodes import MarkPadding, RankShard
 from aiostream_data.ranks.padding import (
     as_padding,
@@ -23,7 +22,8 @@ from aiostream_data.ranks.padding import (
     with_marks,
     without_padding,
 )
-from aiostream_data.records import Chunk, gather
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.transforms.ranks import RankOrder
 
 

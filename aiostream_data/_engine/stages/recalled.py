@@ -14,8 +14,8 @@ from aiostream_data._engine.resume.lineage_writer import ROWS, BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.errors import DeadLetterError
-from aiostream_data.lineage import Lineage, concat_lineages
 from aiostream_data.plan.replaying import Recalled
+from aiostream_data.rows.lineage import Lineage, concat_lineages
 
 ROWS_AT_ONCE = 256
 """Rows that are made again together."""

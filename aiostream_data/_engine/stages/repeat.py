@@ -17,10 +17,10 @@ from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import Log, Position, State, taken_up
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Concatenate, Repeat
-from aiostream_data.records import Chunk
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk
 from aiostream_data.state_parts import MAX_COUNT
 
 

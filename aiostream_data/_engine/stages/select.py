@@ -14,12 +14,12 @@ from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import State, taken_up
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.operators import Enumerate, Shard, Skip, Take
-from aiostream_data.records import Chunk, Columns, Items
-from aiostream_data.row_ids import NUMBERED
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Columns, Items
+from aiostream_data.rows.row_ids import NUMBERED
+from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.state_parts import MAX_COUNT
-from aiostream_data.structure import LEAF, Structure
 from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, SkipOrder, TakeOrder
 
 

@@ -17,11 +17,11 @@ from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.resume.shuffle_history import HeldHistory, check_history
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
-from aiostream_data.lineage import Lineage
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle
-from aiostream_data.records import Chunk, lineage_of
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, lineage_of
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.randomness import key_of
 from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder

@@ -16,11 +16,11 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, in_order_only, taken_up
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.lineage import CutFrom, Lineage, concat_lineages
 from aiostream_data.plan.base import gives_one_order
 from aiostream_data.plan.operators import Batch
-from aiostream_data.records import Chunk, concat, lineage_of
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import CutFrom, Lineage, concat_lineages
+from aiostream_data.rows.records import Chunk, concat, lineage_of
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.unbatch import split_rows
 
 

@@ -18,7 +18,7 @@ import os
 import re
 from typing import Final
 
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.cache.spans import Span
 from aiostream_data.storage.urls import split_url
 

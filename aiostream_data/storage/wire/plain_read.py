@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from aiostream_data.errors import StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.body import check_range_answer, check_version, range_header
 from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.translate import translate_error

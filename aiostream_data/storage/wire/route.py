@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
-from aiostream_data.records import ShardRef
 from aiostream_data.redaction import shown_option
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.caps import take_cap_options
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.lanes import Lane, lane_of

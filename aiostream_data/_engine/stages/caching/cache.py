@@ -28,11 +28,11 @@ from aiostream_data._engine.resume.resuming import resuming
 from aiostream_data._engine.stages.caching.cache_pass import CachePass, CachePasses
 from aiostream_data._engine.stages.caching.shared_caches import FilledElsewhere, SharedCaches
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
-from aiostream_data.lineage import Lineage, rows_behind
 from aiostream_data.plan.base import gives_one_order, walk
 from aiostream_data.plan.operators import Cache, CacheToken
-from aiostream_data.records import Chunk, Columns, Items, VarColumn, lineage_of
-from aiostream_data.row_ids import CACHED
+from aiostream_data.rows.lineage import Lineage, rows_behind
+from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn, lineage_of
+from aiostream_data.rows.row_ids import CACHED
 from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.fresh import fresh
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from aiostream_data.plan.operators import CacheToken
-from aiostream_data.records import Chunk
+from aiostream_data.rows.records import Chunk
 
 
 class CachePass:

@@ -14,10 +14,10 @@ from aiostream_data._engine.calls.user_numbers import numbers_of
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.stages.grouping.group_step import SortingStep
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.windows import Bucket
 from aiostream_data.ranks.padding import as_padding, batches_marked_like, batches_without_padding
-from aiostream_data.records import Chunk
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk
 from aiostream_data.state_parts import Part
 from aiostream_data.transforms.bucketing import Bucketful, BucketOrder
 from aiostream_data.transforms.grouping import Make, as_elements, rows_of_groups, stack_rows

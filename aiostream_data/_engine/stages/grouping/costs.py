@@ -15,9 +15,9 @@ from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State
 from aiostream_data._engine.stages.grouping.group_step import GroupStep
 from aiostream_data.errors import BatchCostError
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.costs import CostBatch
-from aiostream_data.records import Chunk, Items
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.transforms.collate import DescribeRow
 from aiostream_data.transforms.costed import CostOrder
 from aiostream_data.transforms.grouping import as_elements, rows_of_groups, stack_rows

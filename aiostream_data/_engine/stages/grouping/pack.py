@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.stages.grouping.group_step import SortingStep, rows_of_element
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.lineage import Lineage
 from aiostream_data.plan.windows import Pack, packed_structure
-from aiostream_data.records import Chunk, Columns, concat, lineage_of
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Columns, concat, lineage_of
 from aiostream_data.state_parts import Part
 from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths, structure_of_rows

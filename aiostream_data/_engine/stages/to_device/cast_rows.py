@@ -14,9 +14,9 @@ from aiostream_data._native.draws_py import WEYL, mixed
 from aiostream_data.device.cast_plan import with_cast
 from aiostream_data.device.image_cast import ImageCast
 from aiostream_data.device.layout import TakenApart
-from aiostream_data.lineage import MadeOf, source_ids
 from aiostream_data.plan.operators import ToDevice
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf, source_ids
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.randomness import key_of
 
 Prepare = Callable[[TakenApart], TakenApart]

@@ -28,11 +28,11 @@ from aiostream_data.device.patience import Patience
 from aiostream_data.device.stage import DeviceStage as Device
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.lineage import MadeOf
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.operators import ToDevice
-from aiostream_data.records import Chunk, Items
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.lineage import MadeOf
+from aiostream_data.rows.records import Chunk, Items
+from aiostream_data.rows.row_ids import RowIds
 
 LOOK_AGAIN_S: Final = 0.05
 """How often a full device is looked at, where batches are lent, although nobody told of a change: a batch that the

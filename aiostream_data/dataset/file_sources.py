@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from aiostream_data.arguments import flag, shown
 from aiostream_data.errors import PlanError
+from aiostream_data.failing.policies import OnError, source_policy_of
 from aiostream_data.formats.fixed_length import FixedLengthFormat
 from aiostream_data.formats.named import WithUrl
 from aiostream_data.formats.text import TextFormat
@@ -17,12 +18,11 @@ from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
-from aiostream_data.policies import OnError, source_policy_of
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.urls import has_magic, split_url
 
 if TYPE_CHECKING:
-    from aiostream_data.dataset import Dataset
+    from aiostream_data.dataset.dataset import Dataset
 
 Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset[str]"
 """One URL or glob pattern, several, or a data set of URLs."""

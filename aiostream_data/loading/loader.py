@@ -29,7 +29,7 @@ from aiostream_data.metrics.counters import ConsumerCounters
 from aiostream_data.metrics.html_table import html_table
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot, with_holders_elsewhere
 from aiostream_data.plan.base import at_least
-from aiostream_data.provenance import Origin
+from aiostream_data.rows.provenance import Origin
 from aiostream_data.storage.counters import joined
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Loader(Generic[T]):
     thread, inside or outside a running event loop, one consumer at a time. The work is done by an
     event loop of its own on a thread of its own. Elements belong to the consumer; batches on loan
     (``to_device(handoff="lease")``) do until they are given back. In a process that was forked while it was
-    open, everything but closing it raises :class:`.errors.ForkedPipelineError`.
+    open, everything but closing it raises :class:`~aiostream_data.errors.ForkedPipelineError`.
 
     Leaving the block, closing, failing, or dropping the last reference stops every task, thread,
     process and connection within two seconds.

@@ -15,7 +15,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.spec import ArraySpec, spec_of
-from aiostream_data.structure import Structure
+from aiostream_data.rows.structure import Structure
 
 if TYPE_CHECKING:
     from aiostream_data.transforms.padding import LeafPadding

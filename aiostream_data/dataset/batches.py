@@ -14,7 +14,7 @@ from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, at_least
 
 if TYPE_CHECKING:
-    from aiostream_data.dataset import Dataset
+    from aiostream_data.dataset.dataset import Dataset
     from aiostream_data.plan.costs import TooLarge
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ def _checked_limit(max_cost: Any, on_too_large: str) -> int:
 
 def _checked_cost(node: Node, cost: Any, padded: bool, shapes: Any, values: Any) -> Callable[..., int] | str | None:
     """Return what tells the cost: where nothing was given, the name of the only leaf with a length, if it is known."""
-    from aiostream_data.element_checks import check_length_of, check_padding, the_only_length
+    from aiostream_data.dataset.element_checks import check_length_of, check_padding, the_only_length
 
     if not padded and (shapes is not None or values is not None):
         raise PlanError("padded=False leaves no use for padded_shapes and padding_values")

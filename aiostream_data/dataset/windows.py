@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aiostream_data.arguments import flag, several, word
-from aiostream_data.element_checks import check_length_of, check_packing, check_padding, known_shapes
+from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding, known_shapes
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least
 from aiostream_data.plan.operators import OPEN_BINS
 
 if TYPE_CHECKING:
-    from aiostream_data.dataset import Dataset
+    from aiostream_data.dataset.dataset import Dataset
     from aiostream_data.plan import windows as win
 
 

@@ -9,7 +9,7 @@ A chunk is a run of consecutive elements. It comes in two classes:
 
 Every chunk carries ``ids``: an int64 array of shape (rows, 2 or more) that starts with (split, ordinal)
 of the row each element came from, so that order can be decided on ids and every row keeps its origin.
-Operators that make rows out of several others add to them (:mod:`aiostream_data.lineage`). What was put
+Operators that make rows out of several others add to them (:mod:`aiostream_data.rows.lineage`). What was put
 together from any number of rows (a batch) says so in ``made_of``.
 
 Chunks are immutable by convention: nothing writes into the arrays of a chunk that it did not make.
@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.array_likes import image_nbytes
-from aiostream_data.lineage import Lineage, MadeOf
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.array_likes import image_nbytes
+from aiostream_data.rows.lineage import Lineage, MadeOf
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.safe_url import safe_url
-from aiostream_data.structure import LEAF, Structure
 
 VarKind = Literal["bytes", "str", "array"]
 

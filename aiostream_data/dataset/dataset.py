@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
-from aiostream_data.batches import BatchOperators
+from aiostream_data.dataset.batches import BatchOperators
+from aiostream_data.dataset.functions import FunctionOperators
+from aiostream_data.dataset.hints import Hints
+from aiostream_data.dataset.mixtures import DatasetMixtures
+from aiostream_data.dataset.windows import WindowOperators
 from aiostream_data.errors import ArgumentTypeError, PlanError, UnknownLengthError
+from aiostream_data.failing.policies import OnError, Raise, log_path, policy_of
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
 from aiostream_data.formats.sequence_example import SequenceExampleParser
-from aiostream_data.functions import FunctionOperators
-from aiostream_data.hints import Hints
-from aiostream_data.mixtures import DatasetMixtures
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import (
     AUTO,
@@ -42,17 +44,15 @@ from aiostream_data.plan.validate import (
     check_rereadable,
     check_transform,
 )
-from aiostream_data.policies import OnError, Raise, log_path, policy_of
-from aiostream_data.structure import flatten
-from aiostream_data.windows import WindowOperators
+from aiostream_data.rows.structure import flatten
 
 if TYPE_CHECKING:
     from aiostream_data.device.handover import FrameworkName, HandOff
     from aiostream_data.device.image_cast import ImageCast
-    from aiostream_data.loader import Loader
+    from aiostream_data.loading.loader import Loader
     from aiostream_data.loading.memory_bound import MemoryBound
-    from aiostream_data.provenance import Origin
     from aiostream_data.ranks import Policy, Tail
+    from aiostream_data.rows.provenance import Origin
     from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
 
@@ -463,9 +463,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             debug: Make one element at a time in the thread that asks for it; see :meth:`debug`.
             stall_after: Seconds that an element may be waited for, after which the logger "aiostream_data" warns once,
                 naming the stage that is stuck, with all that :meth:`Loader.dump` tells; None never does.
-            stage_timeout: Seconds that an element may be waited for, after which the loader fails with a
-                :class:`.errors.StageTimeoutError` that names the stage that is stuck; None for any time. Whatever the
-                stage is: a limit for each call of a function is ``map(timeout=)``.
+            stage_timeout: Seconds that the consumer waits for an element, whichever stage is slow. Then the loader
+                fails with a :class:`~aiostream_data.errors.StageTimeoutError` that names the stuck stage; None waits
+                for any time. To limit each call of a function, pass ``map(timeout=)``.
             full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
             profile: Ask the device how long every copy to it took, for ``stats().devices``; that costs a little.
 
@@ -475,7 +475,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             RankError: The rows cannot be shared by so many ranks.
         """
         # Imported here, since they are most of what importing everything would cost.
-        from aiostream_data.loader import Loader
+        from aiostream_data.loading.loader import Loader
         from aiostream_data.loading.memory_bound import log_memory_bound
         from aiostream_data.loading.opening import Opening, ranks_of, workers_of
         from aiostream_data.loading.saved import Saved
@@ -542,7 +542,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             StateMismatchError: The plan has no such row.
         """
         from aiostream_data.loading.fetching import fetch_row
-        from aiostream_data.provenance import Origin
+        from aiostream_data.rows.provenance import Origin
 
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
         return fetch_row(self.plan, Origin.of(origin), limit)
@@ -561,7 +561,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         Raises:
             DeadLetterError: It cannot be read, is empty, or does not fit the plan.
         """
-        from aiostream_data.dead_letter_log import read_entries
+        from aiostream_data.failing.dead_letter_log import read_entries
         from aiostream_data.plan.replaying import replayed
 
         return Dataset(replayed(self.plan, read_entries(log)))

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from aiostream_data.arguments import flag, seconds_or_none
-from aiostream_data.callables import check_gives_a_value, check_takes_an_element
+from aiostream_data.dataset.callables import check_gives_a_value, check_takes_an_element
 from aiostream_data.errors import PlanError
+from aiostream_data.failing.policies import OnError, policy_of
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import (
     AUTO,
@@ -23,10 +24,9 @@ from aiostream_data.plan.base import (
 from aiostream_data.plan.operators import AUTO_CYCLE_LENGTH
 from aiostream_data.plan.validate import check_executor, check_reaches_interpreters, check_reaches_processes
 from aiostream_data.plan.written import function_name
-from aiostream_data.policies import OnError, policy_of
 
 if TYPE_CHECKING:
-    from aiostream_data.dataset import Dataset
+    from aiostream_data.dataset.dataset import Dataset
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -105,9 +105,9 @@ class FunctionOperators(Generic[T]):
             seed: For ``rng``; without one, the loader's.
             init: Called once on every worker, before its first call; what it returns is given to the function
                 as ``state``. A worker's state is its own: nothing else touches it meanwhile.
-            timeout: Seconds that one call may take; the stage fails with :class:`.errors.RecordTimeoutError`
-                after that, as with any other error. A call in a process is ended then, one on a thread is
-                left to itself.
+            timeout: Seconds that one call may take; after that the stage fails with
+                :class:`~aiostream_data.errors.RecordTimeoutError`, as with any other error. A call in a process is
+                ended then, one on a thread is left to itself.
             on_error: "raise", "skip", :class:`Retry`, :class:`Skip`, :class:`Replace` or :class:`Quarantine`;
                 None leaves it to ``open(on_error=...)``.
 

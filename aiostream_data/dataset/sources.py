@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from aiostream_data.arguments import MOST, integer, numpy_dtype, several
-from aiostream_data.array_likes import NoNumpyFormError, array_of, type_name
-from aiostream_data.callables import check_takes_arguments
+from aiostream_data.dataset.callables import check_takes_arguments
+from aiostream_data.dataset.file_sources import FileSources
 from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
-from aiostream_data.file_sources import FileSources
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.spec import ArraySpec
-from aiostream_data.structure import flatten
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.structure import flatten
 
 if TYPE_CHECKING:
-    from aiostream_data.dataset import Dataset
+    from aiostream_data.dataset.dataset import Dataset
 
 E = TypeVar("E")
 

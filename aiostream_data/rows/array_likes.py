@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.ragged import RaggedArray
+from aiostream_data.rows.ragged import RaggedArray
 
 Convert: TypeAlias = Callable[[Any], NDArray[Any]]
 

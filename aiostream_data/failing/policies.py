@@ -27,8 +27,8 @@ class Skip:
     """Leave the record out, count it, and note it in the dead-letter log, if ``open`` was given one.
 
     Args:
-        max_count: Records that may be left out; one more raises :class:`.errors.ErrorBudgetError`. A file that a source
-            loses, or the rest of one, counts as one record.
+        max_count: Records that may be left out; one more raises :class:`~aiostream_data.errors.ErrorBudgetError`. A
+            file that a source loses, or the rest of one, counts as one record.
         max_rate: Share of all records, 0 to 1, that may be left out. The first 1,000 share one allowance.
     """
 

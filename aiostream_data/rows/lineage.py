@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.row_ids import RowIds
+from aiostream_data.rows.row_ids import RowIds
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aiostream_data import _native
-from aiostream_data.row_ids import Numbers, RowIds
+from aiostream_data.rows.row_ids import Numbers, RowIds
 
 
 class RowIdBuffer:

@@ -13,14 +13,14 @@ from aiostream_data.errors import PlanError
 from aiostream_data.formats.whole_object import write_object
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.records import ShardRef
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.index_file import IndexedShard, format_index
 from aiostream_data.storage.retry import take_retry_options
 from aiostream_data.storage.stores import StoreSet, options_of
 from aiostream_data.storage.urls import has_magic, split_url
 
 if TYPE_CHECKING:
-    from aiostream_data.dataset import Dataset
+    from aiostream_data.dataset.dataset import Dataset
 
 _FOR_READING = frozenset({"hedge", "verify", "max_connections", "connect_timeout", "read_timeout", "direct"})
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiostream_data.arguments import flag, word
+from aiostream_data.dataset.sources import DatasetSources
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least, seed_of
 from aiostream_data.plan.operators import SCHEDULE_EVERY
 from aiostream_data.plan.spec import spec_of
 from aiostream_data.plan.validate import check_extends
-from aiostream_data.sources import DatasetSources
-from aiostream_data.structure import LEAF
+from aiostream_data.rows.structure import LEAF
 
 if TYPE_CHECKING:
-    from aiostream_data.dataset import Dataset
+    from aiostream_data.dataset.dataset import Dataset
     from aiostream_data.weights import Stop, WeightPlan
 
 # What only mixtures need is imported where it is used: most programs have none, and importing it takes its time.
