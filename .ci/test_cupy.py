@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TESTS: Final = (
     "tests/real_cupy",
     "tests/gpu",
-    "tests/unit/test_device_*.py",
+    "tests/unit/device/test_device_*.py",
     "tests/integration/test_device_*.py",
     "tests/integration/test_elements_of_installed_libraries.py",
 )

@@ -18,7 +18,7 @@ from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.rows.records import Columns, concat, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 
-GOLDEN = Path(__file__).parent.parent / "data" / "golden"
+GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())
 
 suffixes = pytest.mark.parametrize("suffix", ["", ".gz", ".zlib"])

@@ -43,7 +43,7 @@ for images, labels in batches:
 """
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def test_doctor_names_versions_native_core_extras_and_device(capsys: pytest.Capt
 
 
 def test_doctor_knows_every_extra_that_brings_packages_for_users() -> None:
-    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    declared = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     extras = declared["project"]["optional-dependencies"]
     told = {extra: {re.match(r"[\w-]+", package)[0] for package in extras[extra]} for extra in doctor.EXTRAS}  # type: ignore[index]
     assert told == {extra: set(packages) for extra, packages in doctor.EXTRAS.items()}

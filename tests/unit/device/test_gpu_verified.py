@@ -15,7 +15,7 @@ from aiostream_data.cli.main import main
 from aiostream_data.device import verified
 from aiostream_data.device.verified import GpuRun, device_code_sha256, device_files, hash_of, read_run, verification
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECORD = ROOT / "aiostream_data" / "device" / verified.RECORD
 GPU_WORDS = r"\bGPUs?\b|\bCUDA\b|\bCuPy\b|\b[AHBL]\d{2,3}\b|\bNVIDIA\b|\bpinned\b"
 FIGURE = r"\d[\d.,]*\s?(?:[GM]i?B/s|batch(?:es)?/s|images/s|[mµu]s\b|%|x\b)"

@@ -28,7 +28,7 @@ from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.shown import subject_of
 
 NUMBERS = Dataset.range(1_000)
-HERE = "tests/unit/test_report.py"
+HERE = "tests/unit/loading/test_report.py"
 
 
 def double(value: int) -> int:
