@@ -219,7 +219,7 @@ def test_i5_nothing_is_awaited_where_a_device_or_stream_is_current() -> None:
         nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
         assert not [node for node in nodes if isinstance(node, (ast.Await, ast.AsyncFunctionDef, ast.AsyncFor))], path
     engine = Path(FOLDER).parent / "_engine"
-    assert "backend." not in (engine / "stages" / "device.py").read_text("utf-8")
+    assert "backend." not in (engine / "stages" / "to_device" / "to_device.py").read_text("utf-8")
 
 
 def test_i6_no_more_batches_are_held_than_there_are_slots() -> None:

@@ -36,7 +36,7 @@ ALLOWED = {
 }
 
 CONTRACTS = (
-    *("_native", "row_ids.py", "transforms"),
+    *("_native", "rows/row_ids.py", "transforms"),
     *("_engine/flow/channel.py", "_engine/resume/group_history.py", "_engine/resume/shuffle_history.py"),
     *(
         "_engine/sources/memory_rows.py",
