@@ -23,7 +23,7 @@ RULES: Final = (
     rf"tests/data/golden/{NAME}\.(json|tfrecord(\.gz|\.zlib)?)",
     rf"benchmarks/(README\.md|requirements(-{NAME})?\.txt|results/{NAME}\.json)",
     r"tests/real_cupy/requirements-[0-9]+\.txt",
-    rf"docs/{NAME}\.md|examples/{NAME}/README\.md",
+    rf"docs/(contributing/)?{NAME}\.md|examples/{NAME}/README\.md",
     r"docker/(Dockerfile\.(cpu|cuda)|compose\.yaml|\.yamllint)",
 )
 """What may be in the tree: each rule is matched against a whole path from the root."""

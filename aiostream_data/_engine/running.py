@@ -85,10 +85,11 @@ def _start(
     node: Node, context: RunContext, group: asyncio.TaskGroup, running: list[asyncio.Task[None]], state: State
 ) -> Receiver[Chunk]:
     node, steps = steps_after(node, context)
-    if state is not None:
-        for step in reversed(steps):
-            with resuming(POSITION, f"does not fit {step.node.label}"):
-                state = step.resume(state)
+    for step in reversed(steps):
+        if state is None:  # the rest begins at its beginning
+            break
+        with resuming(POSITION, f"does not fit {step.node.label}"):
+            state = step.resume(state)
     counters = context.counters(node)
     fused = fused_below(node)
     stage = build(node, context, counters, fused)

@@ -8,6 +8,7 @@ A fenced block may have a comment in front of it, which readers of the page do n
   (:mod:`page_files`).
 - ``<!-- continues -->``: the block goes on where the one before it ends. Any other block is a program by itself.
 - ``<!-- raises: ValueError -->``: the program ends with this error.
+- ``<!-- file: a/file.py -->``: the block is a file, or part of one: see :mod:`changed_package`.
 - ``<!-- prints -->``, in front of a ``text`` block: what the block above it prints, or the error that ends it.
   ``...`` stands for anything, and any amount of space for any other.
 """
@@ -27,7 +28,7 @@ PAGES: Final = sorted(
     for path in ROOT.glob(pattern)
 )
 LAUNCHER: Final = "torchrun"
-MARKS: Final = ("needs", "continues", "raises", "prints")
+MARKS: Final = ("needs", "continues", "raises", "prints", "file", "after", "before")
 
 _COMMENT: Final = re.compile(r"<!--\s*(.*?)\s*-->")
 _FENCE: Final = re.compile(r"```(\w*)$")
@@ -111,6 +112,8 @@ def programs(page: str, text: str) -> list[Program]:
     """Return the programs of a page, in order."""
     found: list[Program] = []
     for block in blocks(text):
+        if "file" in block.marks:
+            continue  # no program: see changed_package.py
         if block.language == "python":
             found.append(_continued(found.pop(), block) if "continues" in block.marks else _begun(page, block))
         elif "prints" in block.marks:

@@ -8,7 +8,7 @@ taken come back this way, and so does a row that the user asks for by its origin
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, concat, gather
-from aiostream_data.rows.row_ids import CACHED
+from aiostream_data.rows.row_ids import CACHED, SPLIT_BITS, SPLIT_MASK, RowIds
 
 if TYPE_CHECKING:
     from aiostream_data._engine.flow.context import RunContext
@@ -34,6 +34,20 @@ def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
         last = np.where(pair.namespaces > 0, pair.namespaces, last)
     found = {number: origins.namespace(number) for number in np.unique(last).tolist()}
     return [found[number] for number in last.tolist()]
+
+
+def names_of(ids: RowIds, origins: Origins) -> list[tuple[int, ...]]:
+    """Return a name of each row that is the same in every run, and for rows that a state names."""
+    return [tuple(_name(numbers, origins)) for numbers in ids.tolist()]
+
+
+def _name(numbers: Sequence[int], origins: Origins) -> Iterator[int]:
+    for split, ordinal in zip(numbers[::2], numbers[1::2], strict=True):
+        if split >> SPLIT_BITS:
+            space = origins.namespace(split >> SPLIT_BITS)
+            yield from (space.number, space.epoch, split & SPLIT_MASK, ordinal)
+        else:
+            yield from (split, ordinal)
 
 
 def read_at(lineage: Lineage, origins: Origins) -> list[int]:
