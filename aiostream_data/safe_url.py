@@ -152,7 +152,7 @@ def links_of(url: str) -> list[str]:
     return [*parts, url[at:], ""] if parts else [url]
 
 
-class Parts(NamedTuple):
+class UrlParts(NamedTuple):
     """One link of a URL. ``scheme`` is as written; ``user`` is None without an ``@``; ``tail`` begins with the path."""
 
     scheme: str
@@ -161,10 +161,10 @@ class Parts(NamedTuple):
     tail: str
 
 
-def parts_of(link: str) -> Parts:
+def parts_of(link: str) -> UrlParts:
     """Split one link."""
     scheme, _, rest = ("", "//", link[2:]) if link.startswith("//") else link.partition("://")
-    return Parts(scheme, *_split_authority(scheme.lower(), rest))
+    return UrlParts(scheme, *_split_authority(scheme.lower(), rest))
 
 
 def query_of(scheme: str, tail: str) -> tuple[str, str, str]:

@@ -33,14 +33,14 @@ UNIT = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WeightSpan:
     """Weights, and the first row for which they are no longer in force; None when they stay."""
 
     weights: Vector
     until: int | None
 
 
-class Change(NamedTuple):
+class WeightChange(NamedTuple):
     """Weights set from a row on, and those that were planned for that row."""
 
     first_row: int
@@ -63,9 +63,9 @@ class Schedule:
     steps: tuple[tuple[int, Vector], ...] = ()
     function: Callable[[int], Any] | None = None
     every: int = 1
-    changes: tuple[Change, ...] = ()
+    changes: tuple[WeightChange, ...] = ()
 
-    def at(self, row: int) -> Span:
+    def at(self, row: int) -> WeightSpan:
         """Return the weights of ``row``, and until when they hold.
 
         Raises:
@@ -77,20 +77,20 @@ class Schedule:
         if row >= first:
             return _step_at([(change.first_row, change.weights) for change in self.changes], row)
         planned = self.planned_at(row)
-        return Span(planned.weights, first if planned.until is None else min(first, planned.until))
+        return WeightSpan(planned.weights, first if planned.until is None else min(first, planned.until))
 
-    def planned_at(self, row: int) -> Span:
+    def planned_at(self, row: int) -> WeightSpan:
         """Return what :meth:`at` would without any changes."""
         if self.function is None:
             return _step_at(self.steps, row)
         asked = row - row % self.every
         weights = vector_of(self.function(asked), self.names, f"the weights for row {asked}")
-        return Span(weights, asked + self.every)
+        return WeightSpan(weights, asked + self.every)
 
     def changed(self, row: int, weights: Vector) -> Schedule:
         """Return the schedule with other weights from ``row`` on; later changes are given up."""
         kept = [change for change in self.changes if change.first_row < row]
-        return replace(self, changes=(*kept, Change(row, weights, self.planned_at(row).weights)))
+        return replace(self, changes=(*kept, WeightChange(row, weights, self.planned_at(row).weights)))
 
     def with_changes_of(self, state: list[Any]) -> Schedule:
         """Return the schedule with the changes that ``changes_state`` of an earlier one describes.
@@ -98,7 +98,7 @@ class Schedule:
         A change is left out when this schedule has other weights for its row than the earlier one had:
         whoever plans new weights wants those.
         """
-        changes = (Change(row, tuple(weights), tuple(planned)) for row, weights, planned in state)
+        changes = (WeightChange(row, tuple(weights), tuple(planned)) for row, weights, planned in state)
         kept = [change for change in changes if self.planned_at(change.first_row).weights == change.planned]
         return replace(self, changes=tuple(kept))
 
@@ -118,9 +118,9 @@ class Schedule:
         return self.function is None and all(min(weights) > 0 for _, weights in self.steps)
 
 
-def _step_at(steps: Sequence[tuple[int, Vector]], row: int) -> Span:
+def _step_at(steps: Sequence[tuple[int, Vector]], row: int) -> WeightSpan:
     number = bisect_right(steps, row, key=lambda step: step[0])
-    return Span(steps[number - 1][1], steps[number][0] if number < len(steps) else None)
+    return WeightSpan(steps[number - 1][1], steps[number][0] if number < len(steps) else None)
 
 
 def schedule_of(weights: WeightPlan | None, names: tuple[str, ...], every: int = 1) -> Schedule:

@@ -33,7 +33,7 @@ from aiostream_data._engine.stages.recalled import RecalledStage
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
 from aiostream_data._engine.stages.shuffle import ShuffleStep
-from aiostream_data._engine.stages.to_device.to_device import DeviceStage
+from aiostream_data._engine.stages.to_device.to_device import ToDeviceStage
 from aiostream_data._engine.stages.unbatch import UnbatchStep
 from aiostream_data._engine.stages.zip import ZipStage
 from aiostream_data.metrics.counters import StageCounters
@@ -74,7 +74,7 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     mixing.Choose: ChooseStage,
     op.Cache: CacheStage,
     op.Prefetch: PrefetchStage,
-    op.ToDevice: DeviceStage,
+    op.ToDevice: ToDeviceStage,
     InSubprocess: SubprocessStage,
     ranks.EqualRows: EqualRowsStage,
     ranks.Agree: AgreeStage,

@@ -27,7 +27,7 @@ class ZstdFormatError(AiostreamError, ValueError):
     """The bytes are not a zstd stream."""
 
 
-class Piece(NamedTuple):
+class ZstdPiece(NamedTuple):
     """Bytes of one frame, holding at most one block.
 
     Attributes:
@@ -58,7 +58,7 @@ class BlockWalker:
         self._gathered = bytearray()
         self._header = b""  # of the frame, as far as it was received
         self._remaining = 4
-        self._handle: Callable[[bytes], Piece | None] | None = self._magic
+        self._handle: Callable[[bytes], ZstdPiece | None] | None = self._magic
         self._in_frame = False
         self._has_checksum = False
         self._content_size_nbytes = 0
@@ -70,7 +70,7 @@ class BlockWalker:
         """True when the stream may end here."""
         return not self._in_frame and not self._gathered
 
-    def feed(self, data: memoryview) -> Iterator[Piece]:
+    def feed(self, data: memoryview) -> Iterator[ZstdPiece]:
         """Return the pieces that ``data`` (uint8) completes, one after another.
 
         Raises:
@@ -85,7 +85,7 @@ class BlockWalker:
             if piece is not None:
                 yield piece
 
-    def _field(self, part: bytes) -> Piece | None:
+    def _field(self, part: bytes) -> ZstdPiece | None:
         self._gathered += part
         if self._remaining:
             return None
@@ -94,14 +94,14 @@ class BlockWalker:
         assert self._handle is not None
         return self._handle(field)
 
-    def _content(self, part: bytes) -> Piece | None:
+    def _content(self, part: bytes) -> ZstdPiece | None:
         if self._skipping:
             if not self._remaining:
                 self._end_frame()
             return None
-        return Piece(part, self._end_block() if not self._remaining else False)
+        return ZstdPiece(part, self._end_block() if not self._remaining else False)
 
-    def _expect(self, nbytes: int, handle: Callable[[bytes], Piece | None] | None) -> None:
+    def _expect(self, nbytes: int, handle: Callable[[bytes], ZstdPiece | None] | None) -> None:
         self._remaining = nbytes
         self._handle = handle
 
@@ -120,7 +120,7 @@ class BlockWalker:
             return True
         return False
 
-    def _magic(self, field: bytes) -> Piece | None:
+    def _magic(self, field: bytes) -> ZstdPiece | None:
         magic = int.from_bytes(field, "little")
         self._in_frame = True
         self.frames += 1
@@ -150,7 +150,7 @@ class BlockWalker:
         self._header += field
         self._expect(rest, self._frame_header)
 
-    def _frame_header(self, field: bytes) -> Piece:
+    def _frame_header(self, field: bytes) -> ZstdPiece:
         size_nbytes = self._content_size_nbytes
         declared = int.from_bytes(field[len(field) - size_nbytes :], "little")
         if size_nbytes == 2:
@@ -159,9 +159,9 @@ class BlockWalker:
         base = 1 << (10 + (field[0] >> 3))
         self.window_nbytes = declared if self._single_segment else base + (base >> 3) * (field[0] & 7)
         self._expect(3, self._block_header)
-        return Piece(self._header + field, ends_frame=False, begins_frame=True)
+        return ZstdPiece(self._header + field, ends_frame=False, begins_frame=True)
 
-    def _block_header(self, field: bytes) -> Piece:
+    def _block_header(self, field: bytes) -> ZstdPiece:
         header = int.from_bytes(field, "little")
         kind, size = header >> 1 & 3, header >> 3
         if kind == 3 or size > MAX_BLOCK_NBYTES:
@@ -169,8 +169,8 @@ class BlockWalker:
         self._last_block = bool(header & 1)
         content = 1 if kind == 1 else size  # kind 1 is one byte, repeated
         self._expect(content, None)
-        return Piece(field, self._end_block() if not content else False)
+        return ZstdPiece(field, self._end_block() if not content else False)
 
-    def _checksum(self, field: bytes) -> Piece:
+    def _checksum(self, field: bytes) -> ZstdPiece:
         self._end_frame()
-        return Piece(field, True)
+        return ZstdPiece(field, True)

@@ -16,7 +16,7 @@ from aiostream_data.device.layout import place
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArrayPlace:
     """Where an array stands that the device copies from directly.
 
     Attributes:
@@ -29,7 +29,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class SlotCopy:
     """Consecutive bytes on their way to a device slot.
 
     Attributes:
@@ -60,15 +60,15 @@ class CopyPlan:
     """
 
     staged: BatchLayout
-    copies: tuple[Copy, ...]
+    copies: tuple[SlotCopy, ...]
 
 
-def whole(layout: BatchLayout) -> tuple[Copy, ...]:
+def whole(layout: BatchLayout) -> tuple[SlotCopy, ...]:
     """Return the one copy of a batch of which everything stands in the host slot."""
-    return (Copy(None, 0, 0, layout.nbytes),)
+    return (SlotCopy(None, 0, 0, layout.nbytes),)
 
 
-def plan_copies(layout: BatchLayout, places: Sequence[Place | None]) -> CopyPlan:
+def plan_copies(layout: BatchLayout, places: Sequence[ArrayPlace | None]) -> CopyPlan:
     """Return how the arrays of a batch reach the device.
 
     Args:
@@ -77,14 +77,14 @@ def plan_copies(layout: BatchLayout, places: Sequence[Place | None]) -> CopyPlan
     through_slot = [array for array, own in zip(layout.arrays, places, strict=True) if own is None]
     staged, nbytes = place((array.path, array.shape, array.dtype) for array in through_slot)
     rest = iter(staged)
-    copies: list[Copy] = []
+    copies: list[SlotCopy] = []
     for array, own in zip(layout.arrays, places, strict=True):
         block, start = (None, next(rest).offset) if own is None else (own.block, own.start)
         _add(copies, block, start, array)
     return CopyPlan(replace(layout, arrays=staged, nbytes=nbytes), tuple(copies))
 
 
-def _add(copies: list[Copy], block: HostBlock | None, start: int, array: SlotArray) -> None:
+def _add(copies: list[SlotCopy], block: HostBlock | None, start: int, array: SlotArray) -> None:
     """Append the copy of an array, or lengthen the last one where that is the same."""
     if not array.nbytes:
         return
@@ -93,4 +93,4 @@ def _add(copies: list[Copy], block: HostBlock | None, start: int, array: SlotArr
     if last is not None and last.block is block and start - last.start == array.offset - last.target:
         copies[-1] = replace(last, nbytes=array.offset + array.nbytes - last.target)
     else:
-        copies.append(Copy(block, start, array.offset, array.nbytes))
+        copies.append(SlotCopy(block, start, array.offset, array.nbytes))

@@ -10,7 +10,7 @@ from aiostream_data.device.batch_layout import BatchLayout
 from aiostream_data.device.device_slots import DeviceSlots
 from aiostream_data.device.handover import OwnArray
 from aiostream_data.device.leases import Lease
-from aiostream_data.device.receivers import Receiver
+from aiostream_data.device.receivers import FrameworkReceiver
 from aiostream_data.device.slots import DeviceSlot
 from aiostream_data.device.targets import targets_of
 from aiostream_data.errors import BatchReleasedError, PlanError
@@ -247,7 +247,7 @@ class DeviceBatch:
             raise PlanError("images are cast while they are taken out of the slot: take this batch by into()")
         return self._use()
 
-    def _borrowed(self, receiver: Receiver) -> Any:
+    def _borrowed(self, receiver: FrameworkReceiver) -> Any:
         lease, slots = self._use_in_place(), self._slots
         with slots.leases.using(lease, slots.leases.stream(receiver.current_stream, lent=True)):
             natives = self._natives()

@@ -9,7 +9,7 @@ from aiostream_data.device.backend import DeviceBackend, DeviceBlock, NativeArra
 from aiostream_data.device.batch_layout import BatchLayout
 from aiostream_data.device.handover import ExportedArray, HandOver, OwnArray
 from aiostream_data.device.leases import Lease, Leases
-from aiostream_data.device.receivers import Receiver, Receivers
+from aiostream_data.device.receivers import FrameworkReceiver, Receivers
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.slot_room import SlotRoom
 from aiostream_data.device.slots import DeviceSlot, DeviceState, SlotSize
@@ -17,7 +17,7 @@ from aiostream_data.errors import BatchReleasedError, DeviceError, DeviceMemoryE
 from aiostream_data.interrupts import interrupts_after
 
 
-class Held(Protocol):
+class HeldBatch(Protocol):
     """A batch in a slot, or on its way there.
 
     Attributes:
@@ -111,7 +111,7 @@ class DeviceSlots:
             return self._backend.device_block(nbytes)  # without the reserve for batches to come
 
     @interrupts_after()
-    def take_out(self, batch: Held, receiver: Receiver) -> list[Any]:
+    def take_out(self, batch: HeldBatch, receiver: FrameworkReceiver) -> list[Any]:
         """Copy a batch into memory of the consumer's, free its slot, and return the arrays."""
         backend, layout = self._backend, batch.layout
         slot = self._claim(batch, DeviceState.READING)
@@ -145,7 +145,7 @@ class DeviceSlots:
         return arrays
 
     @interrupts_after()
-    def lend(self, batch: Held) -> tuple[Lease, DeviceBlock]:
+    def lend(self, batch: HeldBatch) -> tuple[Lease, DeviceBlock]:
         """Begin the lease of a batch's slot; see :meth:`~.leases.Leases.lend`."""
         self._state.check()
         with self._state.lock:
@@ -193,7 +193,7 @@ class DeviceSlots:
         self.leases.end(lease)
 
     @interrupts_after()
-    def discard(self, batch: Held) -> None:
+    def discard(self, batch: HeldBatch) -> None:
         """Free the slot of a batch that nobody reads; it stays behind the mark of its copy."""
         if self._state.forked:
             return
@@ -202,7 +202,7 @@ class DeviceSlots:
             if slot is not None:
                 self._set_free(slot)
 
-    def _claim(self, batch: Held, state: DeviceState) -> DeviceSlot:
+    def _claim(self, batch: HeldBatch, state: DeviceState) -> DeviceSlot:
         self._state.check()
         with self._state.lock:
             self._state.check()

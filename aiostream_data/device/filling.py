@@ -9,7 +9,7 @@ from typing import Any
 
 from aiostream_data.device.backend import DeviceBackend
 from aiostream_data.device.batch_layout import BatchLayout
-from aiostream_data.device.copies import Copy
+from aiostream_data.device.copies import SlotCopy
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.layout import TakenApart, fill, take_apart
 from aiostream_data.device.ring import SlotRing
@@ -18,7 +18,7 @@ from aiostream_data.device.slots import HostSlot
 from aiostream_data.rows.parts import Parts
 
 
-class _Phase(Enum):
+class _FillPhase(Enum):
     """Who has the slot."""
 
     WAITING = auto()
@@ -50,8 +50,8 @@ class Filling:
         self._lease = lease
         self._layout: BatchLayout | None = None
         self._kept: list[Any] = []
-        self._copies: Sequence[Copy] = ()
-        self._phase = _Phase.WAITING
+        self._copies: Sequence[SlotCopy] = ()
+        self._phase = _FillPhase.WAITING
         self._dropped = False
         self._lock = threading.Lock()
         self.sent: DeviceBatch | None = None
@@ -120,26 +120,26 @@ class Filling:
         """Give the slot back, and discard what was sent and not taken. Idempotent; does nothing when it was taken."""
         with self._lock:
             self._dropped = True
-            if self._phase is not _Phase.BUSY:
+            if self._phase is not _FillPhase.BUSY:
                 self._let_go()
 
     def _begin(self) -> bool:
         with self._lock:
-            if self._phase is _Phase.OVER:
+            if self._phase is _FillPhase.OVER:
                 return False
-            self._phase = _Phase.BUSY
+            self._phase = _FillPhase.BUSY
             return True
 
     def _end(self) -> None:
         with self._lock:
-            self._phase = _Phase.WAITING if self.sent is None else _Phase.OVER
+            self._phase = _FillPhase.WAITING if self.sent is None else _FillPhase.OVER
             if self._dropped:
                 self._let_go()
 
     def _let_go(self) -> None:
         """Give up whatever it has. The caller holds the lock."""
-        if self._phase is _Phase.WAITING:
-            self._phase = _Phase.OVER
+        if self._phase is _FillPhase.WAITING:
+            self._phase = _FillPhase.OVER
             self._batch = self._lease = None
             self._ring.give_back(self._slot)
         sent, self.sent = self.sent, None

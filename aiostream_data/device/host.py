@@ -35,7 +35,7 @@ def aligned_bytes(nbytes: int) -> NDArray[np.uint8]:
     return raw[skip : skip + nbytes]
 
 
-class _Foreign:
+class _ForeignMemory:
     """Memory of somebody else, for NumPy to make an array of, which then keeps the owner alive."""
 
     def __init__(self, address: int, nbytes: int, owner: object) -> None:
@@ -45,7 +45,7 @@ class _Foreign:
 
 def bytes_at(address: int, nbytes: int, owner: object) -> NDArray[np.uint8]:
     """Return ``nbytes`` bytes of host memory from ``address`` on, as an array whose views keep ``owner`` alive."""
-    return np.asarray(_Foreign(address, nbytes, owner))
+    return np.asarray(_ForeignMemory(address, nbytes, owner))
 
 
 def bytes_of(array: Any) -> NDArray[np.uint8]:

@@ -22,7 +22,7 @@ from aiostream_data.errors import ArgumentTypeError, DeviceUnavailableError, Mis
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WriteTarget:
     """An array of the consumer's to write into.
 
     Attributes:
@@ -35,7 +35,7 @@ class Target:
     dtype: np.dtype[Any]
 
 
-class Receiver(Protocol):
+class FrameworkReceiver(Protocol):
     """One library of arrays, on one device. Methods are called in the consumer's threads."""
 
     def current_stream(self) -> StreamRef:
@@ -54,7 +54,7 @@ class Receiver(Protocol):
     def borrowed(self, native: NativeArray, exported: ExportedArray) -> Any:
         """Return an array over a slot, for the current stream, which is in order already."""
 
-    def target(self, array: Any) -> Target:
+    def target(self, array: Any) -> WriteTarget:
         """Return an array of the library, as something to write into.
 
         Raises:
@@ -96,11 +96,11 @@ class NativeReceiver:
     def borrowed(self, native: NativeArray, exported: ExportedArray) -> NativeArray:
         return native
 
-    def target(self, array: Any) -> Target:
+    def target(self, array: Any) -> WriteTarget:
         block = self._backend.block_of(array)
         if not array.flags.c_contiguous:
             raise ArgumentTypeError("not C-ordered")
-        return Target(block, tuple(array.shape), np.dtype(array.dtype))
+        return WriteTarget(block, tuple(array.shape), np.dtype(array.dtype))
 
 
 class Receivers:
@@ -120,14 +120,14 @@ class Receivers:
         self._backend = backend
         self._native = NativeReceiver(backend)
         self._copier: Copier | None = None
-        self._torch: Receiver | None = None
-        self.default: Receiver = self._native
+        self._torch: FrameworkReceiver | None = None
+        self.default: FrameworkReceiver = self._native
         if framework == "jax":
             self.jax()
         elif framework is not None:
             self.default = self.of(framework)
 
-    def of(self, framework: str | None) -> Receiver:
+    def of(self, framework: str | None) -> FrameworkReceiver:
         """Return that of "torch", of "cupy", or of the device's own library (None).
 
         Raises:
@@ -136,7 +136,7 @@ class Receivers:
         """
         if framework == "torch":
             if self._torch is None:
-                self._torch = cast("Receiver", _integration("torch").receiver(self._backend))
+                self._torch = cast("FrameworkReceiver", _integration("torch").receiver(self._backend))
             return self._torch
         if framework == "cupy" and not self._backend.device.startswith("cuda"):
             raise DeviceUnavailableError(

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, HostBlock, Mark
 from aiostream_data.device.batch_layout import BatchLayout
-from aiostream_data.device.copies import Copy, whole
+from aiostream_data.device.copies import SlotCopy, whole
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.device_slots import DeviceSlots
 from aiostream_data.device.handover import HandOver
@@ -180,7 +180,7 @@ class SlotRing:
 
     @interrupts_after()
     def submit(
-        self, slot: HostSlot, layout: BatchLayout, kept: list[Any], copies: Sequence[Copy] | None = None
+        self, slot: HostSlot, layout: BatchLayout, kept: list[Any], copies: Sequence[SlotCopy] | None = None
     ) -> DeviceBatch | None:
         """Enqueue the copies of a batch to the device, and return at once.
 
@@ -208,7 +208,7 @@ class SlotRing:
             self._enqueue_copies(slot, target, whole(layout) if copies is None else copies)
             return DeviceBatch(self._device, target, layout, kept)
 
-    def _enqueue_copies(self, slot: HostSlot, target: DeviceSlot, copies: Sequence[Copy]) -> None:
+    def _enqueue_copies(self, slot: HostSlot, target: DeviceSlot, copies: Sequence[SlotCopy]) -> None:
         backend, stream, used = self._backend, self._copy_stream, target.marks
         nbytes = sum(copy.nbytes for copy in copies)
         assert target.block is not None

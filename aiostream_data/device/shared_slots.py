@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.device.backend import DeviceBackend, HostBlock
 from aiostream_data.device.batch_layout import BatchLayout
-from aiostream_data.device.copies import Copy, Place, plan_copies, whole
+from aiostream_data.device.copies import ArrayPlace, SlotCopy, plan_copies, whole
 from aiostream_data.device.layout import TakenApart
 from aiostream_data.errors import DeviceError, DeviceMemoryError
 from aiostream_data.rows.parts import Parts
@@ -156,7 +156,7 @@ class Transfer:
 
     staged: BatchLayout
     sources: Sequence[NDArray[Any] | Parts]
-    copies: Sequence[Copy]
+    copies: Sequence[SlotCopy]
     lent: Lent | None = None
 
 
@@ -212,7 +212,7 @@ class SharedSlots:
             self._in_place_nbytes += lent.nbytes
         return Transfer(plan.staged, staged, plan.copies, lent)
 
-    def _place_of(self, source: NDArray[Any] | Parts, lent: Lent) -> Place | None:
+    def _place_of(self, source: NDArray[Any] | Parts, lent: Lent) -> ArrayPlace | None:
         if isinstance(source, Parts) or source.nbytes < IN_PLACE_NBYTES:
             return None
         memory = self._find(source)
@@ -224,7 +224,7 @@ class SharedSlots:
                 self._host_copies += 1
                 return None
             lent.add(source, adopted)  # under the lock, so that the block is not given up in between
-        return Place(adopted.block, source.ctypes.data - adopted.block.bytes.ctypes.data)
+        return ArrayPlace(adopted.block, source.ctypes.data - adopted.block.bytes.ctypes.data)
 
     def _adopt(self, memory: SharedMemory) -> _Adopted | None:
         """Return the block as adopted; None when it cannot be. The caller holds the lock."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from aiostream_data.device.backend import DeviceBlock
 from aiostream_data.device.batch_layout import BatchLayout, SlotArray
-from aiostream_data.device.receivers import Receiver, Receivers
+from aiostream_data.device.receivers import FrameworkReceiver, Receivers
 from aiostream_data.errors import DeviceTargetError
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.structure import StructureError
 
 
-def targets_of(targets: Any, layout: BatchLayout, receivers: Receivers) -> tuple[Receiver, list[DeviceBlock]]:
+def targets_of(targets: Any, layout: BatchLayout, receivers: Receivers) -> tuple[FrameworkReceiver, list[DeviceBlock]]:
     """Return the memory of targets, one block per array of the layout, and whose arrays they are.
 
     Raises:
@@ -51,7 +51,7 @@ def _is_tensor(array: Any) -> bool:
     return type(array).__module__.partition(".")[0] == "torch"
 
 
-def _fitting(receiver: Receiver, target: Any, array: SlotArray, path: str) -> DeviceBlock:
+def _fitting(receiver: FrameworkReceiver, target: Any, array: SlotArray, path: str) -> DeviceBlock:
     try:
         found = receiver.target(target)
     except TypeError as error:

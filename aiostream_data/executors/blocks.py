@@ -41,7 +41,7 @@ class LinkEnded(EOFError):
     """The other process is gone, or the link was closed at this end."""
 
 
-class Block:
+class SharedBlock:
     """One mapping of shared memory, as either side has it."""
 
     def __init__(self, number: int, mapping: Mapping) -> None:
@@ -78,14 +78,14 @@ class Lender:
         self.lent_nbytes = 0
         self.idle_nbytes = 0
         self.retired: list[int] = []
-        self._lent: dict[int, Block] = {}
-        self._disowned: dict[int, Block] = {}
-        self._idle: dict[int, Block] = {}  # oldest first
+        self._lent: dict[int, SharedBlock] = {}
+        self._disowned: dict[int, SharedBlock] = {}
+        self._idle: dict[int, SharedBlock] = {}  # oldest first
         self._next_number = 0
         self._warned = False
         self._ear, self._bell = socket.socketpair()
 
-    def borrow(self, nbytes: int) -> tuple[Block, list[int]] | None:
+    def borrow(self, nbytes: int) -> tuple[SharedBlock, list[int]] | None:
         """Return a block with room for ``nbytes``, and descriptors to send with it; wait while too much is lent.
 
         The caller closes the descriptors. None means that the borrower keeps very many, or that the system has no
@@ -163,7 +163,7 @@ class Lender:
             raise LinkEnded("the other process is gone")
         return True
 
-    def _idle_block(self, size: int) -> Block | None:
+    def _idle_block(self, size: int) -> SharedBlock | None:
         fitting = [block for block in self._idle.values() if size <= block.nbytes <= size + size // 2]
         if not fitting:
             return None
@@ -178,11 +178,11 @@ class Lender:
             self.idle_nbytes -= self._idle.pop(number).nbytes
             self.retired.append(number)
 
-    def _new_block(self, size: int) -> tuple[Block, int]:
+    def _new_block(self, size: int) -> tuple[SharedBlock, int]:
         descriptor = _anonymous()
         try:
             _allocate(descriptor, size)
-            block = Block(self._next_number, Mapping(descriptor, size))
+            block = SharedBlock(self._next_number, Mapping(descriptor, size))
         except BaseException:
             os.close(descriptor)
             raise
@@ -232,7 +232,7 @@ class Bell:
         self._wire.close()
 
 
-class Lease:
+class BlockLease:
     """What the arrays of one message hold of the sender's memory: ``nbytes`` of its limit, until they die.
 
     A message without shared memory has a lease of no bytes.
@@ -241,7 +241,7 @@ class Lease:
     def __init__(self, nbytes: int = 0, memory: weakref.ref[NDArray[np.uint8]] | None = None) -> None:
         self.nbytes = nbytes
         self._memory = memory
-        self._block: Block | None = None
+        self._block: SharedBlock | None = None
         self._bell: Bell | None = None
 
     def release(self) -> None:
@@ -261,7 +261,7 @@ class Borrower:
     """The blocks that the other end of a link has sent. Used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, Block] = {}
+        self._blocks: dict[int, SharedBlock] = {}
         self._ends: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
         self._bell: Bell | None = None
 
@@ -277,7 +277,7 @@ class Borrower:
             )
         if len(descriptors) > 1:
             self._bell = Bell(socket.socket(fileno=descriptors.pop()))
-        self._blocks[number] = Block(number, Mapping(descriptors[0], nbytes))
+        self._blocks[number] = SharedBlock(number, Mapping(descriptors[0], nbytes))
 
     def forget(self, number: int) -> None:
         """Unmap a block that will not be lent again."""
@@ -286,7 +286,7 @@ class Borrower:
             block.retire()
         self._ends.pop(number, None)
 
-    def open(self, number: int) -> tuple[NDArray[np.uint8], Lease]:
+    def open(self, number: int) -> tuple[NDArray[np.uint8], BlockLease]:
         """Return the bytes of a block that was just lent, and the lease on it.
 
         Raises:
@@ -303,7 +303,7 @@ class Borrower:
                 bell.ring()
 
         self._ends[number] = end = weakref.ref(memory, give_back)
-        lease = Lease(block.nbytes, end)
+        lease = BlockLease(block.nbytes, end)
         lease._block, lease._bell = block, bell
         return memory, lease
 

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.executors.blocks import ALIGNMENT, Block, Borrower, Lease, Lender, LinkEnded, shut_down
+from aiostream_data.executors.blocks import ALIGNMENT, BlockLease, Borrower, Lender, LinkEnded, SharedBlock, shut_down
 from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.pickling import dumps_apart
 
@@ -64,7 +64,7 @@ class Unwritten(Protocol):
 Part: TypeAlias = memoryview | Unwritten
 
 
-class Received(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message, and what its arrays hold of the sender's memory.
 
     Attributes:
@@ -72,7 +72,7 @@ class Received(NamedTuple):
     """
 
     message: Any
-    lease: Lease
+    lease: BlockLease
     written: Sequence[NDArray[np.uint8]] = ()
 
 
@@ -140,7 +140,7 @@ class Exchange:
                 for descriptor in descriptors:
                     os.close(descriptor)
 
-    def receive(self) -> Received:
+    def receive(self) -> ReceivedMessage:
         """Wait for a message. Its arrays may be written into, and stay good as long as anybody has them.
 
         Raises:
@@ -157,7 +157,7 @@ class Exchange:
         views = [memory[place : place + size] for place, size in zip(places, sizes, strict=True)]
         del memory
         whole = len(views) - unwritten
-        return Received(pickle.loads(views[0].data, buffers=views[1:whole]), lease, views[whole:])
+        return ReceivedMessage(pickle.loads(views[0].data, buffers=views[1:whole]), lease, views[whole:])
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until a message begins to arrive, or the link ends; False when neither happened in time."""
@@ -193,7 +193,7 @@ class Exchange:
         self._borrower.let_go()
 
     def _head(
-        self, parts: list[Part], unwritten: int, nbytes: int, block: Block | None = None, *, new: bool = False
+        self, parts: list[Part], unwritten: int, nbytes: int, block: SharedBlock | None = None, *, new: bool = False
     ) -> bytes:
         retired = self._lender.take_retired()
         number, block_nbytes = (-1, nbytes) if block is None else (block.number, block.nbytes if new else 0)
@@ -212,7 +212,7 @@ class Exchange:
         except OSError as error:
             raise self._ended("the other process is gone") from error
 
-    def _read_frame(self) -> tuple[list[int], int, NDArray[np.uint8], Lease]:
+    def _read_frame(self) -> tuple[list[int], int, NDArray[np.uint8], BlockLease]:
         head, descriptors = self._read_head()
         try:
             magic, count, unwritten, retired, number, block_nbytes, nbytes = _HEAD.unpack(head)
@@ -228,7 +228,7 @@ class Exchange:
             for old in entries[count:]:
                 self._borrower.forget(old)
             if number < 0:
-                return sizes, unwritten, memory[payload:], Lease()
+                return sizes, unwritten, memory[payload:], BlockLease()
             if block_nbytes:
                 self._borrower.learn(number, block_nbytes, descriptors)
         finally:

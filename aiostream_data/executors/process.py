@@ -24,7 +24,7 @@ from aiostream_data.executors.blocks import LinkEnded
 from aiostream_data.executors.child import Child, bury_all
 from aiostream_data.executors.failure import Failure
 from aiostream_data.executors.pickling import dumps
-from aiostream_data.executors.serving import MAX_FUNCTIONS, Answer, Call, Learn
+from aiostream_data.executors.serving import MAX_FUNCTIONS, CallRequest, Learn, Reply
 from aiostream_data.executors.thread import Job, ThreadExecutor
 
 MAX_NBYTES = 64 << 20
@@ -101,7 +101,7 @@ class ProcessExecutor(ThreadExecutor):
         raised = None if answer.failure is None else answer.failure.as_error()
         return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s, transfer_s)
 
-    def _ask_worker(self, me: int, parcel: _Parcel, job: Job) -> tuple[Answer, float]:
+    def _ask_worker(self, me: int, parcel: _Parcel, job: Job) -> tuple[Reply, float]:
         """Have this thread's worker call a function; another one, once, where it died before it knew any function.
 
         Returns:
@@ -135,7 +135,7 @@ class _Worker:
         """Whether it has not yet said that it knows a function: whatever ends it now is no fault of a record."""
         return not self._known
 
-    def call(self, parcel: _Parcel, args: tuple[Any, ...], limit_s: float | None) -> tuple[Answer, float]:
+    def call(self, parcel: _Parcel, args: tuple[Any, ...], limit_s: float | None) -> tuple[Reply, float]:
         """Have the worker call a function, and wait for the answer; return it with the seconds of the transfer.
 
         Raises:
@@ -152,10 +152,12 @@ class _Worker:
                 return learned, 0.0
             self._known.add(parcel.key)
         began = perf_counter()
-        answer = self._ask(Call(parcel.key, args), limit_s, self.child.exchange.wait)
+        answer = self._ask(CallRequest(parcel.key, args), limit_s, self.child.exchange.wait)
         return answer, max(0.0, perf_counter() - began - answer.busy_s)
 
-    def _ask(self, request: Learn | Call, limit_s: float | None, answers_within: Callable[[float], bool]) -> Answer:
+    def _ask(
+        self, request: Learn | CallRequest, limit_s: float | None, answers_within: Callable[[float], bool]
+    ) -> Reply:
         exchange = self.child.exchange
         try:
             exchange.send(request)
@@ -166,7 +168,7 @@ class _Worker:
         except LinkEnded:
             raise self.child.obituary() from None
         lease.release()
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Reply)
         return answer
 
     def _learns_within(self, limit_s: float) -> bool:

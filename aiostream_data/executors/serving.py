@@ -26,14 +26,14 @@ class Learn(NamedTuple):
     forget_all: bool
 
 
-class Call(NamedTuple):
+class CallRequest(NamedTuple):
     """Call a function that was learned."""
 
     key: bytes
     args: tuple[Any, ...]
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """How a request ended; see :class:`.base.Outcome`."""
 
     value: Any
@@ -55,7 +55,7 @@ def serve(exchange: Exchange) -> None:
         except LinkEnded:
             return
         except BaseException as error:  # noqa: BLE001 - sent to the parent as a value
-            answer = Answer(None, Failure(error, "while the arguments were unpickled in the worker"))
+            answer = Reply(None, Failure(error, "while the arguments were unpickled in the worker"))
         _flush()
         try:
             _send(exchange, answer)
@@ -64,7 +64,7 @@ def serve(exchange: Exchange) -> None:
         del answer  # waiting for the next request must not keep this one's memory
 
 
-def _answer(functions: dict[bytes, Callable[..., Any]], request: Learn | Call) -> Answer:
+def _answer(functions: dict[bytes, Callable[..., Any]], request: Learn | CallRequest) -> Reply:
     wall, cpu = perf_counter(), process_time()
     value, failure = None, None
     try:
@@ -74,7 +74,7 @@ def _answer(functions: dict[bytes, Callable[..., Any]], request: Learn | Call) -
             value = functions[request.key](*request.args)
     except BaseException as error:  # noqa: BLE001 - sent to the parent as a value
         failure = Failure(error)
-    return Answer(value, failure, perf_counter() - wall, process_time() - cpu)
+    return Reply(value, failure, perf_counter() - wall, process_time() - cpu)
 
 
 def _learn(functions: dict[bytes, Callable[..., Any]], request: Learn) -> None:
@@ -93,10 +93,10 @@ def _flush() -> None:
                 stream.flush()
 
 
-def _send(exchange: Exchange, answer: Answer) -> None:
+def _send(exchange: Exchange, answer: Reply) -> None:
     try:
         exchange.send(answer)
     except LinkEnded:
         raise
     except BaseException as error:  # noqa: BLE001 - a result that does not pickle is an error like any other
-        exchange.send(Answer(None, Failure(error, "while the result was pickled"), answer.busy_s, answer.cpu_s))
+        exchange.send(Reply(None, Failure(error, "while the result was pickled"), answer.busy_s, answer.cpu_s))

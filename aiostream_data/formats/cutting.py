@@ -46,7 +46,7 @@ class Cut(NamedTuple):
     problem: str | None = None
 
 
-class Tail:
+class RecordTail:
     """Bytes waiting for the rest of their record.
 
     They stand in pieces, each as large as all before it up to ``PIECE_NBYTES``, and are joined once: a long
@@ -128,7 +128,7 @@ class CuttingFramer(ABC):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._tail = Tail()
+        self._tail = RecordTail()
         self._long: LongRecord | None = None
         self._long_nbytes = 0  # of the stream, up to here
         self._offset = 0  # of the first byte in the stream that belongs to no record given out
@@ -220,7 +220,7 @@ class CuttingFramer(ABC):
         self._shift = self._offset - self.prefix_nbytes if column.values is tail else None
         if problem is not None:
             raise self._failed(problem)
-        self._tail = Tail()
+        self._tail = RecordTail()
         if len(column):
             yield column
 

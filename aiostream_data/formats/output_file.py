@@ -26,7 +26,7 @@ _STORES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
 """By scheme: the store whose options are checked."""
 
 
-class Target(Protocol):
+class OutputTarget(Protocol):
     """A file that is either committed whole or leaves no trace."""
 
     def write(self, data: bytes) -> None: ...
@@ -37,7 +37,7 @@ class Target(Protocol):
         """Remove the unfinished file. Idempotent; do nothing after a commit."""
 
 
-def open_target(url: str, storage_options: Mapping[str, Any]) -> Target:
+def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
     """Open a file that appears under its name when it is committed.
 
     Raises:

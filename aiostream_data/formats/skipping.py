@@ -14,7 +14,7 @@ import numpy as np
 
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import KnowsEnd, Loss, Recovers, Report
-from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, Tail
+from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, RecordTail
 from aiostream_data.rows.records import VarColumn
 
 REPORTED_AT_ONCE: Final = 1024
@@ -36,7 +36,7 @@ class SkippingFramer:
         self._report = report
         self._recovery = description.recovery()
         self._framer = self._new_framer(0)
-        self._held: Tail | None = None  # bytes for the recovery, while it is at work
+        self._held: RecordTail | None = None  # bytes for the recovery, while it is at work
         self._offset = 0  # of the first of them
         self._nbytes: int | None = None  # of the stream
         self._shift: int | None = None  # of the column that the recovery gave last
@@ -134,7 +134,7 @@ class SkippingFramer:
             consumed = self._recovery.consumed
             self._offset += consumed
             if not self._recovery.in_sync:
-                self._held = Tail()
+                self._held = RecordTail()
                 self._held.append(rest[consumed:])
                 return
             self._go_to(self._offset)

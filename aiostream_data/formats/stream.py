@@ -22,7 +22,7 @@ from aiostream_data.codecs.file_kinds import START_NBYTES, FileKind, kind_of
 from aiostream_data.codecs.short_streams import Evidence, by_name, chosen, may_begin_any
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, KnowsEnd
-from aiostream_data.formats.cutting import MOST_ROWS, Tail, no_records
+from aiostream_data.formats.cutting import MOST_ROWS, RecordTail, no_records
 from aiostream_data.formats.text import TextFormat, first_line
 from aiostream_data.rows.records import VarColumn
 
@@ -149,7 +149,7 @@ class RecordStream:
         # What it can do is asked once: a look at all members of a protocol takes microseconds.
         self._resumable = self._framer if isinstance(self._framer, Resumable) else None
         self._holder = self._framer if isinstance(self._framer, HoldsBack) else None
-        self._probe: Tail | None = Tail()  # until enough is there to look at
+        self._probe: RecordTail | None = RecordTail()  # until enough is there to look at
         self._first_bytes = b""
         self._start: bytes | None = b"" if offset else None  # of the decompressed stream
         self._actual: Compression = ""

@@ -56,7 +56,7 @@ class _Headers(NamedTuple):
     verdicts: list[int]
 
 
-class _Found(NamedTuple):
+class _FoundRecord(NamedTuple):
     """What a window holds.
 
     Attributes:
@@ -150,10 +150,10 @@ class TFRecordRecovery:
         self._is_fresh = False
         return False
 
-    def _walk(self, values: Bytes, window: int, base: int, end: int | None) -> _Found:
+    def _walk(self, values: Bytes, window: int, base: int, end: int | None) -> _FoundRecord:
         """Go from record to record, and from damage to the next record, as far as the window tells."""
         places, ends, verdicts = self._headers(values, self._at, window, end)
-        found = _Found([], [], [])
+        found = _FoundRecord([], [], [])
         row = 0
         while True:
             if self._lost_from is not None:

@@ -37,7 +37,7 @@ def copier(backend: DeviceBackend) -> Copier:
             f"JAX {jax.__version__} sees {count} GPU(s) and not {backend.device!r}: install one that is built for "
             "CUDA, or use to_device('cpu'), from where JAX moves batches itself"
         )
-    return DeviceCopies()
+    return GpuCopies()
 
 
 class HostCopies:
@@ -53,7 +53,7 @@ class HostCopies:
         return made, None
 
 
-class DeviceCopies:
+class GpuCopies:
     """Copies on a GPU, made in JAX's own time."""
 
     def copies(

@@ -14,11 +14,11 @@ import torch
 from aiostream_data.device.backend import DeviceBackend, DeviceBlock, StreamRef
 from aiostream_data.device.batch_layout import SlotArray
 from aiostream_data.device.handover import ExportedArray
-from aiostream_data.device.receivers import Receiver, Target
+from aiostream_data.device.receivers import FrameworkReceiver, WriteTarget
 from aiostream_data.errors import ArgumentTypeError, DeviceLeafError, DeviceMemoryError, DeviceUnavailableError
 
 
-def receiver(backend: DeviceBackend) -> Receiver:
+def receiver(backend: DeviceBackend) -> FrameworkReceiver:
     """Return PyTorch on the device of a backend.
 
     Raises:
@@ -36,7 +36,7 @@ def receiver(backend: DeviceBackend) -> Receiver:
 
 
 class _Tensors:
-    """What is the same on all devices. See :class:`~aiostream_data.device.receivers.Receiver`.
+    """What is the same on all devices. See :class:`~aiostream_data.device.receivers.FrameworkReceiver`.
 
     Args:
         backend: The device.
@@ -57,7 +57,7 @@ class _Tensors:
     def view(self, memory: torch.Tensor, array: SlotArray) -> torch.Tensor:
         return memory[array.offset : array.offset + array.nbytes].view(dtype_of(array)).reshape(array.shape)
 
-    def target(self, array: Any) -> Target:
+    def target(self, array: Any) -> WriteTarget:
         if not isinstance(array, torch.Tensor):
             raise ArgumentTypeError("no tensor")
         if array.device != self._device:
@@ -67,7 +67,7 @@ class _Tensors:
         if array.requires_grad and array.is_leaf:
             raise ArgumentTypeError("it requires a gradient")
         block = self._backend.block_at(array.data_ptr(), array.nbytes, array)
-        return Target(block, tuple(array.shape), numpy_dtype_of(array))
+        return WriteTarget(block, tuple(array.shape), numpy_dtype_of(array))
 
 
 class HostTensors(_Tensors):

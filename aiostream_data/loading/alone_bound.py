@@ -13,7 +13,7 @@ from aiostream_data._engine.memory.budget import COPIES_OF_A_ROW
 from aiostream_data._engine.memory.decompressor_memory import TOGETHER_SHARE
 from aiostream_data.codecs.compression import MAX_ZSTD_NBYTES, may_be_zstd
 from aiostream_data.formats.base import KnowsLargest
-from aiostream_data.loading.part import Part
+from aiostream_data.loading.part import LoaderPart
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
@@ -27,7 +27,7 @@ COPIES_AS_READ: Final = 2
 """How often a record may be there that no function is given: as bytes, and as str or joined to be one."""
 
 
-def alone_parts(plan: Node, memory_limit: int) -> Iterator[Part]:
+def alone_parts(plan: Node, memory_limit: int) -> Iterator[LoaderPart]:
     """Yield what one record and one window of each source may take over a memory limit in bytes."""
     for source in dict.fromkeys(node for node in walk(plan) if isinstance(node, ReadFiles)):
         hosts = sum(place.workers for place in places_of(plan) if any(lower is source for lower in walk(place)))
@@ -35,9 +35,11 @@ def alone_parts(plan: Node, memory_limit: int) -> Iterator[Part]:
         largest = largest_record_nbytes(source) or 0
         if largest * LARGE_SHARE > limit:
             nbytes = _copies(plan, source) * largest
-            yield Part(nbytes=nbytes * max(1, hosts), what=f"a record of up to {as_size(largest)}, which passes alone")
+            yield LoaderPart(
+                nbytes=nbytes * max(1, hosts), what=f"a record of up to {as_size(largest)}, which passes alone"
+            )
         if may_be_zstd(source.compression) and TOGETHER_SHARE * limit < MAX_ZSTD_NBYTES:
-            yield Part(nbytes=MAX_ZSTD_NBYTES * max(1, hosts), what="a window of a zstd file, which passes alone")
+            yield LoaderPart(nbytes=MAX_ZSTD_NBYTES * max(1, hosts), what="a window of a zstd file, which passes alone")
 
 
 def largest_record_nbytes(source: ReadFiles) -> int | None:

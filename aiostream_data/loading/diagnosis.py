@@ -13,7 +13,7 @@ from aiostream_data.metrics.causes import loop_share_held
 from aiostream_data.metrics.counters import SHARDS, StageCounters
 from aiostream_data.metrics.limits import find_limit
 from aiostream_data.metrics.verdict import Limit
-from aiostream_data.metrics.window import Window, reader_of
+from aiostream_data.metrics.window import MeasuredWindow, reader_of
 from aiostream_data.plan.advice import Case, advise
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Interleave
@@ -27,7 +27,7 @@ BLOCKS_LOOP: Final = 0.3
 """Coroutines whose steps take this share of the time are what keeps an event loop busy, and not their number."""
 
 
-def diagnosed(opening: Opening, plan: Node, window: Window | None) -> Limit:
+def diagnosed(opening: Opening, plan: Node, window: MeasuredWindow | None) -> Limit:
     """Return what limits a loader.
 
     Args:
@@ -57,7 +57,7 @@ def diagnosed(opening: Opening, plan: Node, window: Window | None) -> Limit:
     )
 
 
-def _with_stage(case: Case, place: str, window: Window) -> Case:
+def _with_stage(case: Case, place: str, window: MeasuredWindow) -> Case:
     stage = window.stages[place]
     node, outer = _node_at(case.plan, place)
     shards = stage.extra.get(SHARDS)
@@ -82,12 +82,12 @@ def _with_stage(case: Case, place: str, window: Window) -> Case:
     )
 
 
-def _input_row_nbytes(stage: StageCounters, window: Window) -> float:
+def _input_row_nbytes(stage: StageCounters, window: MeasuredWindow) -> float:
     inputs = [window.stages[place] for place in stage.inputs if place in window.stages]
     return sum(each.nbytes / max(1, each.rows) for each in inputs)
 
 
-def _dropped_behind(place: str, window: Window) -> float:
+def _dropped_behind(place: str, window: MeasuredWindow) -> float:
     """Return which share of a stage's rows the filters drop that follow it."""
     kept = 1.0
     while (after := reader_of(place, window.stages)) is not None:

@@ -23,7 +23,7 @@ from aiostream_data._engine.resources import idle_blocks_nbytes
 from aiostream_data.executors.process import idle_nbytes
 from aiostream_data.loading.alone_bound import LARGE_SHARE, alone_parts, largest_record_nbytes
 from aiostream_data.loading.device_bound import DeviceBound, device_facts
-from aiostream_data.loading.part import Part
+from aiostream_data.loading.part import LoaderPart
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
@@ -71,11 +71,11 @@ class MemoryBound(DeviceBound):
 
     limit: int
     rows: int
-    parts: tuple[Part, ...]
+    parts: tuple[LoaderPart, ...]
     likely: int = 0
     assumed_nbytes: int = 0
     unknown: str | None = None
-    alone: tuple[Part, ...] = ()
+    alone: tuple[LoaderPart, ...] = ()
     not_counted: tuple[str, ...] = ()
 
     @property
@@ -160,20 +160,20 @@ def _large_nbytes(plan: Node, memory_limit: int) -> int:
     return slots + (waiting + PLACES) * element if is_large else 0
 
 
-def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | None) -> Iterator[Part]:
+def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | None) -> Iterator[LoaderPart]:
     hosts = sum(place.workers for place in places_of(plan))
     workers = [worker for node in _runs_elsewhere(plan) for worker in [_workers_of(node, plan)]]
     processes = hosts + sum(number for kind, number in workers if kind == "process")
     interpreters = sum(number for kind, number in workers if kind == "interpreter")
-    yield Part(nbytes=rows, what="rows, in queues and buffers" + _beside_the_limit(rows, memory_limit))
-    yield Part(nbytes=int(rows * KEPT_SHARE), what="freed memory that the C library's allocator keeps")
-    yield Part(nbytes=ENGINE_NBYTES * (1 + hosts), what="the engine" + (" of every process" if hosts else ""))
-    yield Part(nbytes=PROCESS_NBYTES * processes, what=f"{processes} worker processes with Python and NumPy")
-    yield Part(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} more interpreters")
-    yield Part(nbytes=_cast_nbytes(plan), what="batches of images that were cast, until you have them")
-    yield Part(nbytes=_idle_nbytes(plan, memory_limit), what="blocks of memory that wait to be used again")
+    yield LoaderPart(nbytes=rows, what="rows, in queues and buffers" + _beside_the_limit(rows, memory_limit))
+    yield LoaderPart(nbytes=int(rows * KEPT_SHARE), what="freed memory that the C library's allocator keeps")
+    yield LoaderPart(nbytes=ENGINE_NBYTES * (1 + hosts), what="the engine" + (" of every process" if hosts else ""))
+    yield LoaderPart(nbytes=PROCESS_NBYTES * processes, what=f"{processes} worker processes with Python and NumPy")
+    yield LoaderPart(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} more interpreters")
+    yield LoaderPart(nbytes=_cast_nbytes(plan), what="batches of images that were cast, until you have them")
+    yield LoaderPart(nbytes=_idle_nbytes(plan, memory_limit), what="blocks of memory that wait to be used again")
     yield _cached(plan, shard_cache)
-    yield Part(nbytes=_copied_nbytes(plan), what="arrays of from_tensor_slices, once in every process")
+    yield LoaderPart(nbytes=_copied_nbytes(plan), what="arrays of from_tensor_slices, once in every process")
 
 
 def _cast_nbytes(plan: Node) -> int:
@@ -228,12 +228,12 @@ def _idle_nbytes(plan: Node, memory_limit: int) -> int:
     return idle
 
 
-def _cached(plan: Node, shard_cache: ShardCache | None) -> Part:
+def _cached(plan: Node, shard_cache: ShardCache | None) -> LoaderPart:
     """Return what a shard cache in memory takes: each process of in_subprocess() that reads files has its own."""
     each = 0 if shard_cache is None else shard_cache.worst_nbytes()
     reading = [place for place in places_of(plan) if any(isinstance(node, ReadFiles) for node in walk(place))]
     caches = sum(place.workers for place in reading) + _reads_here(plan)
-    return Part(nbytes=each * caches, what="the shard cache in memory" + (", one per process" if reading else ""))
+    return LoaderPart(nbytes=each * caches, what="the shard cache in memory" + (", one per process" if reading else ""))
 
 
 def _reads_here(node: Node) -> bool:

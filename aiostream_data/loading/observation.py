@@ -13,7 +13,7 @@ from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.flow.stage_runs import StageRun
 from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
 from aiostream_data.metrics.machine import cpu_pressure_s, machine_cpu_s
-from aiostream_data.metrics.window import Hosted, Mark, Window, between
+from aiostream_data.metrics.window import CounterMark, Hosted, MeasuredWindow, between
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.storage.counters import summed
 
@@ -28,8 +28,8 @@ class Observation:
     def __init__(self, engine: Engine, consumer: ConsumerCounters) -> None:
         self._engine = engine
         self._consumer = consumer
-        self._begin: Mark | None = None
-        self._end: Mark | None = None
+        self._begin: CounterMark | None = None
+        self._end: CounterMark | None = None
         self._start: Mapping[str, StageCounters] = {}
 
     @property
@@ -60,7 +60,7 @@ class Observation:
             return self._end.at
         return perf_counter() if is_busy or self._begin is None else self._consumer.last_at
 
-    def window(self, *, is_busy: bool) -> Window | None:
+    def window(self, *, is_busy: bool) -> MeasuredWindow | None:
         """Return what happened between the first element and the last; None before the first.
 
         Args:
@@ -71,10 +71,10 @@ class Observation:
             return None
         return between(self._begin, self._end or self._now(is_busy), cpu_count())
 
-    def _now(self, is_busy: bool) -> Mark:
+    def _now(self, is_busy: bool) -> CounterMark:
         return self._mark(perf_counter() if is_busy else self._consumer.last_at, self._hosted())
 
-    def _mark(self, at: float, hosted: dict[str, Hosted]) -> Mark:
+    def _mark(self, at: float, hosted: dict[str, Hosted]) -> CounterMark:
         engine, resources = self._engine, self._engine.resources
         now = perf_counter()
         stages = {place: replace(counters, extra=dict(counters.extra)) for place, counters in resources.board.items()}
@@ -84,7 +84,7 @@ class Observation:
         budget = resources.budget
         waiting_s = sum(max(0.0, at - began) for began in budget.waiting.copy().values())
         waited_s = sum(stats["memory"][2] for stats in _stats_elsewhere(engine))
-        return Mark(
+        return CounterMark(
             at=at,
             read_at=now,
             process_cpu_s=process_time(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class LoaderPart:
     """Host memory of one kind.
 
     Attributes:

@@ -29,7 +29,7 @@ from aiostream_data.metrics.counters import (
     StageCounters,
 )
 from aiostream_data.metrics.sizes import as_size
-from aiostream_data.metrics.window import Window
+from aiostream_data.metrics.window import MeasuredWindow
 
 COMPUTES = 0.3
 """A function that is on a core for this share of its time computes, ..."""
@@ -115,7 +115,7 @@ class Cause:
     is_wait: bool = False
 
 
-def cause_of(place: str, window: Window) -> Cause:
+def cause_of(place: str, window: MeasuredWindow) -> Cause:
     """Return why a stage takes the time that it takes."""
     stage = window.stages[place]
     if stage.waits_for == "device":
@@ -129,7 +129,7 @@ def cause_of(place: str, window: Window) -> Cause:
     return _cause_of_function(stage, place, window)
 
 
-def uses_all_cores(window: Window) -> bool:
+def uses_all_cores(window: MeasuredWindow) -> bool:
     """Return True if the pipeline has all cores at work."""
     return window.cores_used > ALL_CORES * window.cpus
 
@@ -137,7 +137,7 @@ def uses_all_cores(window: Window) -> bool:
 # -- functions
 
 
-def _cause_of_function(stage: StageCounters, place: str, window: Window) -> Cause:
+def _cause_of_function(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
     busy_s, extra = max(1e-9, stage.busy_s), stage.extra
     if stage.transfer_s > stage.busy_s:
         return Cause(
@@ -155,7 +155,7 @@ def _cause_of_function(stage: StageCounters, place: str, window: Window) -> Caus
     return Cause("waiting", _function(stage), waited, is_wait=True)
 
 
-def _computes(stage: StageCounters, place: str, window: Window) -> bool:
+def _computes(stage: StageCounters, place: str, window: MeasuredWindow) -> bool:
     """Return True if threads were on a core, or would have been if nobody had taken it."""
     least = COMPUTES if stage.workers > 1 else COMPUTES_ALONE
     if stage.cpu_s > least * stage.busy_s:
@@ -179,7 +179,7 @@ def _share_with_core_wanted(stage: StageCounters) -> float | None:
     return stage.cpu_s / max(1e-9, stage.busy_s) * (1.0 + stage.extra.get(CORE_WAITED, 0.0) / had_s)
 
 
-def _holds_gil(stage: StageCounters, place: str, window: Window) -> bool:
+def _holds_gil(stage: StageCounters, place: str, window: MeasuredWindow) -> bool:
     if stage.runs_in != "threads" or not _has_gil():
         return False
     hosted = window.host_of(place)
@@ -198,7 +198,7 @@ def _has_gil() -> bool:
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
-def _cause_of_coroutine(stage: StageCounters, place: str, window: Window) -> Cause:
+def _cause_of_coroutine(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
     share = window.loop_share_of(place)
     if share > (LOOP_IS_KEPT_BUSY if window.is_contended else LOOP_IS_BUSY):
         return Cause("loop", _function(stage), f"the event loop computed {share:.0%} of the time")
@@ -209,7 +209,7 @@ def _cause_of_coroutine(stage: StageCounters, place: str, window: Window) -> Cau
     return Cause("waiting", _function(stage), f"the event loop was idle {1 - share:.0%} of the time{at_once}", True)
 
 
-def loop_share_held(place: str, window: Window) -> float:
+def loop_share_held(place: str, window: MeasuredWindow) -> float:
     """Return for which share of the time a stage's coroutines kept their event loop between their awaits."""
     stage, hosted = window.stages[place], window.host_of(place)
     looks, loops = stage.extra.get(LOOP_LOOKS, 0), 1 if hosted is None else hosted.processes
@@ -222,7 +222,7 @@ def loop_share_held(place: str, window: Window) -> float:
 # -- sources
 
 
-def _cause_of_source(stage: StageCounters, place: str, window: Window) -> Cause:
+def _cause_of_source(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
     storage = window.storage
     refused = storage.get("retries", 0) / max(1, storage.get("requests", 0))
     if refused > THROTTLED:
@@ -238,7 +238,7 @@ def _cause_of_source(stage: StageCounters, place: str, window: Window) -> Cause:
     return _cause_of_reading(stage, place, window)
 
 
-def _cause_of_remote_source(stage: StageCounters, place: str, window: Window) -> Cause:
+def _cause_of_remote_source(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
     waited_s = stage.extra.get(BYTES_WAIT, 0.0)
     if waited_s < WAITED * window.seconds_of(place):
         return _cause_of_reading(stage, place, window)
@@ -255,7 +255,7 @@ def _cause_of_remote_source(stage: StageCounters, place: str, window: Window) ->
     )
 
 
-def _cause_of_reading(stage: StageCounters, place: str, window: Window) -> Cause:
+def _cause_of_reading(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
     """Return what reading costs that waited for nothing."""
     seconds, files = window.seconds_of(place), stage.extra.get(FETCHES, 0)
     nbytes = stage.extra.get(FETCHED, 0) / max(1, files)
@@ -270,14 +270,14 @@ def _cause_of_reading(stage: StageCounters, place: str, window: Window) -> Cause
 # -- everything else
 
 
-def _cause_of_step(stage: StageCounters, place: str, window: Window) -> Cause:
+def _cause_of_step(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
     if ON_DISK in stage.extra and stage.cpu_s < MOST * stage.busy_s:
         return Cause("disk", evidence="rows wait in a file", is_wait=True)
     used = f"it used {_cores(stage, place, window):.1f} of {window.cpus} cores"
     return Cause("cpu", _work(stage), used)
 
 
-def _cores(stage: StageCounters, place: str, window: Window) -> float:
+def _cores(stage: StageCounters, place: str, window: MeasuredWindow) -> float:
     return stage.cpu_s / window.seconds_of(place)
 
 

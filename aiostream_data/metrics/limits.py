@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from aiostream_data.metrics.causes import cause_of, loop_share_held, uses_all_cores
 from aiostream_data.metrics.verdict import TOO_EARLY, Verdict
-from aiostream_data.metrics.window import Window, root_of
+from aiostream_data.metrics.window import MeasuredWindow, root_of
 
 LEAST_S = 1.0
 """Seconds that have to be observed before a limit is named."""
@@ -35,7 +35,7 @@ Other programs take cores away as well, but not so much: one that shares two cor
 """
 
 
-def find_limit(window: Window | None) -> Verdict:
+def find_limit(window: MeasuredWindow | None) -> Verdict:
     """Return what limits a run.
 
     Args:
@@ -62,18 +62,18 @@ def find_limit(window: Window | None) -> Verdict:
     )
 
 
-def _too_early(window: Window | None) -> Verdict:
+def _too_early(window: MeasuredWindow | None) -> Verdict:
     seen = "no element was received" if window is None else f"{window.seconds:.1f} s were observed"
     return Verdict(stage="pipeline", cause=TOO_EARLY, evidence=f"{seen}, and {LEAST_S:g} s are needed")
 
 
-def _blocker_of_loop(window: Window) -> str | None:
+def _blocker_of_loop(window: MeasuredWindow) -> str | None:
     """Return the stage whose coroutines keep an event loop most of the time, if there is one."""
     place = max(window.stages, key=lambda each: loop_share_held(each, window))
     return place if loop_share_held(place, window) > SATURATED else None
 
 
-def _first_not_starved(window: Window) -> str:
+def _first_not_starved(window: MeasuredWindow) -> str:
     place = root_of(window.stages)
     assert place is not None, "there is a stage"
     while True:
@@ -84,7 +84,7 @@ def _first_not_starved(window: Window) -> str:
         place = min(running, key=lambda each: window.stages[each].output_wait_s / window.seconds_of(each))
 
 
-def _limits(place: str, window: Window) -> bool:
+def _limits(place: str, window: MeasuredWindow) -> bool:
     """Return True if a stage with inputs keeps those after it waiting, and is not kept waiting itself."""
     stage, seconds = window.stages[place], window.seconds_of(place)
     if stage.waits_for == "cpu" and stage.cpu_s < OFF_CORE * stage.busy_s:
@@ -97,7 +97,7 @@ def _limits(place: str, window: Window) -> bool:
     return stage.at_work_s > SATURATED * stage.workers * seconds or stage.cpu_s > SATURATED * cores * seconds
 
 
-def _user_of_cores(window: Window, source: str) -> str:
+def _user_of_cores(window: MeasuredWindow, source: str) -> str:
     """Return the stage that used more CPU time than the source and the event loop together; else the source."""
     cores = {place: stage.cpu_s / window.seconds_of(place) for place, stage in window.stages.items()}
     place = max(cores, key=cores.__getitem__)

@@ -31,7 +31,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class MeasuredChange:
     """An option to set in the chain, or in ``open()``.
 
     Attributes:
@@ -72,7 +72,7 @@ class Limit:
     detail: str = ""
     evidence: str = ""
     advice: str = ""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[MeasuredChange, ...] = ()
 
     @property
     def kind(self) -> str:

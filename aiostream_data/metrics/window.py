@@ -26,7 +26,7 @@ class Hosted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class CounterMark:
     """The counters of one engine at one moment. All of them only grow.
 
     Attributes:
@@ -58,12 +58,12 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class MeasuredWindow:
     """What happened between two marks.
 
     Attributes:
         seconds: Between the consumer's first and last step.
-        elements, consumer_wait_s, memory_wait_s, storage: As of :class:`Mark`, since the first mark.
+        elements, consumer_wait_s, memory_wait_s, storage: As of :class:`CounterMark`, since the first mark.
         stages: Counters by place, since the first mark; of processes since they began.
         cpus: Cores that this process may use.
         cores_used: Cores that this process and its workers used on average.
@@ -128,14 +128,14 @@ def reader_of(place: str, stages: Mapping[str, StageCounters]) -> str | None:
     return next((other for other, stage in stages.items() if place in stage.inputs), None)
 
 
-def between(begin: Mark, end: Mark, cpus: int) -> Window:
+def between(begin: CounterMark, end: CounterMark, cpus: int) -> MeasuredWindow:
     """Return what happened between two marks of one engine."""
     read_s = max(1e-9, end.read_at - begin.read_at)
     stages = {place: counters.since(begin.stages.get(place)) for place, counters in end.stages.items()}
     far_cpu_s = math.fsum(stage.cpu_s for place, stage in stages.items() if _is_far(place, stage, end))
     hosted_cores = math.fsum(hosted.cpu_s / max(1e-9, hosted.seconds) for hosted in end.hosted.values())
     cores_used = (end.process_cpu_s - begin.process_cpu_s + far_cpu_s) / read_s + hosted_cores
-    return Window(
+    return MeasuredWindow(
         seconds=max(1e-9, end.at - begin.at),
         elements=end.elements - begin.elements,
         consumer_wait_s=end.consumer_wait_s - begin.consumer_wait_s,
@@ -151,18 +151,18 @@ def between(begin: Mark, end: Mark, cpus: int) -> Window:
     )
 
 
-def _is_far(place: str, stage: StageCounters, mark: Mark) -> bool:
+def _is_far(place: str, stage: StageCounters, mark: CounterMark) -> bool:
     """Return True for a stage whose functions run in worker processes of this process."""
     return stage.runs_in == "processes" and not any(place.startswith(prefix) for prefix in mark.hosted)
 
 
-def _cores_of_others(begin: Mark, end: Mark, read_s: float, cores_used: float) -> float | None:
+def _cores_of_others(begin: CounterMark, end: CounterMark, read_s: float, cores_used: float) -> float | None:
     if begin.machine_cpu_s is None or end.machine_cpu_s is None:
         return None
     return max(0.0, (end.machine_cpu_s - begin.machine_cpu_s) / read_s - cores_used)
 
 
-def _pressure(begin: Mark, end: Mark) -> float:
+def _pressure(begin: CounterMark, end: CounterMark) -> float:
     if begin.pressure_s is None or end.pressure_s is None:
         return 0.0
     return end.pressure_s - begin.pressure_s

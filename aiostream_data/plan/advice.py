@@ -1,8 +1,8 @@
 """Advise what to change about the slowest stage: only options that it accepts and that are not set already.
 
 How this works. Each cause has rules, best first. A rule looks at the node and its options, and returns an advice or
-None. An advice with a :class:`.verdict.Change` has been checked: the method takes the option, the value differs from
-the one in force, and the chain can be built with it.
+None. An advice with a :class:`.verdict.MeasuredChange` has been checked: the method takes the option, the value
+differs from the one in force, and the chain can be built with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiostream_data.errors import PlanError, StageBuildError
 from aiostream_data.metrics.sizes import as_size
-from aiostream_data.metrics.verdict import Change
+from aiostream_data.metrics.verdict import MeasuredChange
 from aiostream_data.plan.base import AUTO, Node, walk
 from aiostream_data.plan.mixing import Mix
 from aiostream_data.plan.operators import Cache, Call, Interleave, Map, ParseRows, Repeat, Shuffle, ToDevice
@@ -110,7 +110,7 @@ class Advice(NamedTuple):
     """A sentence without its full stop, and the option that it is about, if it is about one."""
 
     sentence: str
-    change: Change | None = None
+    change: MeasuredChange | None = None
 
 
 Rule: TypeAlias = Callable[[Case], Advice | None]
@@ -123,7 +123,7 @@ def advise(case: Case) -> list[Advice]:
 
 
 def _set(node: Node, option: str, value: Any, why: str) -> Advice:
-    change = Change(call=node.method, what=subject_of(node), option=option, value=value)
+    change = MeasuredChange(call=node.method, what=subject_of(node), option=option, value=value)
     return Advice(f"set {option}={value!r} in {node.method}(): {why}", change)
 
 
@@ -434,7 +434,7 @@ def more_processes(case: Case) -> Advice | None:
         if node in walk(place_of_sharing(plan)):  # all processes would do it
             return None
         check_shared(in_subprocess(input=plan, workers=case.cpus))
-        change = Change(call="in_subprocess", option="workers", value=case.cpus)
+        change = MeasuredChange(call="in_subprocess", option="workers", value=case.cpus)
         where = " before to_device()" if plan is not case.plan else ""
         return Advice(f"add in_subprocess({case.cpus}){where}: one core does its work, and others are idle", change)
     return None
@@ -452,7 +452,7 @@ def more_memory(case: Case) -> Advice | None:
     value = min(4 * case.memory_limit, case.memory_default)
     if value <= case.memory_limit:
         return None
-    change = Change(call="open", option="memory_limit", value=value)
+    change = MeasuredChange(call="open", option="memory_limit", value=value)
     return Advice(f"open with memory_limit={value}: it is {as_size(case.memory_limit)} now", change)
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from aiostream_data.plan.alignment import align
 from aiostream_data.plan.changes import Difference, Kind
 from aiostream_data.plan.functions import FunctionIdentity, parse_identity
-from aiostream_data.plan.stored import MERGED, NEVER_MERGED, Chain, Entry, merged, short
+from aiostream_data.plan.stored import MERGED, NEVER_MERGED, Chain, StoredEntry, merged, short
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def chain_differences(old: Chain, new: Chain, branch: str = "") -> list[Differen
     return found
 
 
-def _cost(old: Entry, new: Entry) -> float:
+def _cost(old: StoredEntry, new: StoredEntry) -> float:
     if old["op"] != new["op"]:
         return _REPLACED
     changes = len(_entry_differences(old, new, ""))
@@ -68,14 +68,14 @@ def _place(chain: Chain, at: int, branch: str) -> str:
     return f"operator {at} after {chain[0]['op']}{within}" if at else f"of {len(chain[0]['inputs'])} inputs{within}"
 
 
-def _entry_differences(old: Entry, new: Entry, where: str) -> list[Difference]:
+def _entry_differences(old: StoredEntry, new: StoredEntry, where: str) -> list[Difference]:
     op = new["op"]
     changes = [*_changed_arguments(old, new), *_changed_functions(old, new), *_changed_notes(old, new)]
     found = [Difference(kind, f"{op}.{name}", f"{op} ({where}): {what}") for kind, name, what in changes]
     return found + _changed_inputs(op, old.get("inputs", []), new.get("inputs", []))
 
 
-def _changed_arguments(old: Entry, new: Entry) -> list[tuple[Kind, str, str]]:
+def _changed_arguments(old: StoredEntry, new: StoredEntry) -> list[tuple[Kind, str, str]]:
     before, after = old.get("args", {}), new.get("args", {})
     names = [*after, *(name for name in before if name not in after)]
     found: list[tuple[Kind, str, str]] = []
@@ -109,7 +109,7 @@ def _shown(text: str) -> str:
     return "a long value" if text.startswith("#") else text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def _changed_functions(old: Entry, new: Entry) -> list[tuple[Kind, str, str]]:
+def _changed_functions(old: StoredEntry, new: StoredEntry) -> list[tuple[Kind, str, str]]:
     before, after = old.get("functions", {}), new.get("functions", {})
     names = [*after, *(name for name in before if name not in after)]
     found = [(name, _function_change(name, before.get(name), after.get(name))) for name in names]
@@ -133,7 +133,7 @@ def _code_differs(old: FunctionIdentity, new: FunctionIdentity) -> bool:
     return old.how == new.how and old.code != new.code
 
 
-def _changed_notes(old: Entry, new: Entry) -> list[tuple[Kind, str, str]]:
+def _changed_notes(old: StoredEntry, new: StoredEntry) -> list[tuple[Kind, str, str]]:
     before, after = (entry.get("notes", {}).get("ordered", "True") for entry in (old, new))
     return [] if before == after else [("ordered", "ordered", _sentence("ordered", before, after))]
 

@@ -24,7 +24,7 @@ LONGEST_URL: Final = 60
 """Characters of a URL in the name of a stage, at most; its end tells more than its beginning."""
 
 
-class Step(NamedTuple):
+class ShownStep(NamedTuple):
     """One call that the user wrote.
 
     Attributes:
@@ -38,11 +38,11 @@ class Step(NamedTuple):
     where: str
 
 
-def steps_of(plan: Node, depth: int = 0) -> Iterator[Step]:
+def steps_of(plan: Node, depth: int = 0) -> Iterator[ShownStep]:
     """Yield the calls of a plan, sources first. The inputs of a call with several inputs are one deeper."""
     for child in _written_inputs(plan):
         yield from steps_of(child, depth + (len(plan.inputs) > 1))
-    yield Step(depth, plan, _where(plan))
+    yield ShownStep(depth, plan, _where(plan))
 
 
 def on_one_line(plan: Node) -> str:

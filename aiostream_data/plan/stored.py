@@ -38,7 +38,7 @@ _MAX_ENTRIES = 500
 _TEXTS = ("args", "functions", "notes")
 
 
-class Entry(TypedDict):
+class StoredEntry(TypedDict):
     """One node of a chain; as :class:`~.fingerprint.Description`, with what is empty left out.
 
     Attributes:
@@ -49,10 +49,10 @@ class Entry(TypedDict):
     args: NotRequired[dict[str, str]]
     functions: NotRequired[dict[str, str]]
     notes: NotRequired[dict[str, str]]
-    inputs: NotRequired[list[list[Entry]]]
+    inputs: NotRequired[list[list[StoredEntry]]]
 
 
-Chain: TypeAlias = list[Entry]
+Chain: TypeAlias = list[StoredEntry]
 
 
 def stored(fingerprint: Fingerprint, max_plan_nbytes: int = MAX_PLAN_NBYTES) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def chain_of(description: Description) -> Chain:
     chain: Chain = []
     node = description
     while True:
-        entry = Entry(op=node["op"])
+        entry = StoredEntry(op=node["op"])
         for part in _TEXTS:
             if node.get(part):
                 entry[part] = node[part]  # type: ignore[literal-required]
@@ -115,7 +115,7 @@ def _reduced(chain: Chain, width: int, most: int) -> Chain:
     return [_reduced_entry(entry, width, most) for entry in chain]
 
 
-def _reduced_entry(entry: Entry, width: int, most: int) -> Entry:
+def _reduced_entry(entry: StoredEntry, width: int, most: int) -> StoredEntry:
     found = entry.copy()
     if "args" in entry:
         args = {name: text if len(text) <= width else short(text) for name, text in entry["args"].items()}

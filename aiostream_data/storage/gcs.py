@@ -50,7 +50,7 @@ from aiostream_data.storage.translate import bucket_alone, shorten, translate_st
 from aiostream_data.storage.urls import has_magic, safe_url, shown_bucket, split_bucket, split_url
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.library_read import LibraryRead
-from aiostream_data.storage.wire.plain_read import Dialect, range_of
+from aiostream_data.storage.wire.plain_read import PlainDialect, range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class GcsStore:
         headers = {**range_of(start, buffer), **await self._plain.headers()}
         return await self._route.read(target, headers, self._dialect(), shard, start, buffer)
 
-    def _dialect(self) -> Dialect:
+    def _dialect(self) -> PlainDialect:
         is_anonymous = self._file_system.credentials.credentials is None
 
         def refusal(url: str, answer: Refused) -> StorageError:
@@ -177,7 +177,7 @@ class GcsStore:
             request_id = answer.headers.get("x-guploader-uploadid", "")
             return _refusal(url, answer.status, detail, request_id, is_anonymous=is_anonymous, is_listing=False)
 
-        return Dialect(lambda headers: headers.get("x-goog-generation", ""), refusal, heard=self._hear)
+        return PlainDialect(lambda headers: headers.get("x-goog-generation", ""), refusal, heard=self._hear)
 
     def _hear(self, url: str, version: str, headers: Mapping[str, str]) -> None:
         if self.checksums is not None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiostream_data.errors import WrongAnswerError
 from aiostream_data.safe_url import shorten
-from aiostream_data.storage.key_search import Entry, Page
+from aiostream_data.storage.key_search import ListedKey, Page
 from aiostream_data.storage.object_size import as_object_nbytes
 from aiostream_data.storage.urls import safe_url
 
@@ -32,7 +32,7 @@ def parse_json(url: str, text: bytes) -> dict[str, Any]:
     return found
 
 
-def entry_of(url: str, told: Any) -> Entry:
+def entry_of(url: str, told: Any) -> ListedKey:
     """Return one object of an answer.
 
     Raises:
@@ -40,7 +40,7 @@ def entry_of(url: str, told: Any) -> Entry:
     """
     if not isinstance(told, Mapping) or not isinstance(told.get("name"), str):
         raise WrongAnswerError(safe_url(url), "the answer has an object without a name")
-    return Entry(told["name"], as_object_nbytes(url, told.get("size")), str(told.get("generation", "")))
+    return ListedKey(told["name"], as_object_nbytes(url, told.get("size")), str(told.get("generation", "")))
 
 
 def page_of(url: str, answer: Mapping[str, Any]) -> Page:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from aiostream_data.storage.wire.client import Target
+from aiostream_data.storage.wire.client import RequestTarget
 
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -25,7 +25,7 @@ class GcsPlain:
         self._renew = renew
         self._renewing = asyncio.Lock()
 
-    def target(self, path: str, params: Mapping[str, str]) -> Target:
+    def target(self, path: str, params: Mapping[str, str]) -> RequestTarget:
         """Return where a request goes.
 
         Args:
@@ -34,7 +34,7 @@ class GcsPlain:
         parts = urlsplit(self._file_system._location)
         query = urlencode(self._file_system._get_params(dict(params)))
         where = f"{parts.path.rstrip('/')}/{path}" + (f"?{query}" if query else "")
-        return Target(parts.hostname or "", parts.port or _PORTS[parts.scheme], parts.scheme == "https", where)
+        return RequestTarget(parts.hostname or "", parts.port or _PORTS[parts.scheme], parts.scheme == "https", where)
 
     async def headers(self) -> dict[str, str]:
         """Return the headers that say who asks; whoever finds the token old has it renewed once for all."""

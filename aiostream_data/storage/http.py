@@ -28,9 +28,9 @@ from aiostream_data.storage.redirects import redirect_guard
 from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.translate import shorten, translate_error, translate_status, translating
 from aiostream_data.storage.urls import safe_url
-from aiostream_data.storage.wire.client import DETAIL_NBYTES, Refused, Target
+from aiostream_data.storage.wire.client import DETAIL_NBYTES, Refused, RequestTarget
 from aiostream_data.storage.wire.library_read import LibraryRead
-from aiostream_data.storage.wire.plain_read import Dialect, range_of
+from aiostream_data.storage.wire.plain_read import PlainDialect, range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def headers_of(options: StoreOptions) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def target_of(url: str) -> Target | None:
+def target_of(url: str) -> RequestTarget | None:
     """Return where a request for a URL goes; None where only a full client can tell.
 
     URLs that are quoted already, presigned ones above all, are sent as they are.
@@ -256,7 +256,7 @@ def target_of(url: str) -> Target | None:
     if not url.isascii() or parts.username is not None or parts.hostname is None or parts.scheme not in _PORTS:
         return None
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(parts.hostname, port, parts.scheme == "https", path) if _QUOTED.fullmatch(path) else None
+    return RequestTarget(parts.hostname, port, parts.scheme == "https", path) if _QUOTED.fullmatch(path) else None
 
 
 def has_netrc() -> bool:
@@ -287,7 +287,7 @@ def _refused(url: str, answer: Refused) -> StorageError:
     return _error_of(url, answer.status, answer.headers, answer.detail)
 
 
-_DIALECT: Final = Dialect(_version_told, _refused)
+_DIALECT: Final = PlainDialect(_version_told, _refused)
 
 
 async def _refusal(url: str, answer: aiohttp.ClientResponse) -> StorageError:

@@ -23,7 +23,7 @@ _MAGIC = re.compile(r"[*?\[]")
 _SET = re.compile(r"\[([^\]!^\[][^\]\[]*)\]")
 
 
-class Step(NamedTuple):
+class LevelStep(NamedTuple):
     """What to list next.
 
     Attributes:
@@ -49,18 +49,18 @@ class Step(NamedTuple):
         return self.segment == "**"
 
 
-def next_step(directory: str, pattern: str) -> Step:
+def next_step(directory: str, pattern: str) -> LevelStep:
     """Return how to go on below ``directory`` (taken literally; "" or ending with ``/``) with the rest of a pattern."""
     segments = pattern.split("/")
     for index, segment in enumerate(segments):
         if _MAGIC.search(segment):
             above = directory + "".join(part + "/" for part in segments[:index])
             heads = ("",) if segment == "**" else _heads(segment)
-            return Step(tuple(above + head for head in heads), above, segment, "/".join(segments[index + 1 :]))
-    return Step((directory + pattern,), directory, "", "")
+            return LevelStep(tuple(above + head for head in heads), above, segment, "/".join(segments[index + 1 :]))
+    return LevelStep((directory + pattern,), directory, "", "")
 
 
-def lists_flat(step: Step, keys: list[str]) -> bool:
+def lists_flat(step: LevelStep, keys: list[str]) -> bool:
     """Decide from the first page of keys whether to go on without folding directories."""
     at = len(step.directory)
     return len({key[at:].partition("/")[0] for key in keys}) > FLAT_ABOVE

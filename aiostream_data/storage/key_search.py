@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from aiostream_data.errors import StorageError
-from aiostream_data.storage.key_levels import Step, lists_flat, next_step
+from aiostream_data.storage.key_levels import LevelStep, lists_flat, next_step
 from aiostream_data.storage.patterns import compile_pattern
 from aiostream_data.storage.urls import safe_url
 
@@ -19,7 +19,7 @@ PAGE_KEYS = 1000
 """What S3 gives at most."""
 
 
-class Entry(NamedTuple):
+class ListedKey(NamedTuple):
     """One key, as a listing tells of it."""
 
     key: str
@@ -46,7 +46,7 @@ class PageRequest(NamedTuple):
 class Page(NamedTuple):
     """What it answers; ``token`` is "" after the last page."""
 
-    entries: list[Entry]
+    entries: list[ListedKey]
     directories: list[str]
     token: str
 
@@ -65,7 +65,7 @@ class KeySearch:
         self._at_once = asyncio.Semaphore(LISTINGS_AT_ONCE)
         self._pages: dict[str, dict[PageRequest, Page]] = {}
 
-    async def find(self, url: str, key_pattern: str, list_page: ListPage) -> list[Entry]:
+    async def find(self, url: str, key_pattern: str, list_page: ListPage) -> list[ListedKey]:
         """Return what matches, sorted by key; names that end with ``/`` are directories, and left out.
 
         Args:
@@ -90,7 +90,7 @@ class _Search:
         pages: dict[PageRequest, Page],
         at_once: asyncio.Semaphore,
     ) -> None:
-        self.found: dict[str, Entry] = {}
+        self.found: dict[str, ListedKey] = {}
         self._url = url
         self._matches = compile_pattern(key_pattern).fullmatch
         self._list_page = list_page
@@ -107,7 +107,7 @@ class _Search:
         else:
             await _all(self._directories(step, prefix) for prefix in step.prefixes)
 
-    async def _directories(self, step: Step, prefix: str) -> None:
+    async def _directories(self, step: LevelStep, prefix: str) -> None:
         """Look into the directories that match: into all of them with one listing, where that is not more to read."""
         first = PageRequest(prefix, folded=False, most=PAGE_KEYS)
         page = await self._page(first)
@@ -139,7 +139,7 @@ class _Search:
             tokens.add(page.token)
             request = request._replace(token=page.token)
 
-    def _take(self, entries: Iterable[Entry]) -> None:
+    def _take(self, entries: Iterable[ListedKey]) -> None:
         for entry in entries:
             if self._matches(entry.key) and not entry.key.endswith("/"):
                 self.found[entry.key] = entry

@@ -35,7 +35,7 @@ from aiostream_data.storage.s3_errors import (
     translate_s3_error,
 )
 from aiostream_data.storage.s3_listing import check_listings_of, page_of
-from aiostream_data.storage.s3_plain import DIALECT, Bucket, S3Plain, is_plain, is_plain_bucket, target_of
+from aiostream_data.storage.s3_plain import DIALECT, BucketAddress, S3Plain, is_plain, is_plain_bucket, target_of
 from aiostream_data.storage.translate import bucket_alone, translating
 from aiostream_data.storage.urls import has_magic, safe_url, shown_bucket, split_bucket, split_url
 from aiostream_data.storage.wire.library_read import LibraryRead
@@ -172,7 +172,7 @@ class S3Store:
             return await self._read_from(plain, bucket, key, shard, start, buffer)
 
     async def _read_from(
-        self, plain: S3Plain, bucket: Bucket, key: str, shard: ShardRef, start: int, buffer: memoryview
+        self, plain: S3Plain, bucket: BucketAddress, key: str, shard: ShardRef, start: int, buffer: memoryview
     ) -> bool:
         target = target_of(bucket, key)
         if not self._route.leads_to(target):

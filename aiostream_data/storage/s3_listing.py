@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from aiostream_data.errors import WrongAnswerError
 from aiostream_data.safe_url import shorten
-from aiostream_data.storage.key_search import Entry, Page
+from aiostream_data.storage.key_search import ListedKey, Page
 from aiostream_data.storage.object_size import as_object_nbytes
 from aiostream_data.storage.urls import safe_url
 
@@ -102,7 +102,7 @@ def page_of(url: str, answer: Mapping[str, Any]) -> Page:
     """
     try:
         entries = [
-            Entry(str(entry["Key"]), as_object_nbytes(url, entry["Size"]), str(entry.get("ETag", "")))
+            ListedKey(str(entry["Key"]), as_object_nbytes(url, entry["Size"]), str(entry.get("ETag", "")))
             for entry in answer.get("Contents", ())
         ]
         directories = [str(common["Prefix"]) for common in answer.get("CommonPrefixes", ())]

@@ -19,8 +19,8 @@ from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.checksums import ASK_S3
 from aiostream_data.storage.s3_errors import translate_s3_answer
 from aiostream_data.storage.urls import safe_url
-from aiostream_data.storage.wire.client import Refused, Target
-from aiostream_data.storage.wire.plain_read import WHOLE, Dialect
+from aiostream_data.storage.wire.client import Refused, RequestTarget
+from aiostream_data.storage.wire.plain_read import WHOLE, PlainDialect
 from aiostream_data.storage.wire.sigv4 import AwsKey, Signer, quoted_path
 
 _REGION: Final = re.compile(r"[a-z]{2}[a-z0-9-]{2,30}")
@@ -42,7 +42,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class BucketAddress:
     """Where the objects of a bucket are.
 
     Attributes:
@@ -51,7 +51,7 @@ class Bucket:
         signer: Signs for the bucket's region; None where nobody signs.
     """
 
-    target: Target
+    target: RequestTarget
     region: str
     signer: Signer | None
 
@@ -74,20 +74,20 @@ class S3Plain:
         if others := sorted(set(sent) - set(_SENT)):
             raise PlanError(f"reader='plain' cannot send {', '.join(others)}, which the options ask for")
         self._sent = {_SENT[name]: str(value) for name, value in sent.items()}
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[str, BucketAddress] = {}
 
-    def known(self, name: str) -> Bucket | None:
+    def known(self, name: str) -> BucketAddress | None:
         """Return where a bucket is; None before :meth:`bucket` has found it."""
         return self._buckets.get(name)
 
-    async def bucket(self, name: str) -> Bucket:
+    async def bucket(self, name: str) -> BucketAddress:
         """Return where a bucket is. Asks no server."""
         found = self._buckets.get(name)
         if found is None:
             found = self._buckets[name] = await self._find(name)
         return found
 
-    async def bucket_in(self, name: str, region: str) -> Bucket:
+    async def bucket_in(self, name: str, region: str) -> BucketAddress:
         """Return where a bucket is, which a store has said to be in this region; it is known from then on."""
         found = self._buckets.get(name)
         if found is None or found.region != region:
@@ -96,7 +96,7 @@ class S3Plain:
         return found
 
     async def headers(
-        self, bucket: Bucket, target: Target, shard: ShardRef, range_headers: Mapping[str, str] | None
+        self, bucket: BucketAddress, target: RequestTarget, shard: ShardRef, range_headers: Mapping[str, str] | None
     ) -> dict[str, str]:
         """Return the headers of a GET, signed.
 
@@ -116,15 +116,15 @@ class S3Plain:
         frozen = await self._client._request_signer._credentials.get_frozen_credentials()
         return AwsKey(frozen.access_key, frozen.secret_key, frozen.token)
 
-    async def _find(self, name: str) -> Bucket:
+    async def _find(self, name: str) -> BucketAddress:
         url = await self._client.generate_presigned_url("get_object", Params={"Bucket": name, "Key": "k"}, ExpiresIn=60)
         parts = urlsplit(url)
         region = self._regions.get(name) or self._client.meta.region_name or "us-east-1"
         host = host_in(parts.hostname or "", region)
         port = parts.port or _PORTS[parts.scheme]
         is_signed = self._client._request_signer._credentials is not None and bool(parts.query)
-        target = Target(host, port, parts.scheme == "https", parts.path[:-1])
-        return Bucket(target, region, Signer(region) if is_signed else None)
+        target = RequestTarget(host, port, parts.scheme == "https", parts.path[:-1])
+        return BucketAddress(target, region, Signer(region) if is_signed else None)
 
 
 def host_in(host: str, region: str) -> str:
@@ -135,10 +135,10 @@ def host_in(host: str, region: str) -> str:
     return f"{found[1]}s3.{region}.amazonaws.com{found[3]}"
 
 
-def target_of(bucket: Bucket, key: str) -> Target:
+def target_of(bucket: BucketAddress, key: str) -> RequestTarget:
     """Return where a request for an object goes."""
     host, port, is_tls, path = bucket.target
-    return Target(host, port, is_tls, path + quoted_path(key))
+    return RequestTarget(host, port, is_tls, path + quoted_path(key))
 
 
 def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
@@ -189,4 +189,4 @@ def _hides_error(headers: Mapping[str, str]) -> bool:
     return "etag" not in headers and headers.get("content-type", "").partition(";")[0].endswith("/xml")
 
 
-DIALECT: Final = Dialect(_version_of, _refusal, _hides_error, redirects=frozenset({301}))
+DIALECT: Final = PlainDialect(_version_of, _refusal, _hides_error, redirects=frozenset({301}))

@@ -23,7 +23,7 @@ from aiostream_data.device.backend import DeviceBlock, HostBlock, Mark, StreamRe
 from aiostream_data.device.batch_layout import CastPlan
 from aiostream_data.device.cast_on_host import Work, pieces, reads_within
 from aiostream_data.testing.adversarial_memory import AdversarialMemory
-from aiostream_data.testing.stream_model import Event, Point, Step, Streams
+from aiostream_data.testing.stream_model import Event, ModelStreams, Point, Step
 
 
 class AdversarialBackend(AdversarialMemory):
@@ -65,7 +65,7 @@ class AdversarialBackend(AdversarialMemory):
         """
         super().__init__(fail_at_call, fail_calls, fail_status, capacity_nbytes)
         self._chance = random.Random(seed)
-        self._streams = Streams(self._chance, haste)
+        self._streams = ModelStreams(self._chance, haste)
         self._spare: list[Event] = []
         self._keeps_objects = keeps_objects
         self.captured: list[StreamRef] = []

@@ -33,7 +33,7 @@ class Damage(NamedTuple):
     offset: int
 
 
-class Outcome(NamedTuple):
+class ReadOutcome(NamedTuple):
     """What reading gave: records in order, and how it ended."""
 
     records: list[Any]
@@ -52,7 +52,7 @@ def blocks_of(stream: bytes, sizes: Iterable[int], headroom: int = 0) -> Iterato
 
 def read_blocks(
     description: Format, stream: bytes, sizes: Iterable[int] = (), headroom: int = 0, compression: str = ""
-) -> Outcome:
+) -> ReadOutcome:
     """Read a whole stream through :class:`RecordStream`, cut as :func:`blocks_of` cuts it.
 
     Columns are turned into elements only at the end, so that a framer that writes into memory of columns
@@ -67,7 +67,7 @@ def read_blocks(
         columns.extend(reader.finish())
     except CorruptRecordError as caught:
         error = caught
-    return Outcome([record for column in columns for record in column.elements()], error)
+    return ReadOutcome([record for column in columns for record in column.elements()], error)
 
 
 def compressed(stream: bytes, compression: Compression) -> bytes:
@@ -102,7 +102,7 @@ class FormatSuite:
 
     def test_records_are_the_same_however_the_stream_is_cut(self) -> None:
         for sizes, headroom in cuttings(len(self.stream)):
-            assert read_blocks(self.description, self.stream, sizes, headroom) == Outcome(list(self.records), None)
+            assert read_blocks(self.description, self.stream, sizes, headroom) == ReadOutcome(list(self.records), None)
 
     def test_compression_changes_nothing(self) -> None:
         for compression in _COMPRESSIONS:
@@ -110,7 +110,7 @@ class FormatSuite:
             for asked in (compression, compression.upper(), "auto"):
                 for sizes in ([], [1] * len(stream), [10]):
                     outcome = read_blocks(self.description, stream, sizes, 8, asked)
-                    assert outcome == Outcome(list(self.records), None), (asked, sizes)
+                    assert outcome == ReadOutcome(list(self.records), None), (asked, sizes)
 
     def test_plain_stream_is_recognised_as_plain(self) -> None:
         for sizes in ([], [1] * len(self.stream)):

@@ -21,7 +21,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class HttpFault:
     """How one request is answered wrongly. What is not set stays right.
 
     Attributes:
@@ -42,7 +42,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRequest:
+class SeenHttpRequest:
     """A request as it came. Header names are in lower case."""
 
     method: str
@@ -64,8 +64,8 @@ class HttpObjects:
 
     endpoint_url: str
     objects: dict[str, bytes] = field(default_factory=dict)
-    faults: deque[Fault] = field(default_factory=deque)
-    requests: list[SeenRequest] = field(default_factory=list)
+    faults: deque[HttpFault] = field(default_factory=deque)
+    requests: list[SeenHttpRequest] = field(default_factory=list)
     ports: set[int] = field(default_factory=set)
     closing: threading.Event = field(default_factory=threading.Event)
 
@@ -110,9 +110,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         content = self._content()
         headers = {name.lower(): value for name, value in self.headers.items()}
-        content.requests.append(SeenRequest(self.command, self.path, headers))
+        content.requests.append(SeenHttpRequest(self.command, self.path, headers))
         content.ports.add(self.client_address[1])
-        fault = content.faults.popleft() if content.faults else Fault()
+        fault = content.faults.popleft() if content.faults else HttpFault()
         if fault.hang:
             content.closing.wait()
             self.close_connection = True
@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, _Server)
         return self.server.content
 
-    def _answer(self, fault: Fault, data: bytes | None, headers: Mapping[str, str]) -> None:
+    def _answer(self, fault: HttpFault, data: bytes | None, headers: Mapping[str, str]) -> None:
         if fault.status is not None:
             self._send(fault, fault.status, {}, fault.body)
             return
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         told = {"ETag": etag, "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"}
         self._send(fault, 206, told, data[start:stop])
 
-    def _send(self, fault: Fault, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    def _send(self, fault: HttpFault, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body)), **fault.headers}.items():
             self.send_header(name, value)

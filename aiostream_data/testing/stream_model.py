@@ -48,7 +48,7 @@ class Event:
         return self.latest
 
 
-class Streams:
+class ModelStreams:
     """Queues of steps, by the stream's handle. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, chance: random.Random, haste: float) -> None:

@@ -43,7 +43,7 @@ SHARED_NBYTES = 2 << 20
 """Most bytes that a batch which is kept can keep alive, beyond its own, per leaf."""
 
 
-class Cut(NamedTuple):
+class BatchCut(NamedTuple):
     """Rows ``start`` (included) to ``stop`` (excluded) of a chunk go into one batch.
 
     Attributes:
@@ -70,14 +70,14 @@ class BatchOrder:
         self.drop_remainder = drop_remainder
         self.carried = 0
 
-    def push(self, count: int) -> list[Cut]:
+    def push(self, count: int) -> list[BatchCut]:
         """Return how ``count`` incoming rows are cut; the first cut joins the rows carried over."""
         cuts = []
         start = 0
         while start < count:
             stop = min(start + self.batch_size - self.carried, count)
             completes = self.carried + stop - start == self.batch_size
-            cuts.append(Cut(start, stop, completes))
+            cuts.append(BatchCut(start, stop, completes))
             self.carried = 0 if completes else self.carried + stop - start
             start = stop
         return cuts
@@ -98,7 +98,7 @@ class BatchOrder:
 
 
 @dataclass(slots=True)
-class Batch:
+class FullBatch:
     """One batch. Not frozen, because making a frozen one costs more than the batch does.
 
     Attributes:
@@ -141,7 +141,7 @@ class Batcher:
         self._describe = describe
         self.runs: list[RowIds] = []
         """RowIds of the rows of the batches given last, one after another in as few arrays as there are."""
-        self.batches: list[Batch] = []
+        self.batches: list[FullBatch] = []
         """Batches given last; where a push failed, those that it had made before."""
         self._carry: list[Chunk] = []
         self._carry_nbytes = 0
@@ -158,7 +158,7 @@ class Batcher:
         """Let go of the rows carried over; nothing is pushed after that."""
         self._carry, self._carry_nbytes, self.runs, self.batches = [], 0, [], []
 
-    def push(self, chunk: Chunk, own: bool = False) -> list[Batch]:
+    def push(self, chunk: Chunk, own: bool = False) -> list[FullBatch]:
         """Take in all rows of ``chunk``; return the batches that are full with them.
 
         Args:
@@ -171,7 +171,7 @@ class Batcher:
         chunk = as_stackable(chunk)
         self.runs = []
         self.batches = batches = []
-        whole: list[Cut] = []
+        whole: list[BatchCut] = []
         for cut in self.order.push(len(chunk)):
             if cut.completes and not self._carry:
                 whole.append(cut)  # a batch that stands in this chunk alone; all of them at once are cheaper
@@ -186,7 +186,7 @@ class Batcher:
         batches.extend(self._whole_batches(chunk, whole, own))  # what came before one that fails stays
         return batches
 
-    def _whole_batches(self, chunk: Chunk, cuts: Sequence[Cut], own: bool) -> Iterable[Batch]:
+    def _whole_batches(self, chunk: Chunk, cuts: Sequence[BatchCut], own: bool) -> Iterable[FullBatch]:
         if not isinstance(chunk, Columns) or not cuts or chunk.made_of is not None or self._is_left(chunk):
             return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
         leaves = [_cut_column(leaf, cuts, own) for leaf in chunk.leaves]
@@ -194,13 +194,13 @@ class Batcher:
         ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
         rows = [self.runs[-1].slice(start - first, stop - first) for start, stop, _ in cuts]
-        return map(Batch, chunk.structure.rows(leaves), rows)
+        return map(FullBatch, chunk.structure.rows(leaves), rows)
 
     def _is_left(self, chunk: Chunk) -> bool:
         """Tell whether rows are left where they stand."""
         return self._parts_from is not None and (isinstance(chunk, Items) or chunk.nbytes >= self._parts_from)
 
-    def finish(self) -> list[Batch]:
+    def finish(self) -> list[FullBatch]:
         """Return the last, smaller batch, unless there is none or it is dropped."""
         self.runs = []
         rows, carry = len(self), self._carried_away()
@@ -218,29 +218,29 @@ class Batcher:
         carry, self._carry, self._carry_nbytes = self._carry, [], 0
         return carry
 
-    def _batch(self, parts: Sequence[Chunk]) -> Batch:
+    def _batch(self, parts: Sequence[Chunk]) -> FullBatch:
         batch = self._made(parts)
         self.runs.append(batch.ids)
         return batch
 
-    def _made(self, parts: Sequence[Chunk]) -> Batch:
+    def _made(self, parts: Sequence[Chunk]) -> FullBatch:
         in_parts = any(map(self._is_left, parts))
         if in_parts and same_layout(parts):
             return _batch_in_parts([part for part in parts if isinstance(part, Columns)], self._parts_from == 0)
         rows = concat(parts)
         if isinstance(rows, Items):
             leaf = stack_leaf_in_parts if in_parts else stack_leaf
-            return Batch(stack(rows.values, lambda row: self._describe(rows.ids, row), leaf), _rows_of(rows))
+            return FullBatch(stack(rows.values, lambda row: self._describe(rows.ids, row), leaf), _rows_of(rows))
         shared = len(parts) == 1  # concat copies when there is more than one
         leaves = [batch_leaf(leaf, copy=shared) for leaf in rows.leaves]
-        return Batch(rows.structure.unflatten(leaves), _rows_of(rows))
+        return FullBatch(rows.structure.unflatten(leaves), _rows_of(rows))
 
 
 def _rows_of(chunk: Chunk) -> MadeOf:
     return Lineage(chunk.ids.copy(), chunk.made_of).as_made_of()
 
 
-def _cut_column(column: Column, cuts: Sequence[Cut], own: bool) -> list[Any]:
+def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool) -> list[Any]:
     """Return the leaf of every batch; the cuts follow one another."""
     if isinstance(column, VarColumn):
         return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
@@ -255,13 +255,13 @@ def _cut_column(column: Column, cuts: Sequence[Cut], own: bool) -> list[Any]:
     return [block[start - first : stop - first] for start, stop, _ in cuts]
 
 
-def _batch_in_parts(chunks: Sequence[Columns], ragged: bool) -> Batch:
+def _batch_in_parts(chunks: Sequence[Columns], ragged: bool) -> FullBatch:
     leaves = [_leaf_in_parts(columns, ragged) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)]
     ids = RowIds.concat([chunk.ids for chunk in chunks])
     if all(chunk.made_of is None for chunk in chunks):
-        return Batch(chunks[0].structure.unflatten(leaves), ids)
+        return FullBatch(chunks[0].structure.unflatten(leaves), ids)
     made_of = [entry for chunk in chunks for entry in (chunk.made_of or [None] * len(chunk))]
-    return Batch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of).as_made_of())
+    return FullBatch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of).as_made_of())
 
 
 def _leaf_in_parts(columns: Sequence[Column], ragged: bool) -> Any:

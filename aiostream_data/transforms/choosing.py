@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import ChoiceError
-from aiostream_data.transforms.interleave import FINISHED, NOTHING, Step, Waiting
+from aiostream_data.transforms.interleave import FINISHED, NOTHING, MergeStep, WaitingStream
 from aiostream_data.transforms.stock import Stock
 from aiostream_data.weights import Stop
 
@@ -36,7 +36,7 @@ class ChoosePlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ChooseStep(Step):
+class ChooseStep(MergeStep):
     """A step, and its place."""
 
     place: ChoosePlace
@@ -110,13 +110,13 @@ class ChooseOrder:
             waiting = NOTHING
         else:
             over = self._no_more_choices or not self._alive.any()
-            waiting = FINISHED if over else Waiting.rows(self.inputs)
+            waiting = FINISHED if over else WaitingStream.rows(self.inputs)
         return ChooseStep(which, rows, waiting, place._replace(which=which, spent=spent))
 
-    def _without_rows(self, slot: int) -> Waiting:
+    def _without_rows(self, slot: int) -> WaitingStream:
         """Decide what it means that ``slot`` has no row loaded although it was chosen."""
         if not self.stock.has_ended[slot]:
-            return Waiting.rows(slot)
+            return WaitingStream.rows(slot)
         if self.stop == "first":
             return FINISHED
         self._alive[slot] = False

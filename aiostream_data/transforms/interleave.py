@@ -30,7 +30,7 @@ class Need(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingStream:
     """Why a step is no longer.
 
     Attributes:
@@ -43,20 +43,20 @@ class Waiting:
     slot: int = -1
 
     @classmethod
-    def stream(cls, slot: int) -> Waiting:
+    def stream(cls, slot: int) -> WaitingStream:
         return cls(Need.STREAM, slot)
 
     @classmethod
-    def rows(cls, slot: int) -> Waiting:
+    def rows(cls, slot: int) -> WaitingStream:
         return cls(Need.ROWS, slot)
 
 
-NOTHING = Waiting(Need.NOTHING)
-FINISHED = Waiting(Need.FINISHED)
+NOTHING = WaitingStream(Need.NOTHING)
+FINISHED = WaitingStream(Need.FINISHED)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MergeStep:
     """Part of an order: row ``rows[i]`` of the current chunk of slot ``which[i]`` comes i-th.
 
     Attributes:
@@ -67,13 +67,13 @@ class Step:
 
     which: NDArray[np.int32]
     rows: NDArray[np.int64]
-    waiting: Waiting
+    waiting: WaitingStream
 
     def __len__(self) -> int:
         return len(self.which)
 
 
-class Mark(NamedTuple):
+class OrderMark(NamedTuple):
     """A position of an order, as the arrays that it works on."""
 
     position: NDArray[np.int64]
@@ -155,7 +155,7 @@ class InterleaveOrder:
         """Return how many rows of the slot's current chunk have not been given yet."""
         return int(self._stop_row[slot] - self._next_row[slot])
 
-    def advance(self, max_rows: int) -> Step:
+    def advance(self, max_rows: int) -> MergeStep:
         """Return the longest order that can be given now, of at most ``max_rows`` rows.
 
         Rows of a step are given for good; the step that says FINISHED may bring the last ones. A
@@ -172,11 +172,11 @@ class InterleaveOrder:
             self._more_streams,
             max_rows,
         )
-        return Step(which, rows, Waiting(Need(need), slot))
+        return MergeStep(which, rows, WaitingStream(Need(need), slot))
 
-    def mark(self) -> Mark:
+    def mark(self) -> OrderMark:
         """Return the position in a form that costs next to nothing, and from which later ones can be found."""
-        return Mark(
+        return OrderMark(
             self._position.copy(),
             self._status.copy(),
             self._next_row.copy(),
@@ -185,7 +185,7 @@ class InterleaveOrder:
             self._more_streams,
         )
 
-    def after(self, mark: Mark, rows: int) -> InterleaveOrder:
+    def after(self, mark: OrderMark, rows: int) -> InterleaveOrder:
         """Return an order that stands ``rows`` rows behind a mark of this one, all of which were given in one step."""
         later = InterleaveOrder(self.cycle_length, self.block_length, self.deterministic)
         later._position, later._status = mark.position.copy(), mark.status.copy()

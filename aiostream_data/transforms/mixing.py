@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.errors import PlanError
-from aiostream_data.transforms.interleave import FINISHED, NOTHING, Step, Waiting
+from aiostream_data.transforms.interleave import FINISHED, NOTHING, MergeStep, WaitingStream
 from aiostream_data.transforms.randomness import draws_below
 from aiostream_data.transforms.stock import Stock
 from aiostream_data.weights import Schedule, Stop, Vector, shares_of
@@ -50,7 +50,7 @@ class MixPlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MixStep(Step):
+class MixStep(MergeStep):
     """A step, and its place."""
 
     place: MixPlace
@@ -134,10 +134,10 @@ class MixOrder:
         which = choices[: len(rows)]
         return MixStep(which, rows, waiting, place._replace(which=which))
 
-    def _without_rows(self, slot: int) -> Waiting:
+    def _without_rows(self, slot: int) -> WaitingStream:
         """Decide what it means that ``slot`` has no row loaded although it is its turn."""
         if not self.stock.has_ended[slot]:
-            return Waiting.rows(slot)
+            return WaitingStream.rows(slot)
         if self.stop == "first":
             return FINISHED
         self._close_block()

@@ -36,7 +36,7 @@ class RowTooLongError(AiostreamError, ValueError):
         self.length = length
 
 
-class Piece(NamedTuple):
+class PackedPiece(NamedTuple):
     """Values ``start`` (included) to ``stop`` (excluded) of row ``row``; ``is_last`` when none follow elsewhere."""
 
     row: int
@@ -50,13 +50,13 @@ class Bin:
 
     __slots__ = ("pieces", "room")
 
-    def __init__(self, room: int, pieces: Iterable[Piece] = ()) -> None:
+    def __init__(self, room: int, pieces: Iterable[PackedPiece] = ()) -> None:
         self.room = room
-        self.pieces: list[Piece] = []
+        self.pieces: list[PackedPiece] = []
         for piece in pieces:
             self.put(piece)
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: PackedPiece) -> None:
         self.pieces.append(piece)
         self.room -= piece.stop - piece.start
 
@@ -147,11 +147,11 @@ class PackOrder:
         sizes, closed = state["bins"], state["closed"]
         if min(sizes, default=1) < 1 or sum(sizes) != len(lengths) or not 0 <= closed <= len(sizes):
             raise ValueError(f"{sizes} rows were held in bins, {len(lengths)} are given back")
-        pieces = [Piece(row, 0, length) for row, length in enumerate(lengths.tolist())]
+        pieces = [PackedPiece(row, 0, length) for row, length in enumerate(lengths.tolist())]
         for place, start, stop, is_last in state["cuts"]:
             if not 0 <= start < stop <= pieces[place].stop:
                 raise ValueError(f"row {place} of those that were held had at least {stop} values")
-            pieces[place] = Piece(place, start, stop, bool(is_last))
+            pieces[place] = PackedPiece(place, start, stop, bool(is_last))
         stops = np.cumsum(sizes).tolist()
         bins = [Bin(self.max_length, pieces[stop - size : stop]) for stop, size in zip(stops, sizes, strict=True)]
         if any(held.room < 0 for held in bins):
@@ -169,7 +169,7 @@ class PackOrder:
     def _bins(self) -> list[Bin]:
         return [*self._closed, *self._open]
 
-    def _may_be_cut(self, piece: Piece) -> bool:
+    def _may_be_cut(self, piece: PackedPiece) -> bool:
         return piece.start > 0 or piece.stop == self.max_length
 
     def _given(self, given: list[Bin], limit: int | None) -> list[Bin]:
@@ -181,19 +181,19 @@ class PackOrder:
         row, self.pushed = self.pushed, self.pushed + 1
         if length <= self.max_length or self.too_long == "truncate":
             if length:
-                self._place(Piece(row, 0, min(length, self.max_length)))
+                self._place(PackedPiece(row, 0, min(length, self.max_length)))
             else:
                 self.dropped += 1
         elif self.too_long == "split":
             for start in range(0, length, self.max_length):
                 stop = min(start + self.max_length, length)
-                self._place(Piece(row, start, stop, stop == length))
+                self._place(PackedPiece(row, start, stop, stop == length))
         elif self.too_long == "drop":
             self.dropped += 1
         else:
             raise RowTooLongError(row, length)
 
-    def _place(self, piece: Piece) -> None:
+    def _place(self, piece: PackedPiece) -> None:
         size = piece.stop - piece.start
         found = next((held for held in self._open if held.room >= size), None)
         if found is None:

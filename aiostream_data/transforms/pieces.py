@@ -8,10 +8,10 @@ import numpy as np
 
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.row_ids import PIECE
-from aiostream_data.transforms.packing import Piece
+from aiostream_data.transforms.packing import PackedPiece
 
 
-def with_pieces(rows: Lineage, pieces: Sequence[Piece], max_length: int) -> Lineage:
+def with_pieces(rows: Lineage, pieces: Sequence[PackedPiece], max_length: int) -> Lineage:
     """Return the rows of pieces, those that are but a part of their row with its number in their ids."""
     is_cut = np.array([piece.start > 0 or not piece.is_last for piece in pieces])
     if not is_cut.any():

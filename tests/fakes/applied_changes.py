@@ -7,7 +7,7 @@ from typing import Any
 
 from aiostream_data import Dataset
 from aiostream_data.formats.fixed_length import FixedLengthFormat
-from aiostream_data.metrics.verdict import Change
+from aiostream_data.metrics.verdict import MeasuredChange
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Filter, Interleave, Map, ToDevice
 from aiostream_data.plan.rewrite import with_inputs
@@ -15,7 +15,7 @@ from aiostream_data.plan.shown import subject_of
 from aiostream_data.plan.sources import ReadFiles
 
 
-def with_change(dataset: Dataset[Any], change: Change) -> tuple[Dataset[Any], dict[str, Any]]:
+def with_change(dataset: Dataset[Any], change: MeasuredChange) -> tuple[Dataset[Any], dict[str, Any]]:
     """Return the data set with the option set, and the arguments for ``open()``.
 
     Raises:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from aiostream_data.errors import StoreBusyError
-from aiostream_data.storage.key_search import Entry, Page, PageRequest
+from aiostream_data.storage.key_search import ListedKey, Page, PageRequest
 
 _LAST = "\U0010ffff"
 
@@ -40,7 +40,7 @@ class PagedKeys:
         if self._failing and self._failing.pop():
             self.failures += 1
             raise StoreBusyError("s3://b/", "slow down")
-        entries, directories, last = list[Entry](), list[str](), ""
+        entries, directories, last = list[ListedKey](), list[str](), ""
         for line in self._lines(request):
             if len(entries) + len(directories) == min(request.most, self._page_keys):
                 return Page(entries, directories, last)
@@ -48,7 +48,7 @@ class PagedKeys:
             if request.folded and "/" in line[len(request.prefix) :]:
                 directories.append(line)
             else:
-                entries.append(Entry(line, 1, "v"))
+                entries.append(ListedKey(line, 1, "v"))
         return Page(entries, directories, "")
 
     def _lines(self, request: PageRequest) -> Iterator[str]:

@@ -17,7 +17,7 @@ from fsspec.spec import AbstractFileSystem
 
 import aiostream_data as asd
 from aiostream_data.errors import AiostreamError, CorruptRecordError, PlanError, StorageError
-from aiostream_data.testing.http_server import Fault, HttpObjects
+from aiostream_data.testing.http_server import HttpFault, HttpObjects
 
 SECRETS = {
     place: f"zq{number}{place}Secret"
@@ -152,9 +152,9 @@ def test_two_objects_that_only_a_query_value_tells_apart_are_blocked_one_by_one(
 
 
 @pytest.mark.parametrize(
-    "fault", [Fault(status=403, body=b"no"), Fault(status=404), Fault(cut_after=3), Fault(status=500)]
+    "fault", [HttpFault(status=403, body=b"no"), HttpFault(status=404), HttpFault(cut_after=3), HttpFault(status=500)]
 )
-def test_an_error_of_a_store_shows_no_secret(shards: list[str], http_objects: HttpObjects, fault: Fault) -> None:
+def test_an_error_of_a_store_shows_no_secret(shards: list[str], http_objects: HttpObjects, fault: HttpFault) -> None:
     http_objects.faults.extend([fault] * 20)
     failure_of(lambda: list(asd.Dataset.from_tfrecord(signed(shards[0]), storage_options=OPTIONS)), StorageError)
 

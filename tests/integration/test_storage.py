@@ -14,7 +14,7 @@ import pytest
 from aiostream_data.storage import memory
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
-from aiostream_data.testing.http_server import Fault, HttpObjects
+from aiostream_data.testing.http_server import HttpFault, HttpObjects
 from aiostream_data.testing.servers import ObjectServer
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -54,8 +54,8 @@ def test_one_set_reads_from_every_store_at_once(
 
 def test_a_store_that_fails_every_third_time_still_gives_every_byte(http_objects: HttpObjects) -> None:
     url = http_objects.put("/x", CONTENT)
-    faults = [Fault(status=503), Fault(cut_after=100), Fault(status=500)]
-    http_objects.faults.extend(fault for kind in faults * 5 for fault in (Fault(), Fault(), kind))
+    faults = [HttpFault(status=503), HttpFault(cut_after=100), HttpFault(status=500)]
+    http_objects.faults.extend(fault for kind in faults * 5 for fault in (HttpFault(), HttpFault(), kind))
     step = 1000
 
     async def case() -> tuple[bytes, int]:

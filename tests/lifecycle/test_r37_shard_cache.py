@@ -21,7 +21,7 @@ import pytest
 import aiostream_data as asd
 from aiostream_data import Dataset, ShardCache
 from aiostream_data.storage.cache import names
-from aiostream_data.storage.cache.spans import Span
+from aiostream_data.storage.cache.spans import ByteSpan
 from aiostream_data.testing.leaks import leaves_nothing
 
 PROGRAM = Path(__file__).with_name("cache_program.py")
@@ -103,7 +103,7 @@ def _files(folder: Path) -> dict[str, tuple[int, int, int]]:
 def put_what_is_not_the_caches(folder: Path, outside: Path) -> dict[Path, bytes]:
     """Put files and links into a folder that is going to be a cache; return what must be there in the end."""
     outside.mkdir()
-    (outside / names.piece_name(Span(0, 10))).write_bytes(b"precious")
+    (outside / names.piece_name(ByteSpan(0, 10))).write_bytes(b"precious")
     folder.mkdir(exist_ok=True)
     (folder / "readme.txt").write_bytes(b"precious")
     (folder / "mine.piece").write_bytes(b"precious")

@@ -28,7 +28,7 @@ import aiostream_data as asd
 from aiostream_data.errors import PlanError
 from aiostream_data.metrics.stuck import StageState, find_stuck
 from aiostream_data.storage import gcs, http, s3
-from aiostream_data.testing.http_server import Fault, HttpObjects
+from aiostream_data.testing.http_server import HttpFault, HttpObjects
 from aiostream_data.testing.leaks import leaves_nothing
 
 STALL_S = 0.2
@@ -242,7 +242,7 @@ def test_r49_an_async_consumer_is_watched_as_well() -> None:
 
 def test_r49_a_store_that_does_not_answer_while_files_are_looked_for_is_told(http_objects: HttpObjects) -> None:
     url = http_objects.put("/a.txt", b"one\n")
-    http_objects.faults.append(Fault(hang=True))
+    http_objects.faults.append(HttpFault(hang=True))
     options = {"read_timeout": 1.0, "connect_timeout": 1.0}
     dataset = asd.Dataset.from_text(url, storage_options=options)
     with told() as next_message, dataset.open(stall_after=STALL_S) as loader:

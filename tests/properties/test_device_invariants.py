@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import Dataset
 from aiostream_data._engine.engine import Engine
-from aiostream_data._engine.stages.to_device.to_device import DeviceStage as RunningStage
+from aiostream_data._engine.stages.to_device.to_device import ToDeviceStage as RunningStage
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.batch_layout import CastPlan
 from aiostream_data.device.device_batch import DeviceBatch

@@ -25,13 +25,13 @@ from aiostream_data.storage.cache.counters import CacheCounters
 from aiostream_data.storage.cache.folder import PieceFolder
 from aiostream_data.storage.cache.owners import this_host
 from aiostream_data.storage.cache.piece_file import disk_nbytes
-from aiostream_data.storage.cache.spans import Span
+from aiostream_data.storage.cache.spans import ByteSpan
 
 PIECE = 4000
 NBYTES = 5 * PIECE
 KEYS = [letter * 40 for letter in "abc"]
 CONTENT = {key: random.Random(key).randbytes(NBYTES) for key in KEYS}
-LIMIT = 5 * disk_nbytes(Span(0, PIECE))
+LIMIT = 5 * disk_nbytes(ByteSpan(0, PIECE))
 CHANGING = {"write", "rename", "unlink", "mkdir", "rmdir", "utime"}
 
 
@@ -101,7 +101,7 @@ class World:
     def read(self, who: int, key: str, start: int, nbytes: int) -> None:
         """Read as a store does: what is missing is asked for elsewhere, and kept."""
         process = self.processes[who]
-        wanted = Span(start, min(start + nbytes, NBYTES))
+        wanted = ByteSpan(start, min(start + nbytes, NBYTES))
         buffer = bytearray(wanted.nbytes)
         missing = process.read(key, wanted, memoryview(buffer))
         for fetch in missing.fetches:

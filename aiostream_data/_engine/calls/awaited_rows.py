@@ -21,7 +21,7 @@ from aiostream_data.rows.row_ids import RowIds
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class AwaitedRow:
     """One row: what it is, and what became of it.
 
     Attributes:
@@ -70,12 +70,14 @@ class AwaitedRows:
         stopped: From here on a cancellation of the tasks comes from outside, not from the function that they await.
     """
 
-    def __init__(self, attempt: Callable[[Entry], Awaitable[None]], *, at_once: int, held: int, ordered: bool) -> None:
+    def __init__(
+        self, attempt: Callable[[AwaitedRow], Awaitable[None]], *, at_once: int, held: int, ordered: bool
+    ) -> None:
         self._attempt = attempt
         self._at_once = at_once
         self._held = held
         self._ordered = ordered
-        self._line: deque[Entry] = deque()
+        self._line: deque[AwaitedRow] = deque()
         self._unfinished = 0
         self._holding = 0
         self._feeding = asyncio.Lock()
@@ -84,7 +86,7 @@ class AwaitedRows:
         self._changed: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.awaiting: dict[asyncio.Task[Any], tuple[Entry, float]] = {}
+        self.awaiting: dict[asyncio.Task[Any], tuple[AwaitedRow, float]] = {}
         self.stopped = False
 
     @property
@@ -102,7 +104,7 @@ class AwaitedRows:
         """Rows that were taken in and have not been taken out."""
         return self._holding
 
-    def start(self, feed: AsyncIterator[Entry], group: asyncio.TaskGroup) -> None:
+    def start(self, feed: AsyncIterator[AwaitedRow], group: asyncio.TaskGroup) -> None:
         """Begin to await what the feed gives. Tasks are added as rows come."""
         self._feed = feed
         self._group = group
@@ -125,7 +127,7 @@ class AwaitedRows:
         self._tasks.clear()  # one that was cancelled keeps where it was, with the row
         self._failure = None
 
-    async def take(self) -> list[Entry]:
+    async def take(self) -> list[AwaitedRow]:
         """Wait for entries whose turn it is and take them all out; an empty list after the last.
 
         Raises:
@@ -142,8 +144,8 @@ class AwaitedRows:
             self._changed = asyncio.get_running_loop().create_future()
             await self._changed
 
-    def _ready(self) -> list[Entry]:
-        entries: list[Entry] = []
+    def _ready(self) -> list[AwaitedRow]:
+        entries: list[AwaitedRow] = []
         line = self._line
         while line and line[0].done:
             entries.append(line.popleft())
@@ -171,7 +173,7 @@ class AwaitedRows:
                 self._wake()
             del entry  # waiting for the next must not hold this one's row
 
-    async def _next(self) -> Entry | None:
+    async def _next(self) -> AwaitedRow | None:
         """Take the next row from the feed, in order; None at its end."""
         async with self._feeding:
             while self._holding >= self._held and not self._at_end:

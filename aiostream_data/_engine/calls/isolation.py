@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aiostream_data._engine.calls.row_work import Done, Part, RowWork, Tally, joined
+from aiostream_data._engine.calls.row_work import Done, HopPart, RowWork, Tally, joined
 from aiostream_data._engine.calls.work_place import WorkPlace
 from aiostream_data._engine.failures.element_summary import summary
 from aiostream_data._engine.failures.failed_row import Failed
@@ -97,7 +97,7 @@ def _with_retries(outcome: Outcome, retries: int) -> Outcome:
     return replace(outcome, value=replace(done, tallies=tallies))
 
 
-def _given_up(part: Part, row: Chunk, error: BaseException, retries: int) -> Done:
+def _given_up(part: HopPart, row: Chunk, error: BaseException, retries: int) -> Done:
     handling = part.user.handling
     assert handling.kind != "raise"
     failed = Failed.of(error, row, 0, summary(row.element(0)), handling.kind)
@@ -109,7 +109,7 @@ def _given_up(part: Part, row: Chunk, error: BaseException, retries: int) -> Don
     return Done(given, nbytes, kept, (Tally(1, len(given), nbytes, [failed], retries, 0.0, 0.0),))
 
 
-def _replacement(part: Part, row: Chunk) -> Chunk:
+def _replacement(part: HopPart, row: Chunk) -> Chunk:
     value = part.user.handling.value
     if part.kind == "filter":
         return row if value else row.slice(0, 0)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data._engine.calls.awaited_rows import AwaitedRows, Entry
+from aiostream_data._engine.calls.awaited_rows import AwaitedRow, AwaitedRows
 from aiostream_data._engine.calls.loop_states import LoopStates
 from aiostream_data._engine.calls.loop_steps import LoopSteps
 from aiostream_data._engine.calls.misfits import as_arguments, misfit
-from aiostream_data._engine.calls.result_budget import Results
+from aiostream_data._engine.calls.result_budget import ResultBudget
 from aiostream_data._engine.calls.user_code import is_scalar_bool, no_scalar_bool
 from aiostream_data._engine.calls.worker_state import StateKeys
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
@@ -56,7 +56,7 @@ FLUSH_S = 0.005
 class CoroutineStage(CallStage):
     """Running form of ``Map`` and ``Filter`` for coroutine functions, which are awaited on the engine's loop."""
 
-    _ready: list[Entry] = field(default_factory=list)
+    _ready: list[AwaitedRow] = field(default_factory=list)
     _ready_nbytes: int = 0
     _since: float = 0.0
     _state: Any = None
@@ -81,7 +81,7 @@ class CoroutineStage(CallStage):
             return
         rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)
         self._rows = rows
-        results = Results(outlet.budget, lambda: rows.holding + len(self._ready))
+        results = ResultBudget(outlet.budget, lambda: rows.holding + len(self._ready))
         feed = self._each(self.held_then(inlets[0]), results)
         try:
             async with asyncio.TaskGroup() as group:
@@ -99,7 +99,7 @@ class CoroutineStage(CallStage):
                 await feed.aclose()
 
     async def _await_in_turn(self, inlet: Inlet, outlet: Outlet) -> None:
-        results = Results(outlet.budget, lambda: len(self._ready))
+        results = ResultBudget(outlet.budget, lambda: len(self._ready))
         feed = self._each(self.held_then(inlet), results)
         try:
             async for entry in feed:
@@ -119,7 +119,7 @@ class CoroutineStage(CallStage):
 
     # -- what came of rows
 
-    async def _give_out(self, rows: AwaitedRows, results: Results, outlet: Outlet) -> None:
+    async def _give_out(self, rows: AwaitedRows, results: ResultBudget, outlet: Outlet) -> None:
         while entries := await rows.take():
             await self._take_out(entries, results, outlet)
             waited = perf_counter() - self._since
@@ -132,7 +132,7 @@ class CoroutineStage(CallStage):
         if self._failure is not None:
             raise self._failure
 
-    async def _take_out(self, entries: list[Entry], results: Results, outlet: Outlet) -> None:
+    async def _take_out(self, entries: list[AwaitedRow], results: ResultBudget, outlet: Outlet) -> None:
         for entry in entries:
             self.counters.busy_s += entry.busy_s
             if entry.error is not None:
@@ -183,12 +183,12 @@ class CoroutineStage(CallStage):
         if spent is not None:
             raise as_raisable(spent)
 
-    def _count(self, entries: list[Entry], failed: list[Failed], skipped: int) -> None:
+    def _count(self, entries: list[AwaitedRow], failed: list[Failed], skipped: int) -> None:
         self.counters.skipped += skipped
         self.counters.replaced += len(failed) - skipped
         self.counters.retries += sum(entry.retries for entry in entries)
 
-    async def _within_budget(self, entries: list[Entry]) -> tuple[list[Entry], BaseException | None]:
+    async def _within_budget(self, entries: list[AwaitedRow]) -> tuple[list[AwaitedRow], BaseException | None]:
         """Return the entries up to the one that too many failed with, and the error of that."""
         context, node = self.context, self.node
         letters = context.services.dead_letters
@@ -200,7 +200,7 @@ class CoroutineStage(CallStage):
             return entries[: bad[spent.done][0]], spent.error
         return entries, None
 
-    async def _each(self, chunks: AsyncIterator[Chunk], results: Results) -> AsyncGenerator[Entry, None]:
+    async def _each(self, chunks: AsyncIterator[Chunk], results: ResultBudget) -> AsyncGenerator[AwaitedRow, None]:
         number, keeps = 0, isinstance(self.node, Filter)
         async for chunk in chunks:
             if self.log is not None:
@@ -208,7 +208,7 @@ class CoroutineStage(CallStage):
             made_of = chunk.made_of or [None] * len(chunk)
             for row, (element, entry) in enumerate(zip(chunk.elements(), made_of, strict=True)):
                 room = await results.room_for(object_nbytes(element))
-                yield Entry(element, chunk.ids, row, entry, number, room, chunk if keeps else None)
+                yield AwaitedRow(element, chunk.ids, row, entry, number, room, chunk if keeps else None)
                 number += 1
             del chunk
 
@@ -226,7 +226,7 @@ class CoroutineStage(CallStage):
 
     # -- one row
 
-    async def _attempt(self, entry: Entry) -> None:
+    async def _attempt(self, entry: AwaitedRow) -> None:
         handling = self._handling
         started = perf_counter()
         while True:
@@ -241,14 +241,14 @@ class CoroutineStage(CallStage):
         if isinstance(self.node, Filter) and not entry.skipped and entry.error is None:
             self._decide(entry)
 
-    def _decide(self, entry: Entry) -> None:
+    def _decide(self, entry: AwaitedRow) -> None:
         """Keep a row or leave it out, as the predicate has said."""
         if is_scalar_bool(entry.value):
             entry.left_out, entry.value = not entry.value, entry.element
         else:
             entry.error = no_scalar_bool(self.node.function_called, entry.value)
 
-    async def _call(self, entry: Entry) -> BaseException | None:
+    async def _call(self, entry: AwaitedRow) -> BaseException | None:
         """Await the function once; return what it raised."""
         node: Call = self.node
         arguments = as_arguments(entry.element)
@@ -272,7 +272,7 @@ class CoroutineStage(CallStage):
         stopped = self._rows is None or self._rows.stopped  # without rows it is a recall, in its caller's task
         return stopped and task is not None and task.cancelling() > 0
 
-    def _give_up(self, entry: Entry, error: BaseException, handling: Handling) -> None:
+    def _give_up(self, entry: AwaitedRow, error: BaseException, handling: Handling) -> None:
         """Let a row that failed be skipped or replaced, or end the stream with its error."""
         if handling.kind == "raise" or not _may_be_handled(error):
             entry.error = error
@@ -284,7 +284,7 @@ class CoroutineStage(CallStage):
         entry.skipped = handling.kind == "skip"
         entry.value = handling.value
 
-    def _noted(self, entry: Entry, error: BaseException) -> BaseException:
+    def _noted(self, entry: AwaitedRow, error: BaseException) -> BaseException:
         """Say of what is told next which record it was; not before, as many may have failed with the same error."""
         record = self.context.services.origins.describe(entry.ids, entry.row)
         rows = rows_within(entry.ids.row(entry.row), entry.made_of)
@@ -292,7 +292,7 @@ class CoroutineStage(CallStage):
         note_call(error, name, record, entry.element, rows, is_batch=is_batch)
         return error
 
-    def _rng(self, entry: Entry) -> np.random.Generator:
+    def _rng(self, entry: AwaitedRow) -> np.random.Generator:
         node: Call = self.node
         key = self.context.key(node, node.seed, "rng", self.context.epoch)
         stream = rng_stream(key, entry.ids.row(entry.row).tolist()[0], self.context.services.origins.stable)
@@ -309,7 +309,7 @@ class CoroutineStage(CallStage):
         self._handling = self._handling.of_given_rows
         results = []
         for row, element in enumerate(chunk.elements()):
-            entry = Entry(element, chunk.ids, row, None, row)
+            entry = AwaitedRow(element, chunk.ids, row, None, row)
             await self._attempt(entry)
             self.counters.busy_s += entry.busy_s
             if entry.error is not None:
@@ -333,9 +333,9 @@ async def _within(seconds: float, call: Any) -> Any:
         raise RecordTimeoutError(f"the call took longer than the stage's time-out of {seconds:g} s") from None
 
 
-def _of_one_layout(entries: list[Entry]) -> Iterator[list[Entry]]:
+def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:
     """Yield entries that follow one another and whose rows can stand in one chunk as they are."""
-    alike: list[Entry] = []
+    alike: list[AwaitedRow] = []
     for entry in entries:
         if alike and not _fit(_chunk_of(alike[-1]), _chunk_of(entry)):
             yield alike
@@ -356,7 +356,7 @@ def _fit(chunk: Chunk, other: Chunk) -> bool:
     return same_layout([chunk, other])
 
 
-def _gathered(entries: list[Entry]) -> Chunk:
+def _gathered(entries: list[AwaitedRow]) -> Chunk:
     """Return the rows that were kept, as they were."""
     chunks = {id(entry.chunk): _chunk_of(entry) for entry in entries}
     numbers = {key: number for number, key in enumerate(chunks)}
@@ -364,12 +364,12 @@ def _gathered(entries: list[Entry]) -> Chunk:
     return gather(list(chunks.values()), which, np.array([entry.row for entry in entries], np.int64))
 
 
-def _chunk_of(entry: Entry) -> Chunk:
+def _chunk_of(entry: AwaitedRow) -> Chunk:
     assert entry.chunk is not None, "rows that are given on keep their chunk"
     return entry.chunk
 
 
-def _collated(entries: list[Entry]) -> Chunk:
+def _collated(entries: list[AwaitedRow]) -> Chunk:
     ids = RowIds.concat([entry.ids.row(entry.row) for entry in entries])
     chunk = collate_results([entry.value for entry in entries], ids)
     if all(entry.made_of is None for entry in entries):

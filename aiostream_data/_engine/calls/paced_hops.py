@@ -23,14 +23,14 @@ from typing import Any, NamedTuple
 from aiostream_data._engine.calls.gil_probe import LOOK_AFTER_S, GilProbe
 from aiostream_data._engine.calls.isolation import alone, broke_off
 from aiostream_data._engine.calls.pacing import CHEAP_ROW_S, HOP_S, LONG_HOP_S, Pace
-from aiostream_data._engine.calls.result_budget import Results
+from aiostream_data._engine.calls.result_budget import ResultBudget
 from aiostream_data._engine.calls.row_work import Done, RowWork
 from aiostream_data._engine.calls.work_place import WorkPlace
 from aiostream_data._engine.failures.carried_error import as_raisable
 from aiostream_data._engine.flow.context import value_of
 from aiostream_data._engine.flow.fused_steps import Joined
 from aiostream_data._engine.flow.hops import Hops
-from aiostream_data._engine.flow.resizable_semaphore import Window
+from aiostream_data._engine.flow.resizable_semaphore import ResizableSemaphore
 from aiostream_data._engine.flow.sizes import about_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.memory.budget import Budget, Charge
@@ -53,7 +53,7 @@ STRAGGLER_S = 0.1
 """A hop that takes so long, ten times what it should, no longer counts against the number of workers AUTO chose."""
 
 
-class Piece(NamedTuple):
+class HopPiece(NamedTuple):
     """Rows of one hop, the number of the first one among those that the stage has taken, and room for its results."""
 
     rows: Chunk
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
     room: Charge | None = None
 
 
-Account = Callable[[Piece, Done, float], Awaitable[Done]]
+Account = Callable[[HopPiece, Done, float], Awaitable[Done]]
 
 
 @dataclass
@@ -105,11 +105,11 @@ class PacedHops:
         self.workers = self.fixed_workers or 1
         self.pace.hop_s = _hop_s(self.place, self.workers)
         # A hop that gave no rows returns no bytes, so the budget's waiters learn of its end here.
-        self._running, self._held = Window(1), Window(1, self.budget.poke)
+        self._running, self._held = ResizableSemaphore(1), ResizableSemaphore(1, self.budget.poke)
         self._allowed = 1, 1
         self.probe = GilProbe(self._threads_at_work)
         self._late: set[asyncio.Future[Outcome]] = set()
-        self._results = Results(self.budget, lambda: self._held.taken)
+        self._results = ResultBudget(self.budget, lambda: self._held.taken)
         self.pace.hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
         self._widen()
 
@@ -117,19 +117,19 @@ class PacedHops:
         """Send what the work gives for all chunks."""
         async with asyncio.TaskGroup() as group:
 
-            def begin(piece: Piece) -> asyncio.Future[Outcome]:
+            def begin(piece: HopPiece) -> asyncio.Future[Outcome]:
                 if self.serial is not None and self.workers == 1 and not self._late:
                     return self._watched(self._probed(self._begin_serial(self.serial, piece, outlet)))
                 self._apart += 1
                 return self._watched(self._probed(group.create_task(self._at_place(piece))))
 
-            async def emit(piece: Piece, outcome: Outcome) -> None:
+            async def emit(piece: HopPiece, outcome: Outcome) -> None:
                 await self._emit(piece, outcome, outlet)
 
             hops = Hops(begin, emit, self._held, self.ordered, self._running, self.one_at_a_time)
             await hops.run(self._pieces(inlet))
 
-    def _begin_serial(self, serial: Executor, piece: Piece, outlet: Outlet) -> asyncio.Future[Outcome]:
+    def _begin_serial(self, serial: Executor, piece: HopPiece, outlet: Outlet) -> asyncio.Future[Outcome]:
         joins = outlet.tail is not None and self.ordered and self.hands_all_on and self._apart == 0
         if joins or outlet.tail is None:
             self._allow(SERIAL_HOPS, SERIAL_HOPS)
@@ -138,7 +138,7 @@ class PacedHops:
         self._apart += 1
         return serial.submit(self.work, piece.rows)
 
-    async def _at_place(self, piece: Piece) -> Outcome:
+    async def _at_place(self, piece: HopPiece) -> Outcome:
         """Run one hop among others; rows that ended their worker or took too long are found out one by one."""
         outcome = await self.place.submit(self.work, piece.rows, self.timeout_s)
         if broke_off(outcome):
@@ -181,7 +181,7 @@ class PacedHops:
         hop.add_done_callback(is_over)
         return hop
 
-    async def _emit(self, piece: Piece, outcome: Outcome, outlet: Outlet) -> None:
+    async def _emit(self, piece: HopPiece, outcome: Outcome, outlet: Outlet) -> None:
         value: Any = value_of(outcome)
         if isinstance(value, Done):
             self._learn(len(piece.rows), outcome, value)
@@ -197,14 +197,14 @@ class PacedHops:
         await self.account(piece, done, 0.0)
         await outlet.accept(joined)
 
-    async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[Piece]:
+    async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[HopPiece]:
         async for chunk in inlet:
             number = self.take_in(chunk)
             start = 0
             while start < len(chunk):
                 stop = min(start + self._rows_of_a_hop(len(chunk)), len(chunk))
                 rows = chunk if stop - start == len(chunk) else chunk.slice(start, stop)
-                yield Piece(rows, number + start, await self._room_for(rows))
+                yield HopPiece(rows, number + start, await self._room_for(rows))
                 start = stop
 
     async def _room_for(self, rows: Chunk) -> Charge | None:

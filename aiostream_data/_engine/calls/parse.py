@@ -10,7 +10,7 @@ from aiostream_data._engine.calls.parse_rows import parse_rows
 from aiostream_data._engine.flow.context import settle
 from aiostream_data._engine.flow.hops import Hops
 from aiostream_data._engine.flow.leading import leading
-from aiostream_data._engine.flow.resizable_semaphore import Window
+from aiostream_data._engine.flow.resizable_semaphore import ResizableSemaphore
 from aiostream_data._engine.flow.stage import OneToOne
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data.executors.base import Outcome
@@ -38,7 +38,7 @@ class ParseStage(OneToOne):
         def begin(chunk: Chunk) -> asyncio.Future[Outcome]:
             return services.pool.submit(self._parse_leading, chunk)
 
-        await Hops(begin, emit, Window(services.cpus), ordered=True).run(aiter(inlets[0]))
+        await Hops(begin, emit, ResizableSemaphore(services.cpus), ordered=True).run(aiter(inlets[0]))
 
     async def recall(self, lineage: Lineage) -> Chunk:
         parsed: Chunk = await self.hop(self._parse, await self.context.recall(self.node.input, lineage))

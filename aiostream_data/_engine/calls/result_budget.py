@@ -21,7 +21,7 @@ COPIES = 2
 """How often a result may be there at once: as it was returned, and as columns."""
 
 
-class Results:
+class ResultBudget:
     """Room for the results of one stage. Loop thread only.
 
     Args:

@@ -46,7 +46,7 @@ PartKind: TypeAlias = Literal["map", "batched", "filter", "parse"]
 
 
 @dataclass(frozen=True)
-class Part:
+class HopPart:
     """One stage's share of the work.
 
     Attributes:
@@ -57,7 +57,7 @@ class Part:
     user: UserFunction
     stage: str
 
-    def with_stable(self, stable: Stable) -> Part:
+    def with_stable(self, stable: Stable) -> HopPart:
         """Return the same for a process that cannot tell the names of rows by itself."""
         return replace(self, user=replace(self.user, stable=stable)) if self.user.rng_key is not None else self
 
@@ -205,7 +205,7 @@ def _arrived(
 class RowWork:
     """Parts in order, called with a chunk."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[HopPart, ...]
 
     def __call__(self, chunk: Chunk, stable: Stable | None = None) -> Done:
         kept: NDArray[np.int64] | None = None

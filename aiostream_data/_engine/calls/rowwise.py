@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from aiostream_data._engine.calls.paced_hops import MAX_AUTO_THREADS, PacedHops, Piece
+from aiostream_data._engine.calls.paced_hops import MAX_AUTO_THREADS, HopPiece, PacedHops
 from aiostream_data._engine.calls.parse_rows import parse_rows
-from aiostream_data._engine.calls.row_work import Done, Part, RowWork, Tally
+from aiostream_data._engine.calls.row_work import Done, HopPart, RowWork, Tally
 from aiostream_data._engine.calls.user_code import UserFunction, name_records
 from aiostream_data._engine.calls.work_place import OnInterpreters, OnThreads, OnWorkers, WorkPlace
 from aiostream_data._engine.calls.worker_state import StateKeys
@@ -135,7 +135,7 @@ class RowwiseStage(CallStage):
         self._taken += len(chunk)
         return first
 
-    async def _account(self, piece: Piece, done: Done, transfer_s: float) -> Done:
+    async def _account(self, piece: HopPiece, done: Done, transfer_s: float) -> Done:
         """Count what became of rows; return the hop up to the row that one too many failed on, if there is one."""
         self._count_hop(done, transfer_s)
         for number, tally in enumerate(done.tallies):
@@ -150,7 +150,7 @@ class RowwiseStage(CallStage):
             self.log.give_out(numbers, None if done.kept is None else numbers[done.kept])
         return done
 
-    async def _within_budget(self, piece: Piece, done: Done, number: int, tally: Tally) -> Done:
+    async def _within_budget(self, piece: HopPiece, done: Done, number: int, tally: Tally) -> Done:
         node, context = self.nodes[number], self.context
         letters = context.services.dead_letters
         try:
@@ -216,7 +216,7 @@ def _number_of(rows: Chunk, ids: RowIds) -> int:
     return next(row for row in range(len(rows)) if rows.ids.row(row).tolist() == ids.tolist())
 
 
-def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> Part:
+def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> HopPart:
     """Return what a node does to the rows of a hop."""
     context = stage.context
     origins = context.services.origins
@@ -236,10 +236,10 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
     )
     if isinstance(node, ParseRows):
         decode = partial(parse_rows, node.decoder, origins=origins)
-        return Part("parse", replace(user, function=decode), node.noted)
+        return HopPart("parse", replace(user, function=decode), node.noted)
     if isinstance(node, Filter):
-        return Part("filter", user, node.noted)
-    return Part("batched" if isinstance(node, Map) and node.batched else "map", user, node.noted)
+        return HopPart("filter", user, node.noted)
+    return HopPart("batched" if isinstance(node, Map) and node.batched else "map", user, node.noted)
 
 
 def _workers_of(node: Call, cpus: int) -> int | None:

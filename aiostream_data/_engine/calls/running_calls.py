@@ -16,7 +16,7 @@ from aiostream_data.rows.row_ids import RowIds
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RunningCall:
     """A run of calls of one function over the rows of a chunk.
 
     Attributes:
@@ -43,10 +43,10 @@ class Call:
         return self.describe(self.ids, row)
 
 
-_running: dict[int, Call] = {}
+_running: dict[int, RunningCall] = {}
 
 
-def running_calls() -> list[Call]:
+def running_calls() -> list[RunningCall]:
     """Return what runs now, on all threads of this process."""
     return list(_running.copy().values())
 
@@ -65,7 +65,7 @@ class noted_as_running:
         left: Iterator[Any],
         number: NDArray[np.int64] | None = None,
     ) -> None:
-        self._call = Call(threading.get_ident(), function, describe, ids, left, number, perf_counter())
+        self._call = RunningCall(threading.get_ident(), function, describe, ids, left, number, perf_counter())
 
     def __enter__(self) -> None:
         self._before = _running.get(self._call.thread)

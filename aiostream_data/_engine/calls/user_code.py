@@ -136,7 +136,7 @@ class UserFunction:
 
 
 @dataclass
-class Results:
+class CallResults:
     """What a function gave for the rows of a chunk.
 
     Attributes:
@@ -171,14 +171,14 @@ class Results:
         return self.values
 
 
-def call_rows(user: UserFunction, chunk: Chunk) -> Results:
+def call_rows(user: UserFunction, chunk: Chunk) -> CallResults:
     """Call the function for every row, and do with those that fail what the function's handling says.
 
     No later row is called once one failed that may be neither skipped nor replaced: that is the ``failure``.
     """
     elements = chunk.elements()
     function = user.call_with()
-    results = Results()
+    results = CallResults()
     left = iter(elements)
     with noted_as_running(user.function, user.describe, chunk.ids, left):
         while True:
@@ -201,7 +201,7 @@ def _handle(
     elements: Sequence[Any],
     row: int,
     error: BaseException,
-    results: Results,
+    results: CallResults,
 ) -> None:
     """Give a row another chance, skip or replace it; or note its error as the failure."""
     handling = user.handling
@@ -237,7 +237,7 @@ def _one_call(user: UserFunction, function: Callable[..., Any], chunk: Chunk, ro
     return found[0]
 
 
-def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Results]:
+def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], CallResults]:
     """Return the numbers of the rows for which the function is true, ascending, and what became of those that failed.
 
     A result that is no scalar bool is the ``failure``; a note names the record.

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
-from aiostream_data._engine.calls.row_work import Part, RowWork
+from aiostream_data._engine.calls.row_work import HopPart, RowWork
 from aiostream_data._engine.calls.user_code import stable_table, without_origins
 from aiostream_data._engine.resume.row_keys import Stable
 from aiostream_data.executors.base import Executor, Outcome
@@ -80,7 +80,7 @@ class OnInterpreters:
         return OnThreads(self._executor).submit(sent, chunk, timeout_s)
 
     def _calling_elsewhere(self, work: RowWork) -> RowWork:
-        def elsewhere(part: Part) -> Part:
+        def elsewhere(part: HopPart) -> HopPart:
             return replace(part, user=replace(part.user, function=self._executor.remote(part.user.function)))
 
         return RowWork(tuple(part if part.kind == "parse" else elsewhere(part) for part in work.parts))

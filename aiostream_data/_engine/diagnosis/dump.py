@@ -28,7 +28,7 @@ from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.written import function_name
 
 
-class Resources(Protocol):
+class RunningResources(Protocol):
     """Executors, stages and memory of an engine."""
 
     budget: Budget
@@ -40,7 +40,7 @@ class Resources(Protocol):
         """Open devices."""
 
 
-class Engine(Protocol):
+class RunningEngine(Protocol):
     """An engine that runs."""
 
     bridge: Bridge
@@ -48,7 +48,7 @@ class Engine(Protocol):
     thread: threading.Thread
 
     @property
-    def resources(self) -> Resources:
+    def resources(self) -> RunningResources:
         """What its stages share."""
 
     @property
@@ -66,7 +66,7 @@ MAX_CALLS = 20
 """Calls of users' functions that are listed; many coroutines may be awaited at once."""
 
 
-def dump_of(engine: Engine) -> str:
+def dump_of(engine: RunningEngine) -> str:
     """Return the account of a running engine. Takes a fraction of a second; stops and changes nothing."""
     now = perf_counter()
     resources = engine.resources
@@ -86,7 +86,7 @@ def dump_of(engine: Engine) -> str:
     return "\n".join(_part(title, lines) for title, lines in parts if lines)
 
 
-def stuck_of(engine: Engine) -> tuple[str, str]:
+def stuck_of(engine: RunningEngine) -> tuple[str, str]:
     """Return the name of the stage that keeps the consumer waiting ("" when none has started), and what it does."""
     now = perf_counter()
     stage = find_stuck(stage_states(engine.resources, now))
@@ -97,7 +97,7 @@ def stuck_of(engine: Engine) -> tuple[str, str]:
     return stage.name, "; ".join(told)
 
 
-def stages_text(resources: Resources) -> str:
+def stages_text(resources: RunningResources) -> str:
     """Return the part of an account that is about stages and functions, for those of another process."""
     now = perf_counter()
     states = stage_states(resources, now)
@@ -126,13 +126,13 @@ def _part(title: str, lines: list[str]) -> str:
 # -- what the stages do
 
 
-def stage_states(resources: Resources, now: float) -> list[StageState]:
+def stage_states(resources: RunningResources, now: float) -> list[StageState]:
     """Return the state of every stage that runs, sources first."""
     runs = sorted(resources.runs, key=lambda run: order_of(run.stage.context.place(run.stage.node)))
     return [_state(run, resources, now) for run in runs]
 
 
-def _state(run: StageRun, resources: Resources, now: float) -> StageState:
+def _state(run: StageRun, resources: RunningResources, now: float) -> StageState:
     stage, outlet = run.stage, run.outlet
     node, context = stage.node, stage.context
     queued = outlet.queued
@@ -190,7 +190,7 @@ def _queue(state: StageState) -> str:
 # -- who waits for whom
 
 
-def _consumer(engine: Engine, now: float) -> str:
+def _consumer(engine: RunningEngine, now: float) -> str:
     waiting = engine.bridge.consumer
     if waiting is not None:
         return f"the consumer has waited for {now - waiting.since:.1f} s"
@@ -205,7 +205,7 @@ def _stuck(state: StageState | None, calls: list[_Call]) -> str:
     return f"stuck: {state.name}{written}, which {state.sentence}" + (f": {call}" if call else "")
 
 
-def _loop(engine: Engine) -> str:
+def _loop(engine: RunningEngine) -> str:
     loop = engine.loop
     if loop is None or loop.is_closed():
         return "the event loop has ended"
@@ -217,7 +217,7 @@ def _loop(engine: Engine) -> str:
     return f"the event loop has not answered within {ANSWER_S:g} s: something blocks its thread, {engine.thread.name}"
 
 
-def _memory(engine: Engine, now: float) -> list[str]:
+def _memory(engine: RunningEngine, now: float) -> list[str]:
     budget = engine.resources.budget
     lines = [f"{budget.used / (1 << 20):.1f} MiB of {budget.limit / (1 << 20):.0f} MiB held"]
     waits = sorted(budget.waiting.copy().items())
@@ -236,11 +236,11 @@ class _Call(NamedTuple):
     text: str
 
 
-def _calls(resources: Resources, now: float) -> list[_Call]:
+def _calls(resources: RunningResources, now: float) -> list[_Call]:
     return sorted([*_calls_on_threads(resources, now), *_awaited_calls(resources, now)])
 
 
-def _calls_on_threads(resources: Resources, now: float) -> Iterator[_Call]:
+def _calls_on_threads(resources: RunningResources, now: float) -> Iterator[_Call]:
     workers = resources.workers
     places = {ident: place for place, idents in workers.threads_by_place().items() for ident in idents}
     names = {thread.ident: thread.name for thread in workers.threads()}
@@ -251,7 +251,7 @@ def _calls_on_threads(resources: Resources, now: float) -> Iterator[_Call]:
             yield _Call(True, call.started_at, places.get(call.thread, ""), text)
 
 
-def _awaited_calls(resources: Resources, now: float) -> Iterator[_Call]:
+def _awaited_calls(resources: RunningResources, now: float) -> Iterator[_Call]:
     for run in resources.runs:
         if isinstance(run.stage, CoroutineStage):
             place, name = run.stage.context.place(run.stage.node), function_name(run.stage.node.function)
@@ -260,7 +260,7 @@ def _awaited_calls(resources: Resources, now: float) -> Iterator[_Call]:
                 yield _Call(not blocks, since, place, f"{name}, {record}, {how} for {now - since:.1f} s")
 
 
-def _threads(engine: Engine) -> list[threading.Thread]:
+def _threads(engine: RunningEngine) -> list[threading.Thread]:
     consumer = engine.bridge.consumer
     waiting = [thread for thread in threading.enumerate() if consumer and thread.ident == consumer.thread]
     of_devices = [thread for device in engine.resources.devices.values() for thread in device.threads]
@@ -271,7 +271,7 @@ def _stacks(stacks: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{name}:\n{stack}" if "\n" in stack else f"{name}: {stack}" for name, stack in stacks]
 
 
-def _processes(engine: Engine) -> list[str]:
+def _processes(engine: RunningEngine) -> list[str]:
     texts = [engine.resources.workers.stacks(CHILD_S)]
     if engine.hosting is not None:
         texts += [process.child.stacks(CHILD_S) for process in engine.hosting.processes]

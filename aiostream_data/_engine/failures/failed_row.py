@@ -20,7 +20,7 @@ MAX_TEXT: Final = 40_000
 """Characters that are told of a traceback, which ends with the message."""
 
 
-class Damage(NamedTuple):
+class DamagedPart(NamedTuple):
     """Where a source lost something.
 
     Attributes:
@@ -55,10 +55,10 @@ class Failed:
     text: str
     element: str
     kind: Literal["skip", "replace"]
-    damage: Damage | None = None
+    damage: DamagedPart | None = None
 
     @classmethod
-    def lost(cls, error: DataError | StorageError, ids: RowIds, damage: Damage) -> Self:
+    def lost(cls, error: DataError | StorageError, ids: RowIds, damage: DamagedPart) -> Self:
         """Return what is told of damage in a shard."""
         line = error_line(error)
         return cls(0, ids, None, line, line, damage.lost, "skip", damage)

@@ -11,7 +11,7 @@ from collections import deque
 from threading import Lock
 from typing import Final, NamedTuple
 
-from aiostream_data._engine.failures.failed_row import Damage, Failed
+from aiostream_data._engine.failures.failed_row import DamagedPart, Failed
 from aiostream_data.errors import CorruptRecordError, DataError, StorageError
 from aiostream_data.formats.base import Loss
 from aiostream_data.rows.row_ids import RowIds
@@ -46,9 +46,9 @@ class Lost(NamedTuple):
         what = self.what
         offset = what.offset if isinstance(what, (Loss, CorruptRecordError)) else None
         if isinstance(what, Loss) and what.nbytes is not None:
-            damage = Damage("records", offset, what.nbytes)
+            damage = DamagedPart("records", offset, what.nbytes)
         else:
-            damage = Damage("rest of the shard", offset, None) if self.ordinal else Damage("shard", 0, None)
+            damage = DamagedPart("rest of the shard", offset, None) if self.ordinal else DamagedPart("shard", 0, None)
         return Failed.lost(self.error, RowIds.of_source(self.split, [self.ordinal]), damage)
 
 

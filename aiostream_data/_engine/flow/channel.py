@@ -56,7 +56,7 @@ class ChannelSnapshot(NamedTuple):
     peak_nbytes: int
 
 
-class Waits(NamedTuple):
+class ChannelWaits(NamedTuple):
     """Since when (``perf_counter()``) the receiver waits for an item, and the sender for room; None: it does not."""
 
     for_input: float | None
@@ -162,9 +162,9 @@ class Sender(Generic[T]):
         return shared.on_behalf_of is None or shared.on_behalf_of()
 
     @property
-    def waits(self) -> Waits:
+    def waits(self) -> ChannelWaits:
         """What either end waits for."""
-        return Waits(self._shared.input_wait_since, self._shared.room_wait_since)
+        return ChannelWaits(self._shared.input_wait_since, self._shared.room_wait_since)
 
     def snapshot(self) -> ChannelSnapshot:
         """Return how much is buffered now."""
@@ -316,9 +316,9 @@ class Receiver(Generic[T]):
             )
 
     @property
-    def waits(self) -> Waits:
+    def waits(self) -> ChannelWaits:
         """What either end waits for."""
-        return Waits(self._shared.input_wait_since, self._shared.room_wait_since)
+        return ChannelWaits(self._shared.input_wait_since, self._shared.room_wait_since)
 
     def snapshot(self) -> ChannelSnapshot:
         """Return how much is buffered now."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from aiostream_data._engine.flow.channel import ReceiverClosed
-from aiostream_data._engine.flow.resizable_semaphore import Window
+from aiostream_data._engine.flow.resizable_semaphore import ResizableSemaphore
 from aiostream_data.executors.base import Outcome
 
 Job = TypeVar("Job")
@@ -30,9 +30,9 @@ class Hops(Generic[Job]):
 
     begin: Callable[[Job], asyncio.Future[Outcome]]
     emit: Callable[[Job, Outcome], Awaitable[None]]
-    window: Window
+    window: ResizableSemaphore
     ordered: bool
-    running: Window | None = None
+    running: ResizableSemaphore | None = None
     one_at_a_time: bool = False
 
     async def run(self, jobs: AsyncIterator[Job]) -> None:

@@ -14,11 +14,11 @@ from aiostream_data._engine.flow.loss_account import LossAccount
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, unbroken_run
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
-from aiostream_data._engine.resume.merge_log import Entry, MergeLog, StreamPlace
+from aiostream_data._engine.resume.merge_log import MergeEntry, MergeLog, StreamPlace
 from aiostream_data._engine.resume.position import POSITION, State
 from aiostream_data._engine.resume.resuming import resuming
 from aiostream_data.rows.records import Chunk
-from aiostream_data.transforms.interleave import InterleaveOrder, Need, Step
+from aiostream_data.transforms.interleave import InterleaveOrder, MergeStep, Need
 
 SHORT_RUN = 4
 """An unbroken run of less than this fraction (1/4) of a chunk is copied together with what follows it."""
@@ -146,11 +146,11 @@ class Merge:
         elif need is Need.ROWS and not self._rest:
             await _any_ready([stream.receiver for stream in self._open.values()])
 
-    def _advance(self) -> Step:
+    def _advance(self) -> MergeStep:
         mark = self.order.mark()
         step = self.order.advance(max(1, self._rows_at_once - len(self._picked)))
         if len(step):
-            self.log.add(self._chosen, Entry(mark, dict(self._places), self._opened))
+            self.log.add(self._chosen, MergeEntry(mark, dict(self._places), self._opened))
             self._chosen += len(step)
         return step
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.rows.records import Chunk, gather
-from aiostream_data.transforms.interleave import Step
+from aiostream_data.transforms.interleave import MergeStep
 
 Choice = tuple[list[Chunk], list[NDArray[np.int32]], list[NDArray[np.int64]]]
 """Chunks; and for each step which of them, and which rows."""
@@ -30,7 +30,7 @@ class PickedRows:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, step: Step, current: Mapping[int, Chunk]) -> None:
+    def add(self, step: MergeStep, current: Mapping[int, Chunk]) -> None:
         """Take note of a step; ``current`` has the chunk of each slot."""
         slots = np.flatnonzero(np.bincount(step.which)).tolist()
         table = np.zeros(slots[-1] + 1, np.int32)

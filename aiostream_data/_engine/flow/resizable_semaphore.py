@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Window:
+class ResizableSemaphore:
     """Like a semaphore, with an adjustable limit. Loop thread only.
 
     Args:

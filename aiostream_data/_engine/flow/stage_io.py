@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
-from aiostream_data._engine.flow.channel import ChannelSnapshot, EndOfStream, Receiver, Sender, Waits
+from aiostream_data._engine.flow.channel import ChannelSnapshot, ChannelWaits, EndOfStream, Receiver, Sender
 from aiostream_data._engine.flow.context import settle, value_of
 from aiostream_data._engine.flow.fused_steps import Joined, Step, Tail
 from aiostream_data._engine.flow.sizes import chunk_nbytes
@@ -48,7 +48,7 @@ class Inlet:
         return self._receiver.ready
 
     @property
-    def waits(self) -> Waits:
+    def waits(self) -> ChannelWaits:
         """What either end of its channel waits for."""
         return self._receiver.waits
 
@@ -116,7 +116,7 @@ class Outlet:
         sender.counters = counters
 
     @property
-    def waits(self) -> Waits:
+    def waits(self) -> ChannelWaits:
         """What either end of its channel waits for."""
         return self._sender.waits
 

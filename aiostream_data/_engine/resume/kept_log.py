@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Piece:
+class KeptRun:
     """Consecutive input rows that are filtered in one hop. ``kept`` is set by the thread that does it."""
 
     __slots__ = ("kept", "rows")
@@ -23,14 +23,14 @@ class KeptLog:
     """Pieces in order of the input, which is that of the output. Safe from any thread."""
 
     def __init__(self) -> None:
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[KeptRun] = deque()
         self._lock = Lock()
         self._first_in = 0
         self._first_out = 0
 
-    def begin(self, rows: int) -> Piece:
+    def begin(self, rows: int) -> KeptRun:
         """Note that the next rows of the input are about to be filtered."""
-        piece = Piece(rows)
+        piece = KeptRun(rows)
         with self._lock:
             self._pieces.append(piece)
         return piece

@@ -10,7 +10,7 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State
 from aiostream_data.state_parts import MAX_COUNT, Part
-from aiostream_data.transforms.interleave import InterleaveOrder, Mark
+from aiostream_data.transforms.interleave import InterleaveOrder, OrderMark
 
 
 class StreamPlace(Protocol):
@@ -24,7 +24,7 @@ class StreamPlace(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MergeEntry:
     """Before one step of the order.
 
     Attributes:
@@ -32,7 +32,7 @@ class Entry:
         opened: Streams given out until then.
     """
 
-    mark: Mark
+    mark: OrderMark
     places: Mapping[int, StreamPlace]
     opened: int
 
@@ -41,14 +41,14 @@ class MergeLog:
     """Steps of one merge by the row with which they begin. Safe from any thread."""
 
     def __init__(self) -> None:
-        self._log: Log[Entry] = Log()
+        self._log: Log[MergeEntry] = Log()
         self._order: InterleaveOrder | None = None
 
     def begin(self, order: InterleaveOrder) -> None:
         """Hear which order decides the steps."""
         self._order = order
 
-    def add(self, row: int, entry: Entry) -> None:
+    def add(self, row: int, entry: MergeEntry) -> None:
         """Note a step that begins with row ``row``."""
         self._log.add(row, entry)
 

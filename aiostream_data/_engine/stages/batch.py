@@ -82,7 +82,7 @@ class BatchStep(Step):
         lineages = [entry if isinstance(entry, Lineage) else Lineage(entry) for entry in entries if entry is not None]
         rows = await self.context.recall(self.node.input, concat_lineages(lineages))
         order = batching.BatchOrder(max(map(len, lineages)))
-        batches: list[batching.Batch] = []
+        batches: list[batching.FullBatch] = []
         first = 0
         for part in lineages:
             batcher = batching.Batcher(order, self.context.services.origins.describe, self.node.parts_from)
@@ -95,7 +95,7 @@ class BatchStep(Step):
     def rows_accounted(self) -> int | None:
         return self._batched
 
-    def _as_items(self, batches: list[batching.Batch]) -> Items | None:
+    def _as_items(self, batches: list[batching.FullBatch]) -> Items | None:
         """Return batches as elements; each has the id of its first row, and those of all rows beside it."""
         if not batches:
             return None

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from aiostream_data._engine.calls.user_code import Results, UserFunction, call_rows
+from aiostream_data._engine.calls.user_code import CallResults, UserFunction, call_rows
 from aiostream_data._engine.failures.carried_error import CarriedError, PartlyDone, as_raisable
 from aiostream_data._engine.failures.element_summary import summary
 from aiostream_data._engine.flow.carrying import carrying
@@ -120,7 +120,7 @@ class InterleaveStage(Stage):
         results = await self._results(rows, handling_of(self.node.on_error).of_given_rows)
         return [self._node_made_for(rows, row, result) for row, result in enumerate(results.checked())]
 
-    async def _results(self, rows: Chunk, handling: Handling) -> Results:
+    async def _results(self, rows: Chunk, handling: Handling) -> CallResults:
         services = self.context.services
         user = UserFunction(
             self.node.function,
@@ -129,7 +129,7 @@ class InterleaveStage(Stage):
             pause=services.pause,
             takes_batches=gives_batches(self.node.input),
         )
-        results: Results = await self.hop(call_rows, user, rows)
+        results: CallResults = await self.hop(call_rows, user, rows)
         return results
 
     def _node_made_for(self, rows: Chunk, row: int, result: Any) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from aiostream_data.storage.cache.spans import Missing, Span
+from aiostream_data.storage.cache.spans import ByteSpan, Missing
 
 
 class PieceStore(Protocol):
@@ -14,10 +14,10 @@ class PieceStore(Protocol):
     def pinned(self, key: str) -> AbstractContextManager[None]:
         """Let nobody in this process evict an object during the block. Does not block."""
 
-    def read(self, key: str, wanted: Span, buffer: memoryview) -> Missing:
+    def read(self, key: str, wanted: ByteSpan, buffer: memoryview) -> Missing:
         """Fill ``buffer``, which stands for ``wanted``, with what is here; return what is not."""
 
-    def write(self, key: str, span: Span, data: memoryview) -> None:
+    def write(self, key: str, span: ByteSpan, data: memoryview) -> None:
         """Keep the bytes of ``span``, which are copied, where there is room for them."""
 
     def close(self) -> None:

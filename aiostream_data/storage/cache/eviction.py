@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from aiostream_data.storage.cache.piece_file import disk_nbytes
-from aiostream_data.storage.cache.spans import Span
+from aiostream_data.storage.cache.spans import ByteSpan
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldPiece:
     """What a cache holds of one object.
 
     Attributes:
@@ -27,7 +27,7 @@ class Held:
 
     key: str
     age: float
-    spans: tuple[Span, ...]
+    spans: tuple[ByteSpan, ...]
 
     @property
     def nbytes(self) -> int:
@@ -35,8 +35,8 @@ class Held:
 
 
 def victims(
-    objects: Iterable[Held], need: int, pinned: Collection[str], draw: Callable[[], float] = random.random
-) -> list[tuple[str, Span]] | None:
+    objects: Iterable[HeldPiece], need: int, pinned: Collection[str], draw: Callable[[], float] = random.random
+) -> list[tuple[str, ByteSpan]] | None:
     """Return pieces whose removal frees ``need`` bytes; None, and so nothing is removed, when that cannot be had.
 
     Args:
@@ -45,7 +45,7 @@ def victims(
         pinned: Keys of objects that are being read now.
         draw: Uniform in [0, 1). It decides nothing about rows, and so has no seed.
     """
-    chosen: list[tuple[str, Span]] = []
+    chosen: list[tuple[str, ByteSpan]] = []
     if need <= 0:
         return chosen
     # The first of several exponential times is each one's with the chance that its rate has among all of them.

@@ -27,7 +27,7 @@ from aiostream_data.storage.cache.piece_file import DamagedPieceError, disk_nbyt
 from aiostream_data.storage.cache.pins import Pins
 from aiostream_data.storage.cache.regular_file import ForeignEntryError, opened_regular
 from aiostream_data.storage.cache.room import Room
-from aiostream_data.storage.cache.spans import PIECE_NBYTES, Cover, Missing, Pieces, Span, Use, cover, cut
+from aiostream_data.storage.cache.spans import PIECE_NBYTES, ByteSpan, Cover, Missing, Pieces, Use, cover, cut
 from aiostream_data.storage.cache.tree import Tree, write_fully
 
 VERSION: Final = 1
@@ -88,7 +88,7 @@ class PieceFolder:
     def pinned(self, key: str) -> AbstractContextManager[None]:
         return self._pins.holding(key)
 
-    def read(self, key: str, wanted: Span, buffer: memoryview) -> Missing:
+    def read(self, key: str, wanted: ByteSpan, buffer: memoryview) -> Missing:
         try:
             pieces = self._tree.lately(key)
         except OSError as error:
@@ -105,7 +105,7 @@ class PieceFolder:
             self._touch(key)
         return plan.missing
 
-    def write(self, key: str, span: Span, data: memoryview) -> None:
+    def write(self, key: str, span: ByteSpan, data: memoryview) -> None:
         for part in cut(span, self._piece_nbytes):
             if self._clock() < self._retry_at:
                 self._counters.add(passed=1)
@@ -125,7 +125,7 @@ class PieceFolder:
             self._room.close()
         self._tree.close()
 
-    def _fill(self, key: str, wanted: Span, plan: Cover, buffer: memoryview) -> list[Span]:
+    def _fill(self, key: str, wanted: ByteSpan, plan: Cover, buffer: memoryview) -> list[ByteSpan]:
         """Read what a plan says; return the pieces that could not be."""
         unusable = []
         for use in plan.uses:
@@ -147,7 +147,7 @@ class PieceFolder:
             return False
         return True
 
-    def _remove_damaged(self, key: str, piece: Span, damage: DamagedPieceError) -> None:
+    def _remove_damaged(self, key: str, piece: ByteSpan, damage: DamagedPieceError) -> None:
         self._counters.add(damaged=1)
         self._warn("damaged", f"a piece was {damage}, which points to a failing disk; it is read from the store again")
         try:
@@ -155,7 +155,7 @@ class PieceFolder:
         except OSError as error:
             self._failed("cannot be written", error)
 
-    def _keep(self, key: str, span: Span, data: memoryview) -> None:
+    def _keep(self, key: str, span: ByteSpan, data: memoryview) -> None:
         nbytes = disk_nbytes(span)
         if not self._room.take(nbytes):
             self._counters.add(passed=1)

@@ -10,10 +10,10 @@ from itertools import count
 from typing import Final
 
 from aiostream_data.storage.cache.counters import CacheCounters
-from aiostream_data.storage.cache.eviction import Held, victims
+from aiostream_data.storage.cache.eviction import HeldPiece, victims
 from aiostream_data.storage.cache.piece_file import disk_nbytes
 from aiostream_data.storage.cache.pins import Pins
-from aiostream_data.storage.cache.spans import PIECE_NBYTES, Missing, Pieces, Span, cover, cut
+from aiostream_data.storage.cache.spans import PIECE_NBYTES, ByteSpan, Missing, Pieces, cover, cut
 
 EVICTED_SHARE: Final = 64
 """Where there is no room, 1/64 of the limit is made, so that choosing what to give up is rare."""
@@ -45,7 +45,7 @@ class PieceMemory:
         self._pins = Pins()
         self._uses = count()
         self._used: dict[str, int] = {}
-        self._objects: dict[str, dict[Span, bytes]] = {}
+        self._objects: dict[str, dict[ByteSpan, bytes]] = {}
         self._index: dict[str, Pieces] = {}
         self._nbytes = 0
         self.peak_nbytes = 0
@@ -58,7 +58,7 @@ class PieceMemory:
     def pinned(self, key: str) -> AbstractContextManager[None]:
         return self._pins.holding(key)
 
-    def read(self, key: str, wanted: Span, buffer: memoryview) -> Missing:
+    def read(self, key: str, wanted: ByteSpan, buffer: memoryview) -> Missing:
         with self._lock:
             plan = cover(wanted, self._index.get(key, Pieces()))
             found = [(use, self._objects[key][use.piece]) for use in plan.uses]
@@ -69,7 +69,7 @@ class PieceMemory:
             into[:] = memoryview(data)[part.start - piece.start : part.stop - piece.start]
         return plan.missing
 
-    def write(self, key: str, span: Span, data: memoryview) -> None:
+    def write(self, key: str, span: ByteSpan, data: memoryview) -> None:
         for part in cut(span, self._piece_nbytes):
             piece = bytes(data[part.start - span.start : part.stop - span.start])
             with self._lock:
@@ -78,7 +78,7 @@ class PieceMemory:
     def close(self) -> None:
         """Do nothing: the pieces stay for the next loader."""
 
-    def _keep(self, key: str, span: Span, data: bytes) -> None:
+    def _keep(self, key: str, span: ByteSpan, data: bytes) -> None:
         kept = self._objects.get(key, {})
         if span in kept:
             return
@@ -98,7 +98,7 @@ class PieceMemory:
         if need <= 0:
             return True
         now = next(self._uses)
-        held = [Held(key, now - self._used[key], tuple(pieces.spans)) for key, pieces in self._index.items()]
+        held = [HeldPiece(key, now - self._used[key], tuple(pieces.spans)) for key, pieces in self._index.items()]
         pinned = self._pins.keys()
         chosen = victims(held, max(need, self._limit // EVICTED_SHARE), pinned, self._draw)
         if chosen is None:
@@ -109,7 +109,7 @@ class PieceMemory:
             self._reindex(key)
         return chosen is not None
 
-    def _remove(self, key: str, span: Span) -> None:
+    def _remove(self, key: str, span: ByteSpan) -> None:
         del self._objects[key][span]
         self._nbytes -= disk_nbytes(span)
         self._counters.add(evictions=1, evicted_nbytes=disk_nbytes(span))

@@ -19,7 +19,7 @@ import re
 from typing import Final
 
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.storage.cache.spans import Span
+from aiostream_data.storage.cache.spans import ByteSpan
 from aiostream_data.storage.urls import split_url
 
 MARKER: Final = "aiostream_data-shard-cache.json"
@@ -57,15 +57,15 @@ def key_in(name: str) -> str | None:
     return found[1] if found else None
 
 
-def piece_name(span: Span) -> str:
+def piece_name(span: ByteSpan) -> str:
     return f"{span.start:x}-{span.stop:x}.piece"
 
 
-def span_in(name: str) -> Span | None:
+def span_in(name: str) -> ByteSpan | None:
     found = _PIECE.fullmatch(name)
     if found is None:
         return None
-    span = Span(int(found[1], 16), int(found[2], 16))
+    span = ByteSpan(int(found[1], 16), int(found[2], 16))
     is_sound = span.start < span.stop < 1 << 63 and span.nbytes <= MOST_NBYTES and piece_name(span) == name
     return span if is_sound else None
 

@@ -82,9 +82,9 @@ class ShardCache:
         """Return the most bytes of memory that it holds in each process that uses it."""
         return 0 if self.path is not None else self._shared.limit or LEAST_LIMIT
 
-    def lease(self) -> Lease:
+    def lease(self) -> CacheLease:
         """Return the use of it by one store, which opens and closes it."""
-        return Lease(self._shared)
+        return CacheLease(self._shared)
 
     def counters(self) -> CacheCounters:
         """Return where its users count."""
@@ -147,7 +147,7 @@ class Shared:
         return PieceFolder(self._path, self.limit, self.counters)
 
 
-class Lease:
+class CacheLease:
     """One user's hold on a cache. Thread-safe."""
 
     def __init__(self, shared: Shared) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aiostream_data import _native
-from aiostream_data.storage.cache.spans import Span
+from aiostream_data.storage.cache.spans import ByteSpan
 
 BLOCK_NBYTES: Final = 256 << 10
 GRAIN_NBYTES: Final = 4096
@@ -36,12 +36,12 @@ class DamagedPieceError(Exception):
     """A piece is not what was written: cut short, of another object, or with other bytes. Never leaves the cache."""
 
 
-def disk_nbytes(span: Span) -> int:
+def disk_nbytes(span: ByteSpan) -> int:
     """Return the room that the file of a piece takes."""
     return -(-(_head_nbytes(span) + span.nbytes) // GRAIN_NBYTES) * GRAIN_NBYTES
 
 
-def head_of(key: str, span: Span, data: memoryview) -> bytes:
+def head_of(key: str, span: ByteSpan, data: memoryview) -> bytes:
     """Return what stands in the file before ``data``, which are the bytes of ``span``."""
     checksum = _CHECKSUMS[_KIND]
     fixed = _HEAD.pack(_MAGIC, _KIND, BLOCK_NBYTES, span.start, span.stop, bytes.fromhex(key))
@@ -50,7 +50,7 @@ def head_of(key: str, span: Span, data: memoryview) -> bytes:
     return said + checksum(memoryview(said)).to_bytes(4, "little")
 
 
-def read_piece(file: int, key: str, piece: Span, wanted: Span, into: memoryview) -> None:
+def read_piece(file: int, key: str, piece: ByteSpan, wanted: ByteSpan, into: memoryview) -> None:
     """Fill ``into`` with the bytes ``wanted`` of the object from the open file of a piece that holds them.
 
     Raises:
@@ -75,11 +75,11 @@ def read_piece(file: int, key: str, piece: Span, wanted: Span, into: memoryview)
         into[:] = blocks[skipped : skipped + wanted.nbytes]
 
 
-def _head_nbytes(span: Span) -> int:
+def _head_nbytes(span: ByteSpan) -> int:
     return _HEAD.size + 4 * -(-span.nbytes // BLOCK_NBYTES) + 4
 
 
-def _checked_head(head: bytes, key: str, piece: Span) -> tuple[Callable[[memoryview], int], bytes]:
+def _checked_head(head: bytes, key: str, piece: ByteSpan) -> tuple[Callable[[memoryview], int], bytes]:
     if len(head) < _HEAD.size:
         raise DamagedPieceError("cut short")
     magic, kind, block, *rest = _HEAD.unpack_from(head)

@@ -19,10 +19,10 @@ from time import monotonic
 from typing import Final
 
 from aiostream_data.storage.cache.counters import CacheCounters
-from aiostream_data.storage.cache.eviction import Held, victims
+from aiostream_data.storage.cache.eviction import HeldPiece, victims
 from aiostream_data.storage.cache.owners import ABANDONED_S, is_abandoned, this_host
 from aiostream_data.storage.cache.piece_file import disk_nbytes
-from aiostream_data.storage.cache.spans import Span
+from aiostream_data.storage.cache.spans import ByteSpan
 from aiostream_data.storage.cache.tree import Tree
 
 CLAIM_SHARE: Final = 64
@@ -144,16 +144,16 @@ class Room:
         self._evict(chosen)
         return True
 
-    def _held(self, key: str) -> Held:
-        return Held(key, self._now_ns - self._tree.used_ns(key), tuple(self._tree.pieces(key).spans))
+    def _held(self, key: str) -> HeldPiece:
+        return HeldPiece(key, self._now_ns - self._tree.used_ns(key), tuple(self._tree.pieces(key).spans))
 
-    def _remove_empty(self, held: list[Held]) -> None:
+    def _remove_empty(self, held: list[HeldPiece]) -> None:
         """Remove folders that a process made and was killed before it put anything there."""
         for entry in held:
             if not entry.spans and entry.age > EMPTY_NS:
                 self._tree.remove_if_empty(entry.key)
 
-    def _evict(self, chosen: list[tuple[str, Span]]) -> None:
+    def _evict(self, chosen: list[tuple[str, ByteSpan]]) -> None:
         for key, span in chosen:
             if self._tree.remove(key, span):
                 self._counters.add(evictions=1, evicted_nbytes=disk_nbytes(span))

@@ -11,7 +11,7 @@ from aiostream_data.storage.blocking import run_to_end
 from aiostream_data.storage.cache.base import PieceStore
 from aiostream_data.storage.cache.names import key_of
 from aiostream_data.storage.cache.options import ShardCache
-from aiostream_data.storage.cache.spans import Missing, Span
+from aiostream_data.storage.cache.spans import ByteSpan, Missing
 from aiostream_data.storage.counters import StorageCounters
 
 
@@ -75,7 +75,7 @@ class CachingStore:
         pieces = await self._opened()
         key = key_of(self._place, shard)
         with pieces.pinned(key):
-            await self._read(pieces, key, shard, Span(start, start + len(buffer)), buffer)
+            await self._read(pieces, key, shard, ByteSpan(start, start + len(buffer)), buffer)
 
     async def aclose(self) -> None:
         try:
@@ -84,7 +84,7 @@ class CachingStore:
             self._pieces = None
             self._lease.close()  # on the loop: it removes a file at most, and threads may be busy for long
 
-    async def _read(self, pieces: PieceStore, key: str, shard: ShardRef, wanted: Span, buffer: memoryview) -> None:
+    async def _read(self, pieces: PieceStore, key: str, shard: ShardRef, wanted: ByteSpan, buffer: memoryview) -> None:
         missing: Missing = await run_to_end(self._run_blocking, pieces.read, key, wanted, buffer)
         fetched = sum(span.nbytes for span in missing.fetches)
         self._counters.add(nbytes=wanted.nbytes - fetched, **{"misses" if fetched else "hits": 1})
@@ -99,7 +99,7 @@ class CachingStore:
             self._of_store.cache_evictions += made["evictions"]
 
     def _keep(
-        self, pieces: PieceStore, key: str, wanted: Span, missing: Missing, buffer: memoryview
+        self, pieces: PieceStore, key: str, wanted: ByteSpan, missing: Missing, buffer: memoryview
     ) -> Mapping[str, int]:
         """Keep what was fetched, and return what was counted meanwhile; on a worker thread."""
         with self._counters.overheard() as counted:
@@ -122,5 +122,5 @@ class CachingStore:
         return self._pieces
 
 
-def _part(buffer: memoryview, whole: Span, part: Span) -> memoryview:
+def _part(buffer: memoryview, whole: ByteSpan, part: ByteSpan) -> memoryview:
     return buffer[part.start - whole.start : part.stop - whole.start]

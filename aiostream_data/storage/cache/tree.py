@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from aiostream_data.storage.cache import names
 from aiostream_data.storage.cache.regular_file import ForeignEntryError, check_free, opened_regular
-from aiostream_data.storage.cache.spans import Pieces, Span
+from aiostream_data.storage.cache.spans import ByteSpan, Pieces
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -124,7 +124,7 @@ class Tree:
                 os.utime(file)
 
     @contextmanager
-    def opened_piece(self, key: str, span: Span) -> Iterator[int]:
+    def opened_piece(self, key: str, span: ByteSpan) -> Iterator[int]:
         """Open the file of a piece, which can be read until the block ends, whoever removes it meanwhile.
 
         Raises:
@@ -136,7 +136,7 @@ class Tree:
             with opened_regular(names.piece_name(span), os.O_RDONLY, folder) as file:
                 yield file
 
-    def put(self, key: str, span: Span, head: bytes, data: memoryview) -> None:
+    def put(self, key: str, span: ByteSpan, head: bytes, data: memoryview) -> None:
         """Write a piece, which is there as a whole or not at all.
 
         Raises:
@@ -156,7 +156,7 @@ class Tree:
                 os.unlink(part, dir_fd=self._root)
             raise
 
-    def remove(self, key: str, span: Span) -> bool:
+    def remove(self, key: str, span: ByteSpan) -> bool:
         """Remove a piece; False when it was gone already."""
         self.forget(key)
         with self._opened(key) as folder:
@@ -242,7 +242,7 @@ class Tree:
         finally:
             os.close(folder)
 
-    def _add(self, key: str, span: Span) -> None:
+    def _add(self, key: str, span: ByteSpan) -> None:
         with self._lock:
             known = self._known.get(key)
             if known is not None:

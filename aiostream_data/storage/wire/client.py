@@ -18,7 +18,7 @@ from aiostream_data.storage.caps import Caps
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.wire.answer_head import AnswerHead
 from aiostream_data.storage.wire.chunked import read_chunks
-from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, Patience, SilentAnswer
+from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, ReadPatience, SilentAnswer
 from aiostream_data.storage.wire.pool import Pool, Server
 from aiostream_data.storage.wire.request import request_head
 
@@ -26,7 +26,7 @@ DETAIL_NBYTES: Final = 16 << 10
 """Most bytes that are read of what a server says of an error."""
 
 
-class Target(NamedTuple):
+class RequestTarget(NamedTuple):
     """Where a request goes.
 
     Attributes:
@@ -119,11 +119,11 @@ class WireClient:
 
     def __post_init__(self) -> None:
         options = self.options
-        self._patience = Patience(options.first_byte_s, options.idle_s, options.total_s)
+        self._patience = ReadPatience(options.first_byte_s, options.idle_s, options.total_s)
 
     async def get(
         self,
-        target: Target,
+        target: RequestTarget,
         headers: Mapping[str, str],
         accept: Callable[[AnswerHead], BodyPlan],
         known: Container[int] = (),
@@ -145,7 +145,7 @@ class WireClient:
         """
         return await self._ask(target, "GET", headers, accept, known)
 
-    async def head(self, target: Target, headers: Mapping[str, str]) -> AnswerHead:
+    async def head(self, target: RequestTarget, headers: Mapping[str, str]) -> AnswerHead:
         """Send a HEAD, and return what the answer tells of the object; its status is 200.
 
         Raises:
@@ -162,7 +162,7 @@ class WireClient:
 
     async def _ask(
         self,
-        target: Target,
+        target: RequestTarget,
         method: str,
         headers: Mapping[str, str],
         accept: Callable[[AnswerHead], BodyPlan],
@@ -243,7 +243,7 @@ class WireClient:
         if is_object:
             counters.received_nbytes += connection.received
 
-    def _pool_of(self, target: Target) -> Pool:
+    def _pool_of(self, target: RequestTarget) -> Pool:
         key = (target.host, target.port, target.is_tls)
         pool = self._pools.get(key)
         if pool is None:

@@ -70,7 +70,7 @@ Decide = Callable[[AnswerHead], BodyPlan]
 """Looks at a head and says what becomes of the body. What it raises ends the request."""
 
 
-class Patience(NamedTuple):
+class ReadPatience(NamedTuple):
     """Longest waits in seconds: for the first byte of an answer, between two arrivals after that, and for all of it."""
 
     first_byte_s: float
@@ -102,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._beyond = 0
         self._waiter: asyncio.Future[AnswerHead] | None = None
-        self._patience = Patience(0.0, 0.0, 0.0)
+        self._patience = ReadPatience(0.0, 0.0, 0.0)
         self._began_at = self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._usable = False
@@ -117,7 +117,9 @@ class Connection(asyncio.BufferedProtocol):
         """Whether another request may be sent."""
         return self._usable and self._waiter is None
 
-    async def get(self, request: bytes, decide: Decide, patience: Patience, *, bodiless: bool = False) -> AnswerHead:
+    async def get(
+        self, request: bytes, decide: Decide, patience: ReadPatience, *, bodiless: bool = False
+    ) -> AnswerHead:
         """Send a request and wait until its body is where ``decide`` wants it.
 
         Cancelling ends the connection, and from then on nothing is written into the buffer any more.

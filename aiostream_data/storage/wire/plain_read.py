@@ -13,7 +13,7 @@ from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.translate import translate_error
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
-from aiostream_data.storage.wire.client import Refused, Target, Took, Unusual, WireClient
+from aiostream_data.storage.wire.client import Refused, RequestTarget, Took, Unusual, WireClient
 from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, SilentAnswer
 
 THROTTLED: Final = frozenset({429, 503})
@@ -23,7 +23,7 @@ WHOLE: Final = {"accept-encoding": "identity"}
 """Headers of every plain GET: the bytes are wanted as they are stored."""
 
 
-class Dialect(NamedTuple):
+class PlainDialect(NamedTuple):
     """How one kind of store says things.
 
     Attributes:
@@ -43,9 +43,9 @@ class Dialect(NamedTuple):
 
 async def read_plain(
     client: WireClient,
-    target: Target,
+    target: RequestTarget,
     headers: Mapping[str, str],
-    dialect: Dialect,
+    dialect: PlainDialect,
     shard: ShardRef,
     start: int,
     buffer: memoryview,
@@ -119,7 +119,7 @@ def _broken(url: str, broken: BrokenAnswer, nbytes: int) -> StorageError:
     return error
 
 
-def refused(dialect: Dialect, url: str, answer: Refused) -> StorageError:
+def refused(dialect: PlainDialect, url: str, answer: Refused) -> StorageError:
     """Return the error for an answer that is none of success, with what it says of when to come back."""
     error = dialect.refusal(url, answer)
     if isinstance(error, StoreBusyError):

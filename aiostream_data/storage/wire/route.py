@@ -22,9 +22,9 @@ from aiostream_data.storage.lanes import Lane, lane_of
 from aiostream_data.storage.meters import meter_of
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
-from aiostream_data.storage.wire.client import Refused, Target, Unusual, WireClient, WireOptions
+from aiostream_data.storage.wire.client import Refused, RequestTarget, Unusual, WireClient, WireOptions
 from aiostream_data.storage.wire.library_read import LibraryRead
-from aiostream_data.storage.wire.plain_read import Dialect, read_plain, refused, translating_wire
+from aiostream_data.storage.wire.plain_read import PlainDialect, read_plain, refused, translating_wire
 from aiostream_data.storage.wire.tls import client_context
 
 WAITED_S: Final = 0.001
@@ -75,7 +75,7 @@ class Route:
         self._unusual: Counter[tuple[str, int]] = Counter()
         self._proxied: dict[tuple[str, int, bool], bool] = {}
 
-    def leads_to(self, target: Target) -> bool:
+    def leads_to(self, target: RequestTarget) -> bool:
         """Return whether a request to this server goes the plain way."""
         if self.reader == "library" or self._unusual[target.host, target.port] >= UNUSUAL:
             return False
@@ -86,9 +86,9 @@ class Route:
 
     async def read(
         self,
-        target: Target,
+        target: RequestTarget,
         headers: Mapping[str, str],
-        dialect: Dialect,
+        dialect: PlainDialect,
         shard: ShardRef,
         start: int,
         buffer: memoryview,
@@ -114,7 +114,12 @@ class Route:
         return True
 
     async def describe(
-        self, target: Target, headers: Mapping[str, str], dialect: Dialect, url: str, no_heads: Container[int]
+        self,
+        target: RequestTarget,
+        headers: Mapping[str, str],
+        dialect: PlainDialect,
+        url: str,
+        no_heads: Container[int],
     ) -> AnswerHead | None:
         """Ask by a HEAD of our own what an object is; None where the library has to.
 
@@ -144,7 +149,7 @@ class Route:
         self.counters.first_byte_s += first_byte_s
         self.counters.body_s += body_s
 
-    def _note(self, target: Target, error: StoreUnreachableError) -> None:
+    def _note(self, target: RequestTarget, error: StoreUnreachableError) -> None:
         """Take note of an answer that is none: where a server stays with that, a library may forgive what we do not."""
         if isinstance(error.__cause__, MalformedAnswer):
             self._unusual[target.host, target.port] += 1
@@ -278,7 +283,7 @@ def _positive(name: str, value: object) -> float:
     return float(value)
 
 
-def _has_proxy(target: Target) -> bool:
+def _has_proxy(target: RequestTarget) -> bool:
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return False
     proxies = getproxies_environment()

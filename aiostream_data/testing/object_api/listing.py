@@ -12,7 +12,7 @@ _LAST = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListingPage:
     """Part of a listing.
 
     Attributes:
@@ -28,7 +28,7 @@ class Page:
 
 def list_page(
     keys: Sequence[str], *, prefix: str = "", delimiter: str = "", after: str = "", limit: int = 1000
-) -> Page:
+) -> ListingPage:
     """Return the page of at most ``limit`` keys and prefixes that follow ``after``.
 
     Args:
@@ -43,7 +43,7 @@ def list_page(
     while place < len(keys) and keys[place].startswith(prefix):
         key = keys[place]
         if len(found) + len(rolled) >= limit:
-            return Page(tuple(found), tuple(rolled), last)
+            return ListingPage(tuple(found), tuple(rolled), last)
         cut = key.find(delimiter, len(prefix)) if delimiter else -1
         if cut < 0:
             found.append(key)
@@ -53,7 +53,7 @@ def list_page(
         rolled.append(common)
         last = common + _LAST
         place = bisect_right(keys, last)
-    return Page(tuple(found), tuple(rolled), None)
+    return ListingPage(tuple(found), tuple(rolled), None)
 
 
 def to_token(after: str) -> str:

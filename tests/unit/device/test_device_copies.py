@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.device.backend import HostBlock
 from aiostream_data.device.batch_layout import BatchLayout
-from aiostream_data.device.copies import Copy, CopyPlan, Place, plan_copies, whole
+from aiostream_data.device.copies import ArrayPlace, CopyPlan, SlotCopy, plan_copies, whole
 from aiostream_data.device.layout import fill, take_apart, views
 
 BLOCK_ALIGNMENT = 64
@@ -54,7 +54,7 @@ def test_every_array_arrives_whole_wherever_it_stood(arrays: list[tuple[int, boo
     own = [is_own for _, is_own in arrays]
     block, starts = written_together([s for s, o in zip(parts.sources, own, strict=True) if o], BLOCK_ALIGNMENT)
     rest = iter(starts)
-    places = [Place(block, next(rest)) if is_own else None for is_own in own]
+    places = [ArrayPlace(block, next(rest)) if is_own else None for is_own in own]
     plan = plan_copies(parts.layout, places)
     slot = np.full(plan.staged.nbytes, 0xA5, np.uint8)
     fill(views(slot, plan.staged), [s for s, o in zip(parts.sources, own, strict=True) if not o])
@@ -73,8 +73,8 @@ def test_a_batch_that_stands_in_the_slot_alone_is_one_copy(nbytes_each: list[int
 def test_arrays_that_stand_in_a_block_as_they_do_in_a_slot_are_one_copy() -> None:
     parts = take_apart(batch_of([512, 256, 100]), "cpu", keeps_objects=True)
     block, starts = written_together(parts.sources, first=192)
-    plan = plan_copies(parts.layout, [Place(block, start) for start in starts])
-    assert plan.copies == (Copy(block, 192, 0, 868),)
+    plan = plan_copies(parts.layout, [ArrayPlace(block, start) for start in starts])
+    assert plan.copies == (SlotCopy(block, 192, 0, 868),)
     assert plan.staged.arrays == ()
 
 
@@ -82,16 +82,16 @@ def test_arrays_apart_in_their_block_or_of_two_blocks_are_copies_of_their_own() 
     parts = take_apart(batch_of([512, 512]), "cpu", keeps_objects=True)
     block, _ = written_together([*parts.sources, *parts.sources])
     other, _ = written_together(parts.sources)
-    apart = plan_copies(parts.layout, [Place(block, 0), Place(block, 1024)])
+    apart = plan_copies(parts.layout, [ArrayPlace(block, 0), ArrayPlace(block, 1024)])
     assert [(copy.start, copy.target, copy.nbytes) for copy in apart.copies] == [(0, 0, 512), (1024, 512, 512)]
-    assert len(plan_copies(parts.layout, [Place(block, 0), Place(other, 512)]).copies) == 2
+    assert len(plan_copies(parts.layout, [ArrayPlace(block, 0), ArrayPlace(other, 512)]).copies) == 2
 
 
 def test_what_is_written_between_two_arrays_of_a_block_is_not_copied_over() -> None:
     parts = take_apart(batch_of([512, 8, 512]), "cpu", keeps_objects=True)
     block, _ = written_together([np.full(2048, 0xEE, np.uint8)])
     # The outer two stand as far apart as they will in the slot; what stands between them in the block is another's.
-    plan = plan_copies(parts.layout, [Place(block, 0), None, Place(block, 768)])
+    plan = plan_copies(parts.layout, [ArrayPlace(block, 0), None, ArrayPlace(block, 768)])
     assert [(copy.block, copy.target, copy.nbytes) for copy in plan.copies] == [
         (block, 0, 512),
         (None, 512, 8),

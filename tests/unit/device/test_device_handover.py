@@ -723,7 +723,7 @@ def test_errors_of_ours_pass_through_jax_as_they_are(
 ) -> None:
     jax = fake_jax(gpus=1)
     use_library(monkeypatch, "jax", jax)
-    copies = importlib.import_module("aiostream_data.integrations.jax").DeviceCopies()
+    copies = importlib.import_module("aiostream_data.integrations.jax").GpuCopies()
 
     def fails(**asked: object) -> object:
         raise error

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 
-from aiostream_data.formats.cutting import Tail
+from aiostream_data.formats.cutting import RecordTail
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.testing.format_suite import read_blocks
@@ -14,7 +14,7 @@ from aiostream_data.testing.format_suite import read_blocks
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
-class CountingTail(Tail):
+class CountingTail(RecordTail):
     """Counts the bytes that are moved, and the most that are held at once."""
 
     moved = 0
@@ -59,7 +59,7 @@ def test_a_long_record_is_in_memory_once_from_its_first_byte_to_its_element() ->
 
 
 def test_a_view_of_the_tail_is_in_one_piece_and_more_can_be_appended() -> None:
-    tail, expected = Tail(), b""
+    tail, expected = RecordTail(), b""
     for size in (3, 1, 70_000, 5, 200_000):
         piece = bytes([size % 251]) * size
         tail.append(np.frombuffer(piece, np.uint8))
@@ -71,7 +71,7 @@ def test_a_view_of_the_tail_is_in_one_piece_and_more_can_be_appended() -> None:
 
 def test_tail_goes_into_the_headroom_exactly_when_it_fits() -> None:
     for headroom in (2, 3, 4):
-        tail = Tail()
+        tail = RecordTail()
         tail.append(np.frombuffer(b"abc", np.uint8))
         block = np.zeros(headroom + 2, np.uint8)
         block[headroom:] = np.frombuffer(b"de", np.uint8)

@@ -13,7 +13,7 @@ from event_order import run, settle
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data._engine.calls.result_budget import COPIES, FIRST_NBYTES, Results
+from aiostream_data._engine.calls.result_budget import COPIES, FIRST_NBYTES, ResultBudget
 from aiostream_data._engine.memory import trimming
 from aiostream_data._engine.memory.budget import FILLED, Budget
 from aiostream_data._engine.memory.trimming import KEPT_SHARE, Trimmer
@@ -180,7 +180,7 @@ def test_until_a_result_was_seen_only_as_many_calls_begin_as_results_of_a_mebiby
     async def case() -> None:
         budget = Budget(64 * MIB)
         rooms: list[Any] = []
-        results = Results(budget, lambda: len(rooms))
+        results = ResultBudget(budget, lambda: len(rooms))
 
         async def begin_all() -> None:
             for _ in range(200):
@@ -198,7 +198,7 @@ def test_until_a_result_was_seen_only_as_many_calls_begin_as_results_of_a_mebiby
 def test_calls_that_end_without_a_result_make_room_for_others() -> None:
     async def case() -> None:
         rooms: list[Any] = []
-        results = Results(Budget(4 * MIB), lambda: len(rooms))
+        results = ResultBudget(Budget(4 * MIB), lambda: len(rooms))
         rooms.append(await results.room_for(8))
         waiting = asyncio.create_task(results.room_for(8))
         await settle()

@@ -22,8 +22,8 @@ from aiostream_data.loading.diagnosis import diagnosed
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.start import told_of_start
 from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS, ConsumerCounters, StageCounters
-from aiostream_data.metrics.verdict import Change, Limit
-from aiostream_data.metrics.window import Mark, Window, between, root_of
+from aiostream_data.metrics.verdict import Limit, MeasuredChange
+from aiostream_data.metrics.window import CounterMark, MeasuredWindow, between, root_of
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.shown import subject_of
 
@@ -48,10 +48,10 @@ def line_of(function: Callable[..., Any]) -> int:
     return inspect.getsourcelines(function)[1]
 
 
-def observed(stages: dict[str, StageCounters]) -> Window:
+def observed(stages: dict[str, StageCounters]) -> MeasuredWindow:
     """Return ten seconds in which the consumer waited nine."""
     nothing: dict[str, Any] = {"elements": 9, "memory_wait_s": 0.0, "storage": {}, "cores_used": 0.5, "loop_cpu_s": 0.1}
-    return Window(seconds=10.0, consumer_wait_s=9.0, stages=stages, cpus=2, **nothing)
+    return MeasuredWindow(seconds=10.0, consumer_wait_s=9.0, stages=stages, cpus=2, **nothing)
 
 
 def limit_of(dataset: Dataset[Any], stages: dict[str, StageCounters]) -> Limit:
@@ -264,7 +264,7 @@ def test_a_limit_names_function_cause_evidence_and_option() -> None:
     limit = limit_of(dataset, {"0": StageCounters("range"), "1": mapped})
     assert limit.title == f"map double ({HERE}:{line_of(double)})"
     assert limit.kind == "waiting (double)"
-    assert limit.changes == (Change(call="map", what=mapped.what, option="concurrency", value=8),)
+    assert limit.changes == (MeasuredChange(call="map", what=mapped.what, option="concurrency", value=8),)
     advice = (
         "set concurrency=8 in map(): calls wait, 1 at once; a coroutine function can wait for hundreds of rows at once"
     )
@@ -273,7 +273,7 @@ def test_a_limit_names_function_cause_evidence_and_option() -> None:
 
 
 def test_a_limit_is_json_with_the_options_to_set() -> None:
-    change = Change(call="map", what="double (a.py:1)", option="concurrency", value=asd.AUTO)
+    change = MeasuredChange(call="map", what="double (a.py:1)", option="concurrency", value=asd.AUTO)
     told = json.loads(json.dumps(Limit(stage="map", cause="cpu", changes=(change,)).as_dict()))
     assert told["changes"] == [
         {"call": "map", "what": "double (a.py:1)", "option": "concurrency", "value": "AUTO"},
@@ -351,11 +351,11 @@ def test_the_last_stage_of_a_plan_has_the_highest_number(places: list[str], pref
 
 
 def test_a_window_is_the_difference_of_two_marks_and_counts_workers_in_processes() -> None:
-    def mark(at: float, cpu_s: float, pressure_s: float | None) -> Mark:
+    def mark(at: float, cpu_s: float, pressure_s: float | None) -> CounterMark:
         far = StageCounters("map", cpu_s=2 * at, runs_in="processes")
         times: dict[str, Any] = {"at": at, "read_at": at, "process_cpu_s": cpu_s, "loop_cpu_s": at / 10}
         waits: dict[str, Any] = {"elements": int(at), "consumer_wait_s": at / 2, "memory_wait_s": 0.0}
-        return Mark(**times, **waits, pressure_s=pressure_s, stages={"0": far}, storage={"requests": 3 * at})
+        return CounterMark(**times, **waits, pressure_s=pressure_s, stages={"0": far}, storage={"requests": 3 * at})
 
     window = between(mark(10.0, 1.0, 5.0), mark(20.0, 6.0, 10.0), cpus=4)
     assert (window.seconds, window.elements, window.consumer_wait_s) == (10.0, 10, 5.0)

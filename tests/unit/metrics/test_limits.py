@@ -26,17 +26,17 @@ from aiostream_data.metrics.counters import (
     StageCounters,
 )
 from aiostream_data.metrics.limits import find_limit
-from aiostream_data.metrics.window import Hosted, Window
+from aiostream_data.metrics.window import Hosted, MeasuredWindow
 
 SECONDS = 10.0
 
 
-def observed(*stages: StageCounters, **changes: Any) -> Window:
+def observed(*stages: StageCounters, **changes: Any) -> MeasuredWindow:
     """Return ten seconds in which the consumer waited nine, on two cores; each stage reads the one before it."""
     chained = {str(number): stage for number, stage in enumerate(stages)}
     for number, stage in enumerate(stages):
         stage.inputs = stage.inputs or ((str(number - 1),) if number else ())
-    window = Window(
+    window = MeasuredWindow(
         seconds=SECONDS,
         elements=100,
         consumer_wait_s=9.0,
@@ -66,7 +66,7 @@ def mapped(busy_s: float, cpu_s: float, workers: int = 1, runs_in: str = "thread
     return StageCounters("map", busy_s=busy_s, cpu_s=cpu_s, workers=workers, runs_in=runs_in, **(named | counted))
 
 
-def limit_of(window: Window | None) -> tuple[str, str, str]:
+def limit_of(window: MeasuredWindow | None) -> tuple[str, str, str]:
     verdict = find_limit(window)
     return verdict.stage, verdict.cause, verdict.detail
 

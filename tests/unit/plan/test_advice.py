@@ -15,7 +15,7 @@ from applied_changes import with_change
 import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data.errors import PlanError, StageBuildError
-from aiostream_data.metrics.verdict import Change
+from aiostream_data.metrics.verdict import MeasuredChange
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.advice import RULES, Advice, Case, advise
 from aiostream_data.plan.base import Node, walk
@@ -160,7 +160,7 @@ def cases(dataset: Dataset[Any]) -> Iterator[Case]:
 def test_every_option_that_is_proposed_is_taken_by_the_api_and_not_in_force(
     make: Callable[[], Iterator[Dataset[Any]]],
 ) -> None:
-    tried: set[tuple[int, Change]] = set()
+    tried: set[tuple[int, MeasuredChange]] = set()
     kept = list(make())  # so that no two of them have one identity
     for dataset in kept:
         for case in cases(dataset):
@@ -171,7 +171,7 @@ def test_every_option_that_is_proposed_is_taken_by_the_api_and_not_in_force(
     assert len(tried) > 10
 
 
-def check_change(dataset: Dataset[Any], case: Case, change: Change) -> None:
+def check_change(dataset: Dataset[Any], case: Case, change: MeasuredChange) -> None:
     """Set the option by the API, and hold it against what there is."""
     changed, options = with_change(dataset, change)
     assert changed.plan is not dataset.plan or options

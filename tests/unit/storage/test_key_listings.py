@@ -8,7 +8,7 @@ import pytest
 from paged_keys import PagedKeys
 
 from aiostream_data.errors import StorageError, StoreBusyError
-from aiostream_data.storage.key_levels import MOST_PREFIXES, Step, next_step
+from aiostream_data.storage.key_levels import MOST_PREFIXES, LevelStep, next_step
 from aiostream_data.storage.key_search import LISTINGS_AT_ONCE, KeySearch, Page, PageRequest
 from aiostream_data.testing.leaks import leaves_nothing
 
@@ -25,20 +25,20 @@ def find(space: PagedKeys, pattern: str) -> list[str]:
 @pytest.mark.parametrize(
     ("pattern", "step"),
     [
-        ("a/b/x-*", Step(("a/b/x-",), "a/b/", "x-*", "")),
-        ("a*/b/x", Step(("a",), "", "a*", "b/x")),
-        ("a/**/x", Step(("a/",), "a/", "**", "x")),
-        ("a/x", Step(("a/x",), "", "", "")),
-        ("x-[0-2]*", Step(("x-0", "x-1", "x-2"), "", "x-[0-2]*", "")),
-        ("x-[ab][01]", Step(("x-a0", "x-a1", "x-b0", "x-b1"), "", "x-[ab][01]", "")),
-        ("x-[ab]-[01]y*", Step(("x-a-0y", "x-a-1y", "x-b-0y", "x-b-1y"), "", "x-[ab]-[01]y*", "")),
-        ("x-[!a]*", Step(("x-",), "", "x-[!a]*", "")),
-        ("x-[a-z]*", Step(("x-",), "", "x-[a-z]*", "")),
-        ("[z-a]", Step(("",), "", "[z-a]", "")),
-        ("x[a", Step(("x",), "", "x[a", "")),
+        ("a/b/x-*", LevelStep(("a/b/x-",), "a/b/", "x-*", "")),
+        ("a*/b/x", LevelStep(("a",), "", "a*", "b/x")),
+        ("a/**/x", LevelStep(("a/",), "a/", "**", "x")),
+        ("a/x", LevelStep(("a/x",), "", "", "")),
+        ("x-[0-2]*", LevelStep(("x-0", "x-1", "x-2"), "", "x-[0-2]*", "")),
+        ("x-[ab][01]", LevelStep(("x-a0", "x-a1", "x-b0", "x-b1"), "", "x-[ab][01]", "")),
+        ("x-[ab]-[01]y*", LevelStep(("x-a-0y", "x-a-1y", "x-b-0y", "x-b-1y"), "", "x-[ab]-[01]y*", "")),
+        ("x-[!a]*", LevelStep(("x-",), "", "x-[!a]*", "")),
+        ("x-[a-z]*", LevelStep(("x-",), "", "x-[a-z]*", "")),
+        ("[z-a]", LevelStep(("",), "", "[z-a]", "")),
+        ("x[a", LevelStep(("x",), "", "x[a", "")),
     ],
 )
-def test_the_next_listing_is_as_narrow_as_the_pattern_allows(pattern: str, step: Step) -> None:
+def test_the_next_listing_is_as_narrow_as_the_pattern_allows(pattern: str, step: LevelStep) -> None:
     assert next_step("", pattern) == step
     assert len(step.prefixes) <= MOST_PREFIXES
 

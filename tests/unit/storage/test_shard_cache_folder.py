@@ -22,7 +22,7 @@ from aiostream_data.storage.cache.counters import CacheCounters
 from aiostream_data.storage.cache.folder import RETRY_S, PieceFolder
 from aiostream_data.storage.cache.owners import ABANDONED_S, is_abandoned, new_owner, this_host
 from aiostream_data.storage.cache.piece_file import disk_nbytes
-from aiostream_data.storage.cache.spans import Missing, Span
+from aiostream_data.storage.cache.spans import ByteSpan, Missing
 
 KEYS = [f"{number:040x}" for number in range(16)]
 PIECE = 8192
@@ -46,13 +46,13 @@ class Folder:
         self.pieces = PieceFolder(str(path), limit, self.counters, PIECE, self.clock, lambda: 0.5)
 
     def put(self, key: str, start: int, stop: int) -> None:
-        self.pieces.write(key, Span(start, stop), memoryview(content(key, start, stop)))
+        self.pieces.write(key, ByteSpan(start, stop), memoryview(content(key, start, stop)))
         self.clock.now += 10  # so that every use is noted
 
     def missing(self, key: str, start: int, stop: int) -> Missing:
         """Read, check what was found, and return what was not."""
         buffer = bytearray(b"\xaa" * (stop - start))
-        missing = self.pieces.read(key, Span(start, stop), memoryview(buffer))
+        missing = self.pieces.read(key, ByteSpan(start, stop), memoryview(buffer))
         for fetch in missing.fetches:
             buffer[fetch.start - start : fetch.stop - start] = content(key, *fetch)
         assert bytes(buffer) == content(key, start, stop)
@@ -105,8 +105,8 @@ def test_what_was_put_is_read_by_any_range_and_by_another_process(open_folder: C
     first.put(KEYS[0], 100, 30_000)
     for start, stop in [(100, 30_000), (100, 101), (29_999, 30_000), (8_000, 9_000), (8292, 16484)]:
         assert second.missing(KEYS[0], start, stop) == NOTHING
-    assert second.missing(KEYS[0], 0, 30_100).gaps == (Span(0, 100), Span(30_000, 30_100))
-    assert second.missing(KEYS[1], 0, 10) == ((Span(0, 10),), (Span(0, 10),))
+    assert second.missing(KEYS[0], 0, 30_100).gaps == (ByteSpan(0, 100), ByteSpan(30_000, 30_100))
+    assert second.missing(KEYS[1], 0, 10) == ((ByteSpan(0, 10),), (ByteSpan(0, 10),))
 
 
 def test_a_flipped_bit_anywhere_is_noticed_removed_and_written_anew(
@@ -120,7 +120,7 @@ def test_a_flipped_bit_anywhere_is_noticed_removed_and_written_anew(
         bad = bytearray(good)
         bad[at] ^= 1 << at % 8
         piece.write_bytes(bad)
-        assert folder.missing(KEYS[0], 0, 500).gaps == (Span(0, 500),), at
+        assert folder.missing(KEYS[0], 0, 500).gaps == (ByteSpan(0, 500),), at
         assert not piece.exists()
         folder.put(KEYS[0], 0, 500)
         assert folder.missing(KEYS[0], 0, 500) == NOTHING
@@ -135,7 +135,7 @@ def test_a_piece_that_was_cut_short_is_not_used(open_folder: Callable[..., Folde
     folder.put(KEYS[0], 0, 500)
     (piece,) = pieces_in(tmp_path)
     os.truncate(piece, keep)
-    assert folder.missing(KEYS[0], 0, 500).gaps == (Span(0, 500),)
+    assert folder.missing(KEYS[0], 0, 500).gaps == (ByteSpan(0, 500),)
 
 
 def test_a_piece_under_another_name_is_not_used(open_folder: Callable[..., Folder], tmp_path: Path) -> None:
@@ -144,10 +144,10 @@ def test_a_piece_under_another_name_is_not_used(open_folder: Callable[..., Folde
     folder.put(KEYS[1], 0, 100)
     (piece,) = (tmp_path / "cache" / names.shard_name(KEYS[0])).glob("*.piece")
     other = tmp_path / "cache" / names.shard_name(KEYS[1])
-    os.link(piece, other / names.piece_name(Span(0, 500)))
-    os.link(piece, piece.parent / names.piece_name(Span(500, 1000)))
-    assert folder.missing(KEYS[1], 0, 500).gaps == (Span(100, 500),)
-    assert folder.missing(KEYS[0], 0, 1000).gaps == (Span(500, 1000),)
+    os.link(piece, other / names.piece_name(ByteSpan(0, 500)))
+    os.link(piece, piece.parent / names.piece_name(ByteSpan(500, 1000)))
+    assert folder.missing(KEYS[1], 0, 500).gaps == (ByteSpan(100, 500),)
+    assert folder.missing(KEYS[0], 0, 1000).gaps == (ByteSpan(500, 1000),)
 
 
 def test_processes_with_and_without_the_native_core_read_each_others_pieces(
@@ -167,7 +167,7 @@ def test_processes_with_and_without_the_native_core_read_each_others_pieces(
 def test_the_limit_is_kept_and_of_equal_draws_what_was_used_longest_ago_goes(
     open_folder: Callable[..., Folder], tmp_path: Path
 ) -> None:
-    room = disk_nbytes(Span(0, PIECE))
+    room = disk_nbytes(ByteSpan(0, PIECE))
     folder = open_folder(4 * room)
     for key in KEYS[:3]:
         folder.put(key, 0, PIECE)
@@ -192,7 +192,7 @@ def settle(path: Path) -> None:
 
 
 def test_what_is_pinned_stays_and_the_new_is_passed(open_folder: Callable[..., Folder], tmp_path: Path) -> None:
-    room = disk_nbytes(Span(0, PIECE))
+    room = disk_nbytes(ByteSpan(0, PIECE))
     folder = open_folder(2 * room)
     folder.put(KEYS[0], 0, 2 * PIECE)
     with folder.pieces.pinned(KEYS[0]):
@@ -207,13 +207,13 @@ def test_what_is_pinned_stays_and_the_new_is_passed(open_folder: Callable[..., F
 def test_a_read_goes_on_in_a_piece_that_was_evicted_meanwhile(open_folder: Callable[..., Folder]) -> None:
     folder, other = open_folder(), open_folder()
     folder.put(KEYS[0], 0, 100)
-    with other.pieces._tree.opened_piece(KEYS[0], Span(0, 100)) as file:
-        assert folder.pieces._tree.remove(KEYS[0], Span(0, 100))
+    with other.pieces._tree.opened_piece(KEYS[0], ByteSpan(0, 100)) as file:
+        assert folder.pieces._tree.remove(KEYS[0], ByteSpan(0, 100))
         assert os.pread(file, 100, os.fstat(file).st_size - 100) == content(KEYS[0], 0, 100)
 
 
 def test_what_another_process_is_going_to_write_counts(open_folder: Callable[..., Folder], tmp_path: Path) -> None:
-    room = disk_nbytes(Span(0, PIECE))
+    room = disk_nbytes(ByteSpan(0, PIECE))
     folder = open_folder(3 * room)
     other = tmp_path / "cache" / names.claim_name(new_owner(), 2 * room)
     other.touch()
@@ -226,7 +226,7 @@ def test_what_another_process_is_going_to_write_counts(open_folder: Callable[...
 
 
 def test_writers_at_once_never_pass_the_limit_together(open_folder: Callable[..., Folder], tmp_path: Path) -> None:
-    limit = 12 * disk_nbytes(Span(0, PIECE))
+    limit = 12 * disk_nbytes(ByteSpan(0, PIECE))
     folders = [open_folder(limit) for _ in range(4)]
     over: list[int] = []
     done = threading.Event()
@@ -241,7 +241,7 @@ def test_writers_at_once_never_pass_the_limit_together(open_folder: Callable[...
         while not done.is_set():
             before, after = _existing(tmp_path), _existing(tmp_path)
             together = before.items() & after.items()  # there at one moment: when the first look was over
-            over.append(len(together) * disk_nbytes(Span(0, PIECE)))
+            over.append(len(together) * disk_nbytes(ByteSpan(0, PIECE)))
 
     watcher = threading.Thread(target=watch)
     writers = [threading.Thread(target=write, args=(folder, seed)) for seed, folder in enumerate(folders)]
@@ -273,7 +273,7 @@ def _existing(path: Path) -> dict[Path, tuple[int, int]]:
 def test_nothing_is_removed_that_the_cache_did_not_make(open_folder: Callable[..., Folder], tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    (outside / names.piece_name(Span(0, 10))).write_bytes(b"mine")
+    (outside / names.piece_name(ByteSpan(0, 10))).write_bytes(b"mine")
     folder_path = tmp_path / "cache"
     folder_path.mkdir()
     (folder_path / "notes.txt").write_bytes(b"mine")
@@ -281,11 +281,11 @@ def test_nothing_is_removed_that_the_cache_did_not_make(open_folder: Callable[..
     (folder_path / names.shard_name(KEYS[9])).symlink_to(outside)
     (folder_path / names.shard_name(KEYS[8])).write_bytes(b"mine")
     (folder_path / names.claim_name(f"{this_host()}-{NOBODY}-1-{'0' * 8}", 5)).symlink_to(outside / "claim")
-    room = disk_nbytes(Span(0, PIECE))
+    room = disk_nbytes(ByteSpan(0, PIECE))
     folder = open_folder(2 * room)
     folder.put(KEYS[0], 0, PIECE)
     (folder_path / names.shard_name(KEYS[0]) / "mine.piece.txt").write_bytes(b"mine")
-    (folder_path / names.shard_name(KEYS[0]) / "0-7.piece").symlink_to(outside / names.piece_name(Span(0, 10)))
+    (folder_path / names.shard_name(KEYS[0]) / "0-7.piece").symlink_to(outside / names.piece_name(ByteSpan(0, 10)))
     before = {path: path.lstat().st_mode for path in tmp_path.rglob("*") if b"mine" in _bytes_of(path)}
     links = [path for path in tmp_path.rglob("*") if path.is_symlink()]
     assert len(before) >= 5
@@ -298,7 +298,7 @@ def test_nothing_is_removed_that_the_cache_did_not_make(open_folder: Callable[..
         folder.missing(key, 0, 10)
     assert all(path.lstat().st_mode == mode for path, mode in before.items())
     assert all(path.is_symlink() for path in links)
-    assert sorted(os.listdir(outside)) == [names.piece_name(Span(0, 10))]
+    assert sorted(os.listdir(outside)) == [names.piece_name(ByteSpan(0, 10))]
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -21,7 +21,7 @@ from aiostream_data.storage.cache.folder import PieceFolder
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.owners import this_host
 from aiostream_data.storage.cache.piece_file import disk_nbytes
-from aiostream_data.storage.cache.spans import Span
+from aiostream_data.storage.cache.spans import ByteSpan
 from aiostream_data.storage.stores import StoreSet
 
 pytestmark = pytest.mark.timeout(30)
@@ -83,11 +83,11 @@ class Cache:
         self.pieces.close()
 
     def write(self, key: str = KEY) -> None:
-        self.pieces.write(key, Span(0, PIECE), DATA)
+        self.pieces.write(key, ByteSpan(0, PIECE), DATA)
 
     def hits(self, key: str = KEY) -> bool:
         buffer = bytearray(PIECE)
-        missing = self.pieces.read(key, Span(0, PIECE), memoryview(buffer))
+        missing = self.pieces.read(key, ByteSpan(0, PIECE), memoryview(buffer))
         assert missing.fetches or bytes(buffer) == bytes(DATA)
         return not missing.fetches
 
@@ -128,7 +128,7 @@ def test_an_entry_named_used_is_left_alone_and_pieces_are_still_kept(
 def test_an_entry_in_the_place_of_a_piece_is_left_alone_and_the_disk_is_not_to_blame(
     make: Make, put: Put, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    piece = tmp_path / "cache" / names.shard_name(KEY) / names.piece_name(Span(0, PIECE))
+    piece = tmp_path / "cache" / names.shard_name(KEY) / names.piece_name(ByteSpan(0, PIECE))
     with Cache(tmp_path / "cache") as cache, caplog.at_level(logging.WARNING):
         put(make, piece)
         cache.write()
@@ -143,7 +143,7 @@ def test_an_entry_in_the_place_of_a_piece_is_left_alone_and_the_disk_is_not_to_b
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_piece_that_turns_into_something_else_is_read_from_the_store(make: Make, put: Put, tmp_path: Path) -> None:
-    piece = tmp_path / "cache" / names.shard_name(KEY) / names.piece_name(Span(0, PIECE))
+    piece = tmp_path / "cache" / names.shard_name(KEY) / names.piece_name(ByteSpan(0, PIECE))
     with Cache(tmp_path / "cache") as cache:
         cache.write()
         assert cache.hits()  # and so the piece is known for a second
@@ -180,7 +180,7 @@ def test_an_entry_in_the_place_of_the_cache_folder_is_an_error(make: Make, put: 
 
 
 def test_an_objects_folder_is_not_removed_while_something_else_is_in_it(put: Put, tmp_path: Path) -> None:
-    room = disk_nbytes(Span(0, PIECE))
+    room = disk_nbytes(ByteSpan(0, PIECE))
     used = tmp_path / "cache" / names.shard_name(KEY) / names.USED
     with Cache(tmp_path / "cache", limit=2 * room) as cache:
         put(make_pipe, used)
@@ -199,7 +199,7 @@ def test_an_objects_folder_is_not_removed_while_something_else_is_in_it(put: Put
     ],
 )
 def test_a_piece_of_an_absurd_size_evicts_nothing(name: str, tmp_path: Path) -> None:
-    room = disk_nbytes(Span(0, PIECE))
+    room = disk_nbytes(ByteSpan(0, PIECE))
     with Cache(tmp_path / "cache", limit=64 * room) as cache:
         cache.write()
         (tmp_path / "cache" / names.shard_name(KEY) / name).write_bytes(b"mine")
@@ -221,7 +221,7 @@ def test_a_claim_with_absurd_numbers_ends_nothing(pid: str, nbytes: str, tmp_pat
 
 
 @pytest.mark.usefixtures("memory_objects")
-@pytest.mark.parametrize("name", [names.USED, names.piece_name(Span(0, PIECE))])
+@pytest.mark.parametrize("name", [names.USED, names.piece_name(ByteSpan(0, PIECE))])
 def test_a_pipe_in_the_cache_does_not_hold_a_read(name: str, tmp_path: Path) -> None:
     async def main() -> bytes:
         memory.put("memory://bucket/object", bytes(DATA))

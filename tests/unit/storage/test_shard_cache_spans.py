@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.cache import names
-from aiostream_data.storage.cache.eviction import Held, victims
+from aiostream_data.storage.cache.eviction import HeldPiece, victims
 from aiostream_data.storage.cache.piece_file import disk_nbytes
-from aiostream_data.storage.cache.spans import MERGE_NBYTES, Pieces, Span, cover, cut
+from aiostream_data.storage.cache.spans import MERGE_NBYTES, ByteSpan, Pieces, cover, cut
 
-spans = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda pair: Span(pair[0], pair[0] + pair[1]))
+spans = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda pair: ByteSpan(pair[0], pair[0] + pair[1]))
 
 
 @given(spans, st.lists(spans, max_size=12))
-def test_pieces_and_fetches_together_are_every_byte_once(wanted: Span, pieces: list[Span]) -> None:
+def test_pieces_and_fetches_together_are_every_byte_once(wanted: ByteSpan, pieces: list[ByteSpan]) -> None:
     plan = cover(wanted, Pieces(pieces))
     given_bytes = [use.wanted for use in plan.uses] + list(plan.missing.fetches)
     assert sorted(at for span in given_bytes for at in range(*span)) == list(range(*wanted))
@@ -29,40 +29,44 @@ def test_pieces_and_fetches_together_are_every_byte_once(wanted: Span, pieces: l
 
 
 @given(spans, st.lists(spans, max_size=12))
-def test_gaps_are_the_bytes_that_no_piece_holds(wanted: Span, pieces: list[Span]) -> None:
+def test_gaps_are_the_bytes_that_no_piece_holds(wanted: ByteSpan, pieces: list[ByteSpan]) -> None:
     held = {at for piece in pieces for at in range(*piece)}
     gaps = cover(wanted, Pieces(pieces)).missing.gaps
     assert [at for gap in gaps for at in range(*gap)] == [at for at in range(*wanted) if at not in held]
 
 
 @given(st.lists(spans, max_size=12), spans)
-def test_one_more_piece_is_found_like_the_others(pieces: list[Span], more: Span) -> None:
+def test_one_more_piece_is_found_like_the_others(pieces: list[ByteSpan], more: ByteSpan) -> None:
     added, made = Pieces(pieces).with_one(more), Pieces([*pieces, more])
     assert set(added.spans) == set(made.spans)
     assert all(_stop(added.holding(at)) == _stop(made.holding(at)) for at in range(90))
 
 
-def _stop(span: Span | None) -> int | None:
+def _stop(span: ByteSpan | None) -> int | None:
     return None if span is None else span.stop
 
 
 def test_near_gaps_are_one_request_and_far_ones_are_two() -> None:
-    near = cover(Span(0, 30), Pieces([Span(10, 20)]))
-    assert near.missing == ((Span(0, 30),), (Span(0, 10), Span(20, 30)))
+    near = cover(ByteSpan(0, 30), Pieces([ByteSpan(10, 20)]))
+    assert near.missing == ((ByteSpan(0, 30),), (ByteSpan(0, 10), ByteSpan(20, 30)))
     assert near.uses == ()
     end = MERGE_NBYTES + 11
-    far = cover(Span(0, end + 10), Pieces([Span(10, end)]))
-    assert far.missing.fetches == (Span(0, 10), Span(end, end + 10))
-    assert [use.wanted for use in far.uses] == [Span(10, end)]
+    far = cover(ByteSpan(0, end + 10), Pieces([ByteSpan(10, end)]))
+    assert far.missing.fetches == (ByteSpan(0, 10), ByteSpan(end, end + 10))
+    assert [use.wanted for use in far.uses] == [ByteSpan(10, end)]
 
 
 def test_a_span_is_cut_into_pieces_without_a_rest() -> None:
-    assert list(cut(Span(5, 15), 4)) == [Span(5, 9), Span(9, 13), Span(13, 15)]
+    assert list(cut(ByteSpan(5, 15), 4)) == [ByteSpan(5, 9), ByteSpan(9, 13), ByteSpan(13, 15)]
 
 
 A, B, C = ("a" * 40, "b" * 40, "c" * 40)
-OBJECTS = [Held(A, 1, (Span(0, 10), Span(10, 20))), Held(B, 9, (Span(0, 10),)), Held(C, 4, (Span(0, 10),))]
-ONE = disk_nbytes(Span(0, 10))
+OBJECTS = [
+    HeldPiece(A, 1, (ByteSpan(0, 10), ByteSpan(10, 20))),
+    HeldPiece(B, 9, (ByteSpan(0, 10),)),
+    HeldPiece(C, 4, (ByteSpan(0, 10),)),
+]
+ONE = disk_nbytes(ByteSpan(0, 10))
 
 
 @pytest.mark.parametrize(
@@ -70,17 +74,17 @@ ONE = disk_nbytes(Span(0, 10))
     [
         (0, (), []),
         (-5, (), []),
-        (1, (), [(B, Span(0, 10))]),
-        (ONE, (), [(B, Span(0, 10))]),
-        (ONE + 1, (), [(B, Span(0, 10)), (C, Span(0, 10))]),
-        (ONE, (B,), [(C, Span(0, 10))]),
-        (3 * ONE, (), [(B, Span(0, 10)), (C, Span(0, 10)), (A, Span(0, 10))]),
+        (1, (), [(B, ByteSpan(0, 10))]),
+        (ONE, (), [(B, ByteSpan(0, 10))]),
+        (ONE + 1, (), [(B, ByteSpan(0, 10)), (C, ByteSpan(0, 10))]),
+        (ONE, (B,), [(C, ByteSpan(0, 10))]),
+        (3 * ONE, (), [(B, ByteSpan(0, 10)), (C, ByteSpan(0, 10)), (A, ByteSpan(0, 10))]),
         (4 * ONE + 1, (), None),
         (ONE, (A, B, C), None),
     ],
 )
 def test_of_equal_draws_the_oldest_goes_first_and_nothing_when_that_is_not_enough(
-    need: int, pinned: tuple[str, ...], expected: list[tuple[str, Span]] | None
+    need: int, pinned: tuple[str, ...], expected: list[tuple[str, ByteSpan]] | None
 ) -> None:
     assert victims(OBJECTS, need, pinned, lambda: 0.5) == expected
 
@@ -100,7 +104,7 @@ def test_a_pass_over_more_than_fits_finds_part_of_it_though_its_order_never_chan
         key, now = str(number % 100), now + 1
         hits += number >= 400 and key in used
         if key not in used:
-            held = [Held(one, now - at, (Span(0, 10),)) for one, at in used.items()]
+            held = [HeldPiece(one, now - at, (ByteSpan(0, 10),)) for one, at in used.items()]
             for gone, _ in victims(held, ONE, (), draw) or ():
                 del used[gone]
         used[key] = now
@@ -119,7 +123,7 @@ def test_the_key_of_an_object_changes_with_all_that_makes_it_another_one() -> No
 
 @given(st.integers(0, 1 << 50), st.integers(1, 1 << 30))
 def test_names_of_pieces_say_what_they_hold(start: int, nbytes: int) -> None:
-    span = Span(start, start + nbytes)
+    span = ByteSpan(start, start + nbytes)
     assert names.span_in(names.piece_name(span)) == span
 
 

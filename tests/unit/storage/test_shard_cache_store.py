@@ -24,7 +24,7 @@ from aiostream_data.storage.cache.counters import CacheCounters
 from aiostream_data.storage.cache.memory import PieceMemory
 from aiostream_data.storage.cache.options import LEAST_LIMIT
 from aiostream_data.storage.cache.piece_file import disk_nbytes
-from aiostream_data.storage.cache.spans import Missing, Span
+from aiostream_data.storage.cache.spans import ByteSpan, Missing
 from aiostream_data.storage.cache.store import CachingStore, with_cache
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store
@@ -219,32 +219,32 @@ class TestCachingStoreInMemory(TestCachingStoreOnDisk):
 
 
 def test_memory_keeps_to_its_limit_and_gives_up_what_was_used_longest_ago() -> None:
-    room = disk_nbytes(Span(0, 8192))
+    room = disk_nbytes(ByteSpan(0, 8192))
     counters = CacheCounters()
     pieces = PieceMemory(3 * room, counters, 8192, lambda: 0.5)
     a, b, c, d = (letter * 40 for letter in "abcd")
     data = memoryview(CONTENT)[:8192]
     for key in (a, b, c):
-        pieces.write(key, Span(0, 8192), data)
-    assert pieces.read(a, Span(0, 8192), memoryview(bytearray(8192))) == Missing()
-    pieces.write(d, Span(0, 8192), data)
+        pieces.write(key, ByteSpan(0, 8192), data)
+    assert pieces.read(a, ByteSpan(0, 8192), memoryview(bytearray(8192))) == Missing()
+    pieces.write(d, ByteSpan(0, 8192), data)
     assert pieces.nbytes == 3 * room
-    assert pieces.read(b, Span(0, 10), memoryview(bytearray(10))).gaps == (Span(0, 10),)
-    assert all(pieces.read(key, Span(0, 10), memoryview(bytearray(10))) == Missing() for key in (a, c, d))
+    assert pieces.read(b, ByteSpan(0, 10), memoryview(bytearray(10))).gaps == (ByteSpan(0, 10),)
+    assert all(pieces.read(key, ByteSpan(0, 10), memoryview(bytearray(10))) == Missing() for key in (a, c, d))
     with pieces.pinned(a), pieces.pinned(c), pieces.pinned(d):
-        pieces.write(b, Span(0, 8192), data)
+        pieces.write(b, ByteSpan(0, 8192), data)
     assert (counters.stats().evictions, counters.stats().passed) == (1, 1)
-    pieces.write(b, Span(0, 8192 * 3), memoryview(CONTENT)[: 8192 * 3])
+    pieces.write(b, ByteSpan(0, 8192 * 3), memoryview(CONTENT)[: 8192 * 3])
     assert pieces.nbytes == 3 * room
 
 
 def test_what_memory_keeps_does_not_change_with_the_readers_buffer() -> None:
     pieces = PieceMemory(1 << 20, CacheCounters())
     buffer = bytearray(CONTENT[:100])
-    pieces.write("a" * 40, Span(0, 100), memoryview(buffer))
+    pieces.write("a" * 40, ByteSpan(0, 100), memoryview(buffer))
     buffer[:] = bytes(100)
     again = bytearray(100)
-    assert pieces.read("a" * 40, Span(0, 100), memoryview(again)) == Missing()
+    assert pieces.read("a" * 40, ByteSpan(0, 100), memoryview(again)) == Missing()
     assert again == CONTENT[:100]
 
 

@@ -30,7 +30,7 @@ from aiostream_data.storage.gcs import make_file_system
 from aiostream_data.storage.gcs_errors import translate_gcs_error
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
-from aiostream_data.testing.http_server import Fault, HttpObjects
+from aiostream_data.testing.http_server import HttpFault, HttpObjects
 
 URL = "gs://bucket/x"
 TOKEN = "ya29.do-not-tell"
@@ -60,13 +60,13 @@ def read(server: HttpObjects, **options: Any) -> bytes:
     return result
 
 
-def refusal(status: int, message: str) -> Fault:
-    return Fault(status=status, body=json.dumps({"error": {"code": status, "message": message}}).encode())
+def refusal(status: int, message: str) -> HttpFault:
+    return HttpFault(status=status, body=json.dumps({"error": {"code": status, "message": message}}).encode())
 
 
-def page(names: list[str], token: str = "") -> Fault:
+def page(names: list[str], token: str = "") -> HttpFault:
     found = {"items": [{"name": name, "size": "1", "generation": "7"} for name in names], "nextPageToken": token}
-    return Fault(status=200, body=json.dumps(found).encode())
+    return HttpFault(status=200, body=json.dumps(found).encode())
 
 
 def test_a_listing_in_pages_is_complete_and_sorted(fake: HttpObjects) -> None:
@@ -79,7 +79,7 @@ def test_a_listing_in_pages_is_complete_and_sorted(fake: HttpObjects) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"items": 3}', b'{"items": [{}]}', b"\xff"])
 def test_a_listing_that_makes_no_sense_is_a_storage_error(fake: HttpObjects, body: bytes) -> None:
-    fake.faults.append(Fault(status=200, body=body))
+    fake.faults.append(HttpFault(status=200, body=body))
     with pytest.raises(StorageError, match=r"gs://bucket/\*"):
         use(lambda stores: stores.glob("gs://bucket/*"), fake)
 
@@ -156,15 +156,17 @@ def test_errors_of_google_auth_are_a_matter_of_credentials(kind: str) -> None:
     assert isinstance(lost, StoreUnreachableError)
 
 
-@pytest.mark.parametrize("fault", [refusal(503, "busy"), refusal(500, ""), Fault(cut_after=0), Fault(cut_after=3000)])
-def test_a_request_that_failed_once_is_repeated(fake: HttpObjects, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", [refusal(503, "busy"), refusal(500, ""), HttpFault(cut_after=0), HttpFault(cut_after=3000)]
+)
+def test_a_request_that_failed_once_is_repeated(fake: HttpObjects, fault: HttpFault) -> None:
     fake.faults.append(fault)
     assert read(fake, retry_attempts=2) == CONTENT[10:5000]
     assert len(fake.requests) == 2
 
 
 def test_an_endpoint_that_never_answers_is_a_timeout(fake: HttpObjects) -> None:
-    fake.faults.append(Fault(hang=True))
+    fake.faults.append(HttpFault(hang=True))
     with pytest.raises(StoreTimeoutError, match="time-outs"):
         read(fake, read_timeout=0.1)
 

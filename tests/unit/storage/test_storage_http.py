@@ -30,7 +30,7 @@ from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.faults import Fault as Wrong
 from aiostream_data.testing.faults import Rule
-from aiostream_data.testing.http_server import Fault, HttpObjects
+from aiostream_data.testing.http_server import HttpFault, HttpObjects
 
 ROOM = memoryview(bytearray(10))
 
@@ -54,16 +54,16 @@ def read(url: str, start: int = 10, stop: int = 5000, **options: Any) -> bytes:
 @pytest.mark.parametrize(
     ("fault", "arrived"),
     [
-        (Fault(status=503, headers={"Retry-After": "0"}), 0),
-        (Fault(status=500), 0),
-        (Fault(status=429), 0),
-        (Fault(cut_after=0), 0),
-        (Fault(cut_after=1), 1),
-        (Fault(cut_after=4000), 4000),
+        (HttpFault(status=503, headers={"Retry-After": "0"}), 0),
+        (HttpFault(status=500), 0),
+        (HttpFault(status=429), 0),
+        (HttpFault(cut_after=0), 0),
+        (HttpFault(cut_after=1), 1),
+        (HttpFault(cut_after=4000), 4000),
     ],
 )
 def test_a_request_that_failed_once_goes_on_behind_what_arrived(
-    http_objects: HttpObjects, fault: Fault, arrived: int
+    http_objects: HttpObjects, fault: HttpFault, arrived: int
 ) -> None:
     url = http_objects.put("/x", CONTENT)
     http_objects.faults.append(fault)
@@ -73,14 +73,14 @@ def test_a_request_that_failed_once_goes_on_behind_what_arrived(
 
 def test_a_server_that_never_answers_is_a_timeout(http_objects: HttpObjects) -> None:
     url = http_objects.put("/x", CONTENT)
-    http_objects.faults.append(Fault(hang=True))
+    http_objects.faults.append(HttpFault(hang=True))
     with pytest.raises(StoreTimeoutError, match="/x"):
         read(url, read_timeout=0.1)
 
 
 def test_silence_once_is_only_a_delay(http_objects: HttpObjects) -> None:
     url = http_objects.put("/x", CONTENT)
-    http_objects.faults.append(Fault(hang=True))
+    http_objects.faults.append(HttpFault(hang=True))
     assert read(url, read_timeout=0.1, retry_attempts=2) == CONTENT[10:5000]
 
 
@@ -109,7 +109,7 @@ def test_a_closed_port_is_unreachable_and_soon_so() -> None:
     ],
 )
 def test_each_status_has_its_error(http_objects: HttpObjects, status: int, kind: type[StorageError]) -> None:
-    http_objects.faults.append(Fault(status=status))
+    http_objects.faults.append(HttpFault(status=status))
     with pytest.raises(kind, match=f"HTTP {status}") as caught:
         read(f"{http_objects.endpoint_url}/x?token=hunter2")
     assert type(caught.value) is kind
@@ -118,14 +118,14 @@ def test_each_status_has_its_error(http_objects: HttpObjects, status: int, kind:
 
 def test_a_server_without_ranges_is_read_by_skipping(http_objects: HttpObjects) -> None:
     url = http_objects.put("/x", CONTENT)
-    http_objects.faults.append(Fault(ignore_range=True))
+    http_objects.faults.append(HttpFault(ignore_range=True))
     assert read(url) == CONTENT[10:5000]
 
 
 @pytest.mark.parametrize("told", ["bytes 11-5000/65792", "bytes 10-4998/65792", "bytes 0-9/*", "nonsense", ""])
 def test_a_wrong_content_range_is_refused(http_objects: HttpObjects, told: str) -> None:
     url = http_objects.put("/x", CONTENT)
-    http_objects.faults.append(Fault(headers={"Content-Range": told}))
+    http_objects.faults.append(HttpFault(headers={"Content-Range": told}))
     with pytest.raises(StorageError, match="came"):
         read(url)
 
@@ -147,7 +147,7 @@ def test_another_etag_in_the_answer_is_noticed_too(http_objects: HttpObjects) ->
 
     async def case(stores: StoreSet) -> None:
         shard = await stores.info(url)
-        http_objects.faults.append(Fault(headers={"ETag": '"other"'}))
+        http_objects.faults.append(HttpFault(headers={"ETag": '"other"'}))
         with pytest.raises(ObjectChangedError, match="other"):
             await read_range(stores, shard, 0, 10)
 
@@ -158,7 +158,7 @@ def test_another_etag_in_the_answer_is_noticed_too(http_objects: HttpObjects) ->
 def test_the_size_is_learnt_without_head_where_that_is_refused(http_objects: HttpObjects, status: int) -> None:
     for name, data in (("/x", CONTENT), ("/empty", b"")):
         url = http_objects.put(name, data)
-        http_objects.faults.append(Fault(status=status))
+        http_objects.faults.append(HttpFault(status=status))
         assert use(methodcaller("info", url)).nbytes == len(data)
 
 
@@ -166,7 +166,7 @@ def test_a_head_that_says_nothing_is_there_is_not_believed(http_objects: HttpObj
     for name, data in (("/x", CONTENT), ("/empty", b"")):
         url = http_objects.put(name, data)
         http_objects.requests.clear()
-        http_objects.faults.append(Fault(status=200, headers={"Content-Length": "0"}))
+        http_objects.faults.append(HttpFault(status=200, headers={"Content-Length": "0"}))
         assert use(methodcaller("info", url)).nbytes == len(data)
         assert [seen.method for seen in http_objects.requests] == ["HEAD", "GET"]
 
@@ -185,7 +185,7 @@ def test_an_object_of_unknown_size_is_not_taken_for_an_empty_one(reader: str) ->
 
 @pytest.mark.parametrize("status", [404, 401, 503])
 def test_a_look_up_that_is_refused_is_not_made_again_by_the_library(http_objects: HttpObjects, status: int) -> None:
-    http_objects.faults.append(Fault(status=status))
+    http_objects.faults.append(HttpFault(status=status))
     with pytest.raises(StorageError, match=f"HTTP {status}"):
         use(methodcaller("info", http_objects.put("/x", CONTENT)))
     assert len(http_objects.requests) == 1
@@ -197,7 +197,7 @@ def test_an_object_that_is_larger_than_was_said_is_not_read_in_part(
     http_objects: HttpObjects, reader: str, ignore_range: bool
 ) -> None:
     url = http_objects.put("/x", CONTENT)
-    http_objects.faults.extend([Fault(ignore_range=ignore_range)] * 2)
+    http_objects.faults.extend([HttpFault(ignore_range=ignore_range)] * 2)
     with pytest.raises(WrongAnswerError, match=f"has 5000 bytes, and the answer says that it has {len(CONTENT)}"):
         use(lambda stores: read_range(stores, ShardRef(url, 5000), 0, 5000), reader=reader)
 
@@ -239,7 +239,7 @@ def test_a_signature_that_has_expired_is_told_with_the_name_of_the_request(
     http_objects: HttpObjects, reader: str, what: str
 ) -> None:
     said = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
-    refusal = Fault(status=403, body=said, headers={"x-amz-request-id": "R4"})
+    refusal = HttpFault(status=403, body=said, headers={"x-amz-request-id": "R4"})
     http_objects.faults.extend([refusal] * 3)
     url = f"{http_objects.endpoint_url}/x?X-Amz-Signature=hunter2"
     ask = methodcaller("info", url) if what == "info" else methodcaller("read_into", ShardRef(url), 0, ROOM)
@@ -249,7 +249,7 @@ def test_a_signature_that_has_expired_is_told_with_the_name_of_the_request(
 
 
 def test_headers_and_password_are_sent_and_never_told(http_objects: HttpObjects) -> None:
-    http_objects.faults.append(Fault(status=401))
+    http_objects.faults.append(HttpFault(status=401))
     with pytest.raises(CredentialsError) as caught:
         read(f"{http_objects.endpoint_url}/x", headers={"X-Token": "hunter2"}, auth=("me", "hunter3"))
     (seen,) = http_objects.requests

@@ -28,7 +28,7 @@ from aiostream_data.storage import key_search
 from aiostream_data.storage.s3_errors import translate_s3_answer, translate_s3_error
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
-from aiostream_data.testing.http_server import Fault, HttpObjects
+from aiostream_data.testing.http_server import HttpFault, HttpObjects
 from aiostream_data.testing.servers import ObjectServer
 
 URL = "s3://bucket/x"
@@ -79,9 +79,9 @@ def read(server: HttpObjects, start: int = 10, stop: int = 5000, **options: Any)
     return result
 
 
-def refusal(status: int, code: str) -> Fault:
+def refusal(status: int, code: str) -> HttpFault:
     body = f"<Error><Code>{code}</Code><Message>words</Message></Error>"
-    return Fault(status=status, body=body.encode(), headers={"x-amz-request-id": "REQ-1"})
+    return HttpFault(status=status, body=body.encode(), headers={"x-amz-request-id": "REQ-1"})
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_refusal_that_makes_no_sense_is_still_a_storage_error(answer: dict[str
     assert URL in str(translate_s3_error(URL, error))
 
 
-@pytest.mark.parametrize("fault", [refusal(503, "SlowDown"), Fault(cut_after=0), Fault(cut_after=3000)])
-def test_a_request_that_failed_once_is_repeated(fake: HttpObjects, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [refusal(503, "SlowDown"), HttpFault(cut_after=0), HttpFault(cut_after=3000)])
+def test_a_request_that_failed_once_is_repeated(fake: HttpObjects, fault: HttpFault) -> None:
     fake.faults.append(fault)
     assert read(fake, retry_attempts=2) == CONTENT[10:5000]
     assert len(fake.requests) == 2
@@ -152,7 +152,7 @@ def test_connections_are_used_again(fake: HttpObjects) -> None:
 
 
 def test_an_endpoint_that_never_answers_is_a_timeout(fake: HttpObjects) -> None:
-    fake.faults.append(Fault(hang=True))
+    fake.faults.append(HttpFault(hang=True))
     with pytest.raises(StoreTimeoutError, match="time-outs"):
         read(fake, read_timeout=0.1)
 

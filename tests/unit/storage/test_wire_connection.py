@@ -17,10 +17,10 @@ from aiostream_data.storage.wire.answer_head import (
     AnswerHead,
     MalformedAnswer,
 )
-from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, Patience, SilentAnswer
+from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, ReadPatience, SilentAnswer
 
 BODY = bytes(range(256)) * 40
-PATIENCE = Patience(5.0, 5.0, 20.0)
+PATIENCE = ReadPatience(5.0, 5.0, 20.0)
 
 
 class Wire:
@@ -335,19 +335,19 @@ def test_what_the_caller_raises_on_a_head_is_raised_and_ends_the_connection() ->
 @pytest.mark.parametrize(
     ("arrived", "patience", "told"),
     [
-        (b"", Patience(0.02, 9, 9), "no answer"),
-        (head(10)[:-6], Patience(9, 0.02, 9), "no more"),
-        (head(10) + b"abc", Patience(9, 0.02, 9), "no more"),
-        (head(10) + b"abc", Patience(9, 9, 0.02), "in all"),
+        (b"", ReadPatience(0.02, 9, 9), "no answer"),
+        (head(10)[:-6], ReadPatience(9, 0.02, 9), "no more"),
+        (head(10) + b"abc", ReadPatience(9, 0.02, 9), "no more"),
+        (head(10) + b"abc", ReadPatience(9, 9, 0.02), "in all"),
     ],
 )
-def test_silence_ends_a_request_within_its_time_out(arrived: bytes, patience: Patience, told: str) -> None:
+def test_silence_ends_a_request_within_its_time_out(arrived: bytes, patience: ReadPatience, told: str) -> None:
     async def main() -> None:
         wire = Wire()
         if not arrived:  # the first timer runs for the first byte: later ones look at what has arrived
             request = wire.connection.get(b"GET", lambda _: BodyPlan(memoryview(bytearray(10))), patience)
         else:
-            short = Patience(min(0.01, patience.total_s), patience.idle_s, patience.total_s)
+            short = ReadPatience(min(0.01, patience.total_s), patience.idle_s, patience.total_s)
             request = wire.connection.get(b"GET", lambda _: BodyPlan(memoryview(bytearray(10))), short)
         task = asyncio.ensure_future(request)
         await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
-from aiostream_data.transforms.batching import SHARED_NBYTES, Batch, Batcher, BatchOrder, Cut
+from aiostream_data.transforms.batching import SHARED_NBYTES, BatchCut, Batcher, BatchOrder, FullBatch
 
 
 def describe(ids: RowIds, row: int) -> str:
@@ -25,16 +25,16 @@ def numbers(first: int, count: int) -> Columns:
     return Columns(LEAF, (np.arange(first, first + count),), RowIds.run(0, first, count))
 
 
-def batches_of(chunks: list[Chunk], size: int, drop_remainder: bool = False) -> list[Batch]:
+def batches_of(chunks: list[Chunk], size: int, drop_remainder: bool = False) -> list[FullBatch]:
     batcher = Batcher(BatchOrder(size, drop_remainder), describe)
     return [batch for chunk in chunks for batch in batcher.push(chunk)] + batcher.finish()
 
 
 def test_the_order_says_where_a_chunk_is_cut() -> None:
     order = BatchOrder(4)
-    assert order.push(1) == [Cut(0, 1, False)]
-    assert order.push(10) == [Cut(0, 3, True), Cut(3, 7, True), Cut(7, 10, False)]
-    assert order.push(1) == [Cut(0, 1, True)]
+    assert order.push(1) == [BatchCut(0, 1, False)]
+    assert order.push(10) == [BatchCut(0, 3, True), BatchCut(3, 7, True), BatchCut(7, 10, False)]
+    assert order.push(1) == [BatchCut(0, 1, True)]
     assert order.push(0) == []
     assert not order.finish()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aiostream_data.errors import ChoiceError
 from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
-from aiostream_data.transforms.interleave import FINISHED, Need, Waiting
+from aiostream_data.transforms.interleave import FINISHED, Need, WaitingStream
 from aiostream_data.weights import Stop
 
 Row = tuple[int, int]
@@ -100,9 +100,9 @@ def test_the_order_is_tf_datas_however_streams_are_cut_and_wherever_they_are_res
 
 def test_choices_are_asked_for_before_any_rows() -> None:
     order = ChooseOrder(2)
-    assert order.advance(9).waiting == Waiting.rows(2)
+    assert order.advance(9).waiting == WaitingStream.rows(2)
     order.choose(np.array([1, 0]))
-    assert order.advance(9).waiting == Waiting.rows(1)
+    assert order.advance(9).waiting == WaitingStream.rows(1)
 
 
 def test_no_more_choices_is_the_end() -> None:

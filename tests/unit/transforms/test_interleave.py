@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from aiostream_data.errors import PlanError
-from aiostream_data.transforms.interleave import FINISHED, NOTHING, InterleaveOrder, Need, Step, Waiting
+from aiostream_data.transforms.interleave import FINISHED, NOTHING, InterleaveOrder, MergeStep, Need, WaitingStream
 
 
 def run(streams: list[list[str]], order: InterleaveOrder, chunk: int = 3, max_rows: int = 1000) -> str:
@@ -67,12 +67,12 @@ def test_empty_streams_and_no_streams_give_nothing() -> None:
 
 def test_slots_are_opened_lazily_when_first_reached() -> None:
     order = InterleaveOrder(3, 2)
-    assert order.advance(10).waiting == Waiting.stream(0)
+    assert order.advance(10).waiting == WaitingStream.stream(0)
     order.opened(0)
-    assert order.advance(10).waiting == Waiting.rows(0)
+    assert order.advance(10).waiting == WaitingStream.rows(0)
     order.load(0, 5)
     step = order.advance(10)
-    assert (step.which.tolist(), step.rows.tolist(), step.waiting) == ([0, 0], [0, 1], Waiting.stream(1))
+    assert (step.which.tolist(), step.rows.tolist(), step.waiting) == ([0, 0], [0, 1], WaitingStream.stream(1))
 
 
 def test_the_end_of_a_stream_is_noticed_only_when_a_further_row_is_asked_for() -> None:
@@ -81,7 +81,7 @@ def test_the_end_of_a_stream_is_noticed_only_when_a_further_row_is_asked_for() -
     order.load(0, 2)
     order.ended(0)
     assert order.advance(2).waiting == NOTHING
-    assert order.advance(2).waiting == Waiting.stream(0)
+    assert order.advance(2).waiting == WaitingStream.stream(0)
     order.no_more_streams()
     assert order.advance(2).waiting == FINISHED
 
@@ -90,7 +90,7 @@ def test_rows_of_other_slots_stay_while_the_slot_in_turn_lacks_rows() -> None:
     order = opened(InterleaveOrder(2, 1), 2)
     order.load(1, 4)
     step = order.advance(10)
-    assert (len(step), step.waiting, order.rows_left(1)) == (0, Waiting.rows(0), 4)
+    assert (len(step), step.waiting, order.rows_left(1)) == (0, WaitingStream.rows(0), 4)
 
 
 def opened(order: InterleaveOrder, streams: int) -> InterleaveOrder:
@@ -101,7 +101,7 @@ def opened(order: InterleaveOrder, streams: int) -> InterleaveOrder:
     return order
 
 
-def slots_of(step: Step) -> list[int]:
+def slots_of(step: MergeStep) -> list[int]:
     slots: list[int] = step.which.tolist()
     return slots
 
@@ -121,7 +121,7 @@ def test_without_determinism_ended_streams_still_finish() -> None:
     order = opened(InterleaveOrder(3, 1, deterministic=False), 2)
     order.ended(0)
     order.load(1, 2)
-    assert order.advance(10).waiting == Waiting.rows(1)
+    assert order.advance(10).waiting == WaitingStream.rows(1)
     order.ended(1)
     assert order.advance(10).waiting == FINISHED
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import PlanError
-from aiostream_data.transforms.interleave import FINISHED, NOTHING, Need, Step, Waiting
+from aiostream_data.transforms.interleave import FINISHED, NOTHING, MergeStep, Need, WaitingStream
 from aiostream_data.transforms.mixing import MixOrder
 from aiostream_data.transforms.randomness import key_of
 from aiostream_data.weights import Stop, WeightPlan, schedule_of
@@ -26,7 +26,7 @@ def order_of(weights: WeightPlan, sizes: list[int], stop: Stop = "first", key: n
     return order
 
 
-def whole(order: MixOrder, count: int) -> Step:
+def whole(order: MixOrder, count: int) -> MergeStep:
     """Return the next ``count`` rows in one step, or what there is before it has to wait or ends."""
     which, rows, waiting = [np.empty(0, np.int32)], [np.empty(0, np.int64)], NOTHING
     while count > 0 and waiting is NOTHING:
@@ -34,10 +34,10 @@ def whole(order: MixOrder, count: int) -> Step:
         which.append(step.which)
         rows.append(step.rows)
         count, waiting = count - len(step), step.waiting
-    return Step(np.concatenate(which), np.concatenate(rows), waiting)
+    return MergeStep(np.concatenate(which), np.concatenate(rows), waiting)
 
 
-def letters(step: Step) -> str:
+def letters(step: MergeStep) -> str:
     return "".join(NAMES[slot] for slot in step.which.tolist())
 
 
@@ -60,7 +60,7 @@ def test_an_input_of_weight_zero_is_never_asked_for_rows() -> None:
     order = MixOrder(schedule_of([1, 0], NAMES[:2]))
     order.load(0, 5)
     assert letters(whole(order, 5)) == "aaaaa"
-    assert whole(order, 5).waiting == Waiting.rows(0)
+    assert whole(order, 5).waiting == WaitingStream.rows(0)
 
 
 def test_first_ends_when_the_input_in_turn_has_no_more_rows() -> None:

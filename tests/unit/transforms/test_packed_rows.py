@@ -15,7 +15,7 @@ from aiostream_data.rows.structure import structure_of
 from aiostream_data.transforms.filling import fill_rows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths
 from aiostream_data.transforms.packed_rows import pack_rows
-from aiostream_data.transforms.packing import Bin, Piece
+from aiostream_data.transforms.packing import Bin, PackedPiece
 from aiostream_data.transforms.pieces import with_pieces, without_pieces
 
 
@@ -31,7 +31,7 @@ def packed(rows: Any, bins: list[Bin], width: int, fields: Any = None, padding: 
     return [array.tolist() for array in pack_rows(rows, bins, width, fields, padding, where)]
 
 
-BINS = [Bin(5, [Piece(0, 0, 2), Piece(1, 0, 1)]), Bin(5, [Piece(2, 1, 3)])]
+BINS = [Bin(5, [PackedPiece(0, 0, 2), PackedPiece(1, 0, 1)]), Bin(5, [PackedPiece(2, 1, 3)])]
 SEGMENTS = [[1, 1, 2, 0, 0], [1, 1, 0, 0, 0]]
 POSITIONS = [[0, 1, 0, 0, 0], [0, 1, 0, 0, 0]]
 
@@ -77,13 +77,13 @@ def test_a_row_without_pieces_is_all_filling() -> None:
 def test_ids_name_the_piece_of_a_row_that_was_split_and_no_other() -> None:
     plain, cut = RowIds.run(7, 0, 3), RowIds.run(7, 0, 3).with_pair(CUT, np.arange(3))
     numbered = RowIds.run(7, 0, 3).with_pair(NUMBERED, 9).with_pair(CUT, 4)
-    pieces = [Piece(0, 0, 5, False), Piece(1, 0, 3), Piece(2, 5, 7)]
+    pieces = [PackedPiece(0, 0, 5, False), PackedPiece(1, 0, 3), PackedPiece(2, 5, 7)]
     for ids in (plain, cut, numbered):
         named = with_pieces(Lineage(ids), pieces, 5)
         rows, numbers = without_pieces(named)
         assert numbers == [0, -1, 1]
         assert rows.ids == ids
-        whole = [Piece(row, 0, 5) for row in range(3)]
+        whole = [PackedPiece(row, 0, 5) for row in range(3)]
         assert with_pieces(Lineage(ids), whole, 5).ids is ids
         assert without_pieces(Lineage(ids))[1] == [-1, -1, -1]
 

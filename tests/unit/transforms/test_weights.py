@@ -12,27 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data.errors import PlanError
-from aiostream_data.weights import UNIT, Span, schedule_of, shares_of, vector_of
+from aiostream_data.weights import UNIT, WeightSpan, schedule_of, shares_of, vector_of
 
 AB = ("a", "b")
 
 
 def test_no_weights_are_equal_weights() -> None:
-    assert schedule_of(None, AB).at(10**9) == Span((1.0, 1.0), None)
+    assert schedule_of(None, AB).at(10**9) == WeightSpan((1.0, 1.0), None)
 
 
 @pytest.mark.parametrize("weights", [[3, 1], (3.0, 1.0), np.array([3, 1]), {"b": 1, "a": 3}])
 def test_weights_come_as_a_sequence_or_by_name(weights: Any) -> None:
-    assert schedule_of(weights, AB).at(0) == Span((3.0, 1.0), None)
+    assert schedule_of(weights, AB).at(0) == WeightSpan((3.0, 1.0), None)
 
 
 def test_steps_hold_from_their_row_to_the_next_one() -> None:
     steps: Any = [(0, [1, 0]), (10, {"a": 1, "b": 1}), (25, [0, 1])]
     schedule = schedule_of(steps, AB)
     assert [schedule.at(row) for row in (0, 9, 10, 24, 25, 99)] == [
-        *[Span((1.0, 0.0), 10)] * 2,
-        *[Span((1.0, 1.0), 25)] * 2,
-        *[Span((0.0, 1.0), None)] * 2,
+        *[WeightSpan((1.0, 0.0), 10)] * 2,
+        *[WeightSpan((1.0, 1.0), 25)] * 2,
+        *[WeightSpan((0.0, 1.0), None)] * 2,
     ]
 
 
@@ -45,9 +45,9 @@ def test_a_function_is_asked_for_every_so_many_rows() -> None:
 
     schedule = schedule_of(weights, AB, 100)
     assert [schedule.at(row) for row in (0, 99, 100, 250)] == [
-        *[Span((1.0, 0.0), 100)] * 2,
-        Span((1.0, 100.0), 200),
-        Span((1.0, 200.0), 300),
+        *[WeightSpan((1.0, 0.0), 100)] * 2,
+        WeightSpan((1.0, 100.0), 200),
+        WeightSpan((1.0, 200.0), 300),
     ]
     assert set(asked) == {0, 100, 200}
 
@@ -55,11 +55,11 @@ def test_a_function_is_asked_for_every_so_many_rows() -> None:
 def test_changes_stand_above_the_schedule_from_their_row_on() -> None:
     schedule = schedule_of([(0, [1, 1]), (50, [2, 1])], AB).changed(30, (0.0, 1.0)).changed(70, (5.0, 1.0))
     assert [schedule.at(row) for row in (0, 30, 69, 70)] == [
-        Span((1.0, 1.0), 30),
-        *[Span((0.0, 1.0), 70)] * 2,
-        Span((5.0, 1.0), None),
+        WeightSpan((1.0, 1.0), 30),
+        *[WeightSpan((0.0, 1.0), 70)] * 2,
+        WeightSpan((5.0, 1.0), None),
     ]
-    assert schedule.changed(30, (9.0, 1.0)).at(80) == Span((9.0, 1.0), None)
+    assert schedule.changed(30, (9.0, 1.0)).at(80) == WeightSpan((9.0, 1.0), None)
 
 
 def test_changes_are_over_when_a_later_one_is_in_force() -> None:

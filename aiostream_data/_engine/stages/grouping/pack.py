@@ -19,7 +19,7 @@ from aiostream_data.state_parts import Part
 from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths, structure_of_rows
 from aiostream_data.transforms.packed_rows import pack_rows
-from aiostream_data.transforms.packing import Bin, PackOrder, Piece
+from aiostream_data.transforms.packing import Bin, PackedPiece, PackOrder
 from aiostream_data.transforms.pieces import with_pieces, without_pieces
 
 Numbers = NDArray[np.int64]
@@ -85,10 +85,12 @@ class PackStep(SortingStep[PackOrder]):
             packed.append(self._packed(rows, [Bin(self.node.max_length, cut)]))
         return concat(packed)
 
-    def _piece(self, row: int, length: int, number: int) -> Piece:
+    def _piece(self, row: int, length: int, number: int) -> PackedPiece:
         width: int = self.node.max_length
         start = max(0, number) * width
-        return Piece(row, start, min(start + width, length), is_last=number != 0)  # others follow the first of several
+        return PackedPiece(
+            row, start, min(start + width, length), is_last=number != 0
+        )  # others follow the first of several
 
     def _packed(self, rows: Chunk, bins: Sequence[Bin]) -> Chunk:
         """Return a packed row per bin; ``rows`` are those of the pieces."""

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from aiostream_data._engine.flow.context import hop, settle
 from aiostream_data._engine.flow.hops import Hops
-from aiostream_data._engine.flow.resizable_semaphore import Window
+from aiostream_data._engine.flow.resizable_semaphore import ResizableSemaphore
 from aiostream_data._engine.flow.stage import OneToOne
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.stages.to_device.cast_rows import CastRows
@@ -40,7 +40,7 @@ garbage collector found can tell nobody."""
 
 
 @dataclass
-class DeviceStage(OneToOne):
+class ToDeviceStage(OneToOne):
     """Running form of ``ToDevice``."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
@@ -66,7 +66,7 @@ class _Row(NamedTuple):
 class _Sending:
     """One run: batches in, batches on the device out, in order."""
 
-    stage: DeviceStage
+    stage: ToDeviceStage
     device: Device
     outlet: Outlet
     submitter: ThreadExecutor
@@ -80,9 +80,9 @@ class _Sending:
         hops = Hops(
             begin=self._write,
             emit=self._send,
-            window=Window(self.device.host_slots),
+            window=ResizableSemaphore(self.device.host_slots),
             ordered=True,
-            running=Window(self._counters.workers),
+            running=ResizableSemaphore(self._counters.workers),
             one_at_a_time=services.options.one_at_a_time,
         )
         try:

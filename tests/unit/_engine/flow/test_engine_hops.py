@@ -12,7 +12,7 @@ from event_order import run, settle
 from aiostream_data._engine.calls.pacing import HOP_S, LONG_HOP_S, Pace
 from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, HOP_ROWS, MAX_CHUNK_NBYTES, rows_of_a_chunk
 from aiostream_data._engine.flow.hops import Hops
-from aiostream_data._engine.flow.resizable_semaphore import Window
+from aiostream_data._engine.flow.resizable_semaphore import ResizableSemaphore
 from aiostream_data.executors.base import Outcome
 
 
@@ -56,7 +56,7 @@ class Jobs:
 def test_every_job_is_emitted_once_and_no_more_than_the_window_are_held(limit: int, ordered: bool, seed: int) -> None:
     async def case() -> None:
         rng, jobs = random.Random(seed), Jobs()
-        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, Window(limit), ordered).run(numbers(30)))
+        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, ResizableSemaphore(limit), ordered).run(numbers(30)))
         while not running.done():
             await settle()
             assert len(jobs.begun) - len(jobs.emitted) <= limit
@@ -72,7 +72,7 @@ def test_every_job_is_emitted_once_and_no_more_than_the_window_are_held(limit: i
 def test_an_unordered_result_does_not_wait_for_a_slow_one_before_it() -> None:
     async def case() -> None:
         jobs = Jobs()
-        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, Window(2), ordered=False).run(numbers(4)))
+        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, ResizableSemaphore(2), ordered=False).run(numbers(4)))
         for job in (1, 2, 3):
             await settle()
             jobs.finish(job)
@@ -87,7 +87,9 @@ def test_an_unordered_result_does_not_wait_for_a_slow_one_before_it() -> None:
 def test_an_error_is_raised_in_its_jobs_turn_and_closes_the_jobs() -> None:
     async def case() -> None:
         jobs, closed = Jobs(), list[bool]()
-        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, Window(3), ordered=True).run(numbers(30, closed)))
+        running = asyncio.create_task(
+            Hops(jobs.begin, jobs.emit, ResizableSemaphore(3), ordered=True).run(numbers(30, closed))
+        )
         await settle()
         jobs.begun[1].set_result(Outcome(None, KeyError("job 1")))
         await settle()
@@ -105,7 +107,9 @@ def test_an_error_is_raised_in_its_jobs_turn_and_closes_the_jobs() -> None:
 def test_cancelling_the_run_closes_the_jobs() -> None:
     async def case() -> None:
         jobs, closed = Jobs(), list[bool]()
-        running = asyncio.create_task(Hops(jobs.begin, jobs.emit, Window(3), ordered=True).run(numbers(30, closed)))
+        running = asyncio.create_task(
+            Hops(jobs.begin, jobs.emit, ResizableSemaphore(3), ordered=True).run(numbers(30, closed))
+        )
         await settle()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -117,7 +121,7 @@ def test_cancelling_the_run_closes_the_jobs() -> None:
 
 def test_a_window_lets_more_in_when_it_is_widened_and_fewer_when_narrowed() -> None:
     async def case() -> None:
-        window = Window(1)
+        window = ResizableSemaphore(1)
         await window.acquire()
         waiting = [asyncio.create_task(window.acquire()) for _ in range(3)]
         await settle()
@@ -138,7 +142,7 @@ def test_a_window_lets_more_in_when_it_is_widened_and_fewer_when_narrowed() -> N
 
 def test_a_cancelled_wait_takes_no_place_in_the_window() -> None:
     async def case() -> None:
-        window = Window(1)
+        window = ResizableSemaphore(1)
         await window.acquire()
         waiting = asyncio.create_task(window.acquire())
         await settle()

@@ -21,7 +21,7 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
-from aiostream_data.transforms.interleave import NOTHING, InterleaveOrder, Step
+from aiostream_data.transforms.interleave import NOTHING, InterleaveOrder, MergeStep
 
 ROWS = 2_000
 STREAMS = 3
@@ -31,8 +31,8 @@ def numbers(first: int, count: int) -> Columns:
     return Columns(LEAF, (np.arange(first, first + count),), RowIds.run(0, first, count))
 
 
-def step(which: list[int], rows: list[int]) -> Step:
-    return Step(np.array(which, np.int32), np.array(rows, np.int64), NOTHING)
+def step(which: list[int], rows: list[int]) -> MergeStep:
+    return MergeStep(np.array(which, np.int32), np.array(rows, np.int64), NOTHING)
 
 
 def test_steps_over_changing_chunks_are_copied_in_order() -> None:
