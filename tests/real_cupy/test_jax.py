@@ -78,7 +78,7 @@ class Exported:
 
 
 def copies_on_a_device(first: Callable[[], object]) -> None:
-    copies = importlib.import_module("aiostream_data.integrations.jax").DeviceCopies()
+    copies = importlib.import_module("aiostream_data.integrations.jax").GpuCopies()
     made, ready = copies.copies([], [Exported(first)], lambda: None)
     ready()
     assert [array.shape for array in made] == [(4,)]
