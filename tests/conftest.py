@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+from http_server import HttpObjects, http_server
 
 from aiostream_data.storage import memory
-from aiostream_data.testing.http_server import HttpObjects, http_server
 from aiostream_data.testing.servers import ObjectServer, gcs_server, s3_server
 
 BUCKET = "test-bucket"

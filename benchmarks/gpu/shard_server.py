@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from aiostream_data.testing.http_server import http_server
+ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
     """Say where the files are to be had, and serve them."""
+    sys.path.insert(0, str(ROOT / "tests" / "fakes"))
+    from http_server import http_server
+
     with http_server() as server:
         for path in sorted(Path(sys.argv[1]).iterdir()):
             server.put(f"/{path.name}", path.read_bytes())

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from http_server import HttpObjects
 
 from aiostream_data.storage import memory
 from aiostream_data.storage.base import Store
@@ -19,7 +20,6 @@ from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.retry import RetryingStore
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import ListingConformance, StoreConformance
-from aiostream_data.testing.http_server import HttpObjects
 from aiostream_data.testing.latency_store import LatencyStore
 
 

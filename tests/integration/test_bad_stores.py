@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.errors import (
@@ -31,7 +32,6 @@ from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Refusal, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.accounts import Account
 from aiostream_data.testing.object_api.dialect import DialectName
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from damaged_files import Case, cases
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.errors import CorruptRecordError, DataError
 from aiostream_data.failing.dead_letter_log import read_entries
 from aiostream_data.rows.provenance import Origin
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.resume import resumes_everywhere
 
 CASES = cases()

@@ -14,11 +14,11 @@ from typing import Any
 
 import policy_functions as fn
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset, Quarantine, Skip
 from aiostream_data.errors import DeadLetterError, PlanError, StateMismatchError
 from aiostream_data.failing.dead_letter_log import DeadLetterLog, read_entries
-from aiostream_data.testing.leaks import leaves_nothing
 
 FAILING = Dataset.range(1000).map(fn.fails_on_every_hundredth)
 MENDED = Dataset.range(1000).map(lambda number: number)

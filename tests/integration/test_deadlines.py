@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp  # noqa: F401 - the first request through it would otherwise load it, which takes time
 import fsspec
 import pytest
+from leaks import leaves_nothing
 from raw_server import Answer, RawRequest, RawServer, raw_server
 
 from aiostream_data import Dataset
@@ -25,7 +26,6 @@ from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.parallel_read import parts_of, read_parts
 from aiostream_data.storage.stores import StoreSet
-from aiostream_data.testing.leaks import leaves_nothing
 
 TOTAL_S = 0.5
 NBYTES = 1 << 20

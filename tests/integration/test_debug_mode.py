@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 from user_functions import double, draw
 
 import aiostream_data as asd
 from aiostream_data.errors import LoaderClosedError, RecordError
 from aiostream_data.failing.policies import Skip
 from aiostream_data.testing.comparing import same
-from aiostream_data.testing.leaks import leaves_nothing
 
 TWENTY = asd.Dataset.range(20)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import policy_functions as fn
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data import Dataset, Quarantine, Replace, Retry, Skip
@@ -27,7 +28,6 @@ from aiostream_data.errors import (
     RecordTimeoutError,
     StageBuildError,
 )
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.resume import resumes_everywhere
 
 GOOD = [2 * number for number in range(1000) if number % 100 != 7]

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import subprocess_functions as functions
+from leaks import leaves_nothing
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset, FixedLen, TFRecordWriter, encode_example
 from aiostream_data._engine.processes import process_handle as hosting_process
 from aiostream_data.errors import CardinalityError, PlanError, RecordError, StageBuildError, WorkerDiedError
 from aiostream_data.testing.comparing import same
-from aiostream_data.testing.leaks import leaves_nothing
 
 WORKERS = (1, 2, 3)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import subprocess_functions as functions
+from leaks import leaves_nothing
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset, ImageCast
@@ -15,7 +16,6 @@ from aiostream_data._engine.processes import process_handle as hosting_process
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.errors import WorkerDiedError
 from aiostream_data.testing.comparing import same
-from aiostream_data.testing.leaks import leaves_nothing
 
 IMAGE_NBYTES = 64 * 64 * 3
 ROWS, SIZE = 104, 16

@@ -6,9 +6,9 @@ import copy
 import pickle
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
-from aiostream_data.testing.leaks import leaves_nothing
 
 
 def test_pickling_or_copying_a_loader_says_what_travels_instead_and_leaves_it_as_it_was() -> None:

@@ -10,6 +10,7 @@ from pprint import pformat
 from typing import Any
 
 import pytest
+from http_server import HttpObjects
 
 import aiostream_data as asd
 from aiostream_data.errors import CorruptRecordError, ExampleParseError
@@ -17,7 +18,6 @@ from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.http import target_of
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.sigv4 import AwsKey
-from aiostream_data.testing.http_server import HttpObjects
 
 SECRET = "do-not-tell"
 

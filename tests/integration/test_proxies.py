@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from certificates import make_certificates
+from leaks import leaves_nothing
 from proxy import proxy
 
 from aiostream_data.errors import AccessDeniedError, StorageError, StoreUnreachableError
@@ -18,7 +19,6 @@ from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import FaultServer, fault_server
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.dialect import DialectName
 
 PASSWORD = "hunter2hunter2"

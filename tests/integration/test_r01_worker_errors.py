@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 from user_functions import (
     exit_on_seven,
     fail_moodily,
@@ -18,7 +19,6 @@ from user_functions import (
 
 import aiostream_data as asd
 from aiostream_data.errors import RecordError
-from aiostream_data.testing.leaks import leaves_nothing
 
 HUNDRED = asd.Dataset.range(100)
 

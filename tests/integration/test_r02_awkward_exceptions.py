@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from awkward_functions import RAISED, RETURNED, awaited_awkward_on_seven, awkward_on_seven
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset, Skip
 from aiostream_data.errors import RecordError
-from aiostream_data.testing.leaks import leaves_nothing
 
 ENDS_ANYWAY = ("SystemExit", "KeyboardInterrupt", "GeneratorExit", "OwnBase")
 """No exceptions in Python's sense, and so none that a policy is for."""

@@ -14,13 +14,13 @@ import aiohttp
 import pytest
 import yarl
 from certificates import Certificates, make_certificates
+from leaks import leaves_nothing
 from raw_server import RawRequest, RawServer, raw_server
 
 from aiostream_data.errors import RedirectRefusedError, StorageError, WrongAnswerError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.redirects import check_redirect
 from aiostream_data.storage.stores import StoreSet
-from aiostream_data.testing.leaks import leaves_nothing
 
 CONTENT = b"12345678"
 SECRETS = {

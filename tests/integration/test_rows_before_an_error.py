@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data.errors import BatchShapeError, CorruptRecordError, ErrorBudgetError, StorageError
-from aiostream_data.testing.leaks import leaves_nothing
 
 BAD = 1000
 """Number of the element on which something fails."""

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.errors import StorageError
@@ -16,7 +17,6 @@ from aiostream_data.storage.wire.client import Refused
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 
 THERE = "eu-central-1"
 

@@ -14,10 +14,10 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.spec import AbstractFileSystem
+from http_server import HttpFault, HttpObjects
 
 import aiostream_data as asd
 from aiostream_data.errors import AiostreamError, CorruptRecordError, PlanError, StorageError
-from aiostream_data.testing.http_server import HttpFault, HttpObjects
 
 SECRETS = {
     place: f"zq{number}{place}Secret"

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data.errors import BatchCostError, BatchShapeError, MemoryBudgetError, PlanError
 from aiostream_data.plan.fingerprint import describe_plan
 from aiostream_data.plan.ranks import for_rank
 from aiostream_data.ranks import Ranks, Sharing
-from aiostream_data.testing.leaks import leaves_nothing
 
 FEATURES: dict[str, Any] = {"v": asd.VarLen(np.int64), "n": asd.FixedLen((), np.int64)}
 

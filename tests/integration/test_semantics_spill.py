@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import spill_functions as functions
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset, TFRecordWriter
 from aiostream_data.errors import MemoryBudgetError, PlanError, SpillError
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK, StageCounters
 from aiostream_data.testing.comparing import same
-from aiostream_data.testing.leaks import leaves_nothing
 
 ROWS, BUFFER = 3_000, 1_200
 LIMIT = 512 << 10

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data import Dataset, Quarantine, Replace, Retry, Skip
@@ -34,7 +35,6 @@ from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store
 from aiostream_data.testing.fault_store import FaultStore
 from aiostream_data.testing.faults import Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 
 SOURCES: dict[str, Callable[..., Dataset[Any]]] = {
     "from_tfrecord": lambda **options: Dataset.from_tfrecord("x", **options),

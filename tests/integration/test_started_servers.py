@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data.errors import MissingExtraError, StorageError, StoreUnreachableError
 from aiostream_data.testing import real_servers
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.real_servers import (
     HttpFolder,
     RealServer,

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from http_server import HttpFault, HttpObjects
 
 from aiostream_data.storage import memory
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
-from aiostream_data.testing.http_server import HttpFault, HttpObjects
 from aiostream_data.testing.servers import ObjectServer
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pytest
 from certificates import Certificates, make_certificates
+from leaks import leaves_nothing
 
 from aiostream_data.errors import StoreUnreachableError
 from aiostream_data.rows.records import ShardRef
@@ -18,7 +19,6 @@ from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import At, Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.dialect import DialectName
 
 QUICK = {"retry_connect_total_s": 5.0, "connect_timeout": 5.0, "read_timeout": 2.0}

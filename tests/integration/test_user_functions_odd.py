@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data.errors import BatchShapeError, PlanError, StageBuildError
-from aiostream_data.testing.leaks import leaves_nothing
 
 FOUR = asd.Dataset.range(4)
 

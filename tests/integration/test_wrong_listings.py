@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 from raw_server import RawRequest, raw_server
 
 from aiostream_data.errors import IndexFileError, NoMatchError, StorageError, WrongAnswerError
@@ -16,7 +17,6 @@ from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.index_file import parse_index
 from aiostream_data.storage.object_size import MOST_NBYTES, as_object_nbytes
 from aiostream_data.storage.stores import StoreSet
-from aiostream_data.testing.leaks import leaves_nothing
 
 SIZES = [
     "-1",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from leaks import leaves_nothing
 from pipelines import STAGES
 from test_leaving_early import (
     by_an_exception_in_the_loop_body,
@@ -23,7 +24,6 @@ from test_leaving_early import (
 )
 
 from aiostream_data import Dataset
-from aiostream_data.testing.leaks import leaves_nothing
 
 CYCLES = 210
 EARLY, LATE = slice(60, 90), slice(180, 210)

@@ -27,12 +27,12 @@ from typing import Any
 
 from endings_inside import INSIDE, Moment, ends_on_device
 from endings_outside import OUTSIDE, Program, end_a_program
+from leaks import leaves_nothing
 from pipelines import EVERY_STAGE, FAILING_STAGES, OTHER_STAGES, PROCESS_STAGES, STAGES, write_shards
 
 from aiostream_data import Dataset
 from aiostream_data._engine.diagnosis.watchdog import LOGGER
 from aiostream_data._engine.memory import budget
-from aiostream_data.testing.leaks import leaves_nothing
 
 HANG_S = 20.0
 """Seconds after which an ending counts as a hang; everything has to be over after two."""
@@ -191,7 +191,8 @@ def carried_out(kind: str, seed: int, count: int, folder: Path) -> tuple[list[di
     """
     arguments = [kind, str(seed), str(count), str(folder)]
     command = [sys.executable, "-X", "faulthandler", "-W", "error", __file__, *arguments]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # no threads before a fork
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # no threads before a fork
     limit_s = START_S + count * ENDING_S
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=limit_s, check=False)
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr

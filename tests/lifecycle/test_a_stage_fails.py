@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 from pipelines import counting, same, same_async, slow_same
 
 from aiostream_data import Dataset
 from aiostream_data.errors import CorruptRecordError, LoaderClosedError, RecordError, StorageError
-from aiostream_data.testing.leaks import leaves_nothing
 
 COUNT = 600
 Build = Callable[[int], Dataset[Any]]

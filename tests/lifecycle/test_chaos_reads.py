@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from certificates import make_certificates
+from leaks import leaves_nothing
 
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_catalogue import chaos
 from aiostream_data.testing.fault_server import fault_server
-from aiostream_data.testing.leaks import leaves_nothing
 
 REQUESTS = int(os.environ.get("ASD_CHAOS", "1500"))
 """Ranges read from each kind of store; ``ASD_CHAOS=20000`` for the long run, with ``--timeout=900``."""

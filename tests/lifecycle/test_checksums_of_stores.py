@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 from reading import CONTENT, read, with_stores
 
 from aiostream_data import Dataset
@@ -16,7 +17,6 @@ from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.accounts import Account
 from aiostream_data.testing.object_api.dialect import DialectName
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 from growth_files import COMPRESSIONS, FORMATS, MIB, OPEN, RECORD_SIZES, TWICE, case, record
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data import Dataset, _native
 from aiostream_data._engine.memory.budget import WINDOWS
 from aiostream_data._engine.memory.decompressor_memory import TOGETHER_SHARE
-from aiostream_data.testing.leaks import leaves_nothing
 
 PROGRAM = Path(__file__).parent / "growth_program.py"
 IN_FULL = os.environ.get("ASD_FULL_SIZE") == "1"

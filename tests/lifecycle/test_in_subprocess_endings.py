@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset, Loader
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, WorkerDiedError
-from aiostream_data.testing.leaks import leaves_nothing
 
 CLOSE_S = 2.0
 PROGRAM = Path(__file__).with_name("hosted_program.py")

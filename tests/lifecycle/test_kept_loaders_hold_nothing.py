@@ -8,11 +8,11 @@ import weakref
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 from pipelines import OTHER_STAGES, STAGES
 from test_a_stage_fails import AFTER, COUNT, FAILING, OwnError
 
 from aiostream_data import Dataset, Loader
-from aiostream_data.testing.leaks import leaves_nothing
 
 NOT_ON_DEVICES = {**STAGES, **OTHER_STAGES}
 

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 from pipelines import ROWS, STAGES, same
 
 from aiostream_data import Dataset, Loader
 from aiostream_data._engine import engine
 from aiostream_data._engine.resources import Resources
 from aiostream_data.errors import LoaderClosedError
-from aiostream_data.testing.leaks import leaves_nothing
 
 Leave = Callable[[Dataset[Any], int], None]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset, Retry
 from aiostream_data.errors import LoaderClosedError
-from aiostream_data.testing.leaks import leaves_nothing
 
 AGAIN = Retry(2, backoff_s=30.0)
 NUMBERS = Dataset.range(1_000)

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset, Retry
 from aiostream_data.errors import WorkerDiedError
-from aiostream_data.testing.leaks import leaves_nothing
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 

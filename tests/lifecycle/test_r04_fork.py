@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 from fork_program import HANG_S, LETS_GO, REFUSED
+from leaks import leaves_nothing
 from pipelines import STAGES
 
 from aiostream_data import Dataset, Loader
 from aiostream_data.errors import ForkedPipelineError
-from aiostream_data.testing.leaks import leaves_nothing
 
 CHILD_S = 5.0
 """The child answers in well under a second; the rest is for a busy machine. A hang lasts for ever."""

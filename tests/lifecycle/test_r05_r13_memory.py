@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -9,21 +10,22 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import leaks
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data.testing.leaks import leaves_nothing
 
 KIB, MIB = 1 << 10, 1 << 20
 
 
 LEAVE = """
 import sys, pathlib, os
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 from pipelines import STAGES
-from aiostream_data.testing.leaks import leaves_nothing
+from leaks import leaves_nothing
 
 resident = []
 with leaves_nothing():
@@ -40,7 +42,8 @@ print((min(resident[120:]) - min(resident[30:120])) / 90)
 @pytest.mark.parametrize("stage", ["the whole chain", "interleave of generators", "coroutine map"])
 def test_r05_leaving_after_one_batch_again_and_again_leaves_nothing(stage: str, shards: list[str]) -> None:
     # A process of its own: what other tests left in the allocator's pools is not what is measured.
-    command = [sys.executable, "-W", "error", "-c", LEAVE, str(Path(__file__).parent), stage, *shards]
+    folders = os.pathsep.join([str(Path(__file__).parent), str(Path(leaks.__file__).parent)])
+    command = [sys.executable, "-W", "error", "-c", LEAVE, folders, stage, *shards]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (done.stderr, done.returncode) == ("", 0)
     slope = float(done.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ def test_r06_abandoning_iterations_leaves_nothing_and_asyncio_has_nothing_to_say
     were never closed are printed, wherever they are found.
     """
     command = [sys.executable, "-W", "error", str(PROGRAM), stage, *shards]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert (done.stderr, done.returncode) == ("", 0)
     assert float(done.stdout) < GROWTH_NBYTES

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
-from aiostream_data.testing.leaks import leaves_nothing
 
 DATASET = Dataset.range(500).map(lambda value: 2 * value).shuffle(50, seed=1).batch(10)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data.errors import MemoryBudgetError
-from aiostream_data.testing.leaks import leaves_nothing
 
 LIMIT = 1 << 20
 LARGE = 2 << 20

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
-from aiostream_data.testing.leaks import leaves_nothing
 
 aiohttp = pytest.importorskip("aiohttp")
 

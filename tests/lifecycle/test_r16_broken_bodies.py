@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from leaks import leaves_nothing
 from reading import CONTENT, NBYTES, read, reads, with_stores
 
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import At, Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.dialect import DialectName
 
 PLACES: tuple[At, ...] = ("start", "head", "first", "middle", "last", 700_000)

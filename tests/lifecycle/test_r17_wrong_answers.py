@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from leaks import leaves_nothing
 from reading import CONTENT, read, reads, with_stores
 
 from aiostream_data.errors import StorageError
@@ -11,7 +12,6 @@ from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_catalogue import BREAKS, LIES, ODDITIES, REFUSALS
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.dialect import DialectName
 
 BEHIND = "more than was asked for"

@@ -8,13 +8,13 @@ from email.utils import formatdate
 from itertools import pairwise
 
 import pytest
+from leaks import leaves_nothing
 from reading import CONTENT, with_stores
 
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.faults import Fault, Kind, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.dialect import DialectName
 from aiostream_data.testing.wire_model import WireModel
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from leaks import leaves_nothing
 from reading import CONTENT, NBYTES, read, reads, with_stores
 
 from aiostream_data.errors import StoreTimeoutError
@@ -12,7 +13,6 @@ from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import At, Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.dialect import DialectName
 
 TIMEOUT_S = 0.5

@@ -13,11 +13,11 @@ from asyncio.selector_events import _SelectorSocketTransport  # type: ignore[att
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.faults import Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 
 PAUSED_S = 1.0
 """Longest time for which reading from a socket may be paused."""

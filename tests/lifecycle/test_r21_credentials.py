@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 from reading import CONTENT, QUICK
 
 from aiostream_data.errors import CredentialsError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.accounts import Account
 
 LIFE_S, RUN_S = 0.8, 4.0

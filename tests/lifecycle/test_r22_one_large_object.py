@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from leaks import leaves_nothing
+
 from aiostream_data import Dataset
 from aiostream_data.testing.fault_server import fault_server
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.wire_model import WireModel
 
 RECORD_NBYTES = 1 << 18

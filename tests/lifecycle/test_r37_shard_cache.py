@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data import Dataset, ShardCache
 from aiostream_data.storage.cache import names
 from aiostream_data.storage.cache.spans import ByteSpan
-from aiostream_data.testing.leaks import leaves_nothing
 
 PROGRAM = Path(__file__).with_name("cache_program.py")
 DISK = 20 << 20

@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.testing.fault_server import FaultServer, fault_server
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.dialect import DialectName
 from aiostream_data.testing.wire_model import WireModel
 

@@ -10,9 +10,9 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
-from aiostream_data.testing.leaks import leaves_nothing
 
 PATIENCE_S = 20.0
 """After so long a record that waits for others gives up, and the test fails with its error."""

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 
 import pytest
+from http_server import HttpObjects
+from leaks import leaves_nothing
 
 import aiostream_data as asd
-from aiostream_data.testing.http_server import HttpObjects
-from aiostream_data.testing.leaks import leaves_nothing
 
 CONTENT = b"one\ntwo\n"
 

@@ -8,6 +8,7 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data.errors import NoMatchError, RankError, StorageError
@@ -16,7 +17,6 @@ from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store
-from aiostream_data.testing.leaks import leaves_nothing
 
 WORLD = 3
 ROWS = [f"line {number}" for number in range(12)]

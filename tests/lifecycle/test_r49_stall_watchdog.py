@@ -22,14 +22,14 @@ from typing import Any
 
 import pytest
 from gate import Gate
+from http_server import HttpFault, HttpObjects
+from leaks import leaves_nothing
 
 import aiostream_data
 import aiostream_data as asd
 from aiostream_data.errors import PlanError
 from aiostream_data.metrics.stuck import StageState, find_stuck
 from aiostream_data.storage import gcs, http, s3
-from aiostream_data.testing.http_server import HttpFault, HttpObjects
-from aiostream_data.testing.leaks import leaves_nothing
 
 STALL_S = 0.2
 TELLS_S = 10.0

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pytest
 from declared_program import HOARDING, LARGEST, MIB, PLANS, TOO_LARGE
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data.testing.leaks import leaves_nothing
 
 LIMIT_MIB = 128
 PROGRAM = Path(__file__).parent / "declared_program.py"

@@ -7,6 +7,7 @@ from asyncio.selector_events import _SelectorSocketTransport  # type: ignore[att
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data._engine import resources
@@ -20,7 +21,6 @@ from aiostream_data.storage.registry import open_store, register_store
 from aiostream_data.storage.verifying import counters_of
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.wire_model import WireModel
 
 LINES = b"".join(b"%07d\n" % number for number in range(300_000))  # 2.4 MB

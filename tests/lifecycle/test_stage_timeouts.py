@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from gate import Gate
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data.errors import LoaderClosedError, PlanError, StageTimeoutError
-from aiostream_data.testing.leaks import leaves_nothing
 
 TWENTY = asd.Dataset.range(20)
 LIMIT_S = 0.3

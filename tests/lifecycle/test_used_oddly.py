@@ -9,10 +9,10 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data.errors import LoaderClosedError
-from aiostream_data.testing.leaks import leaves_nothing
 
 HUNDRED = asd.Dataset.range(100)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 from reading import CONTENT, read, with_stores
 
 from aiostream_data import Dataset, ShardCache
@@ -22,7 +23,6 @@ from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
 from aiostream_data.testing.latency_store import LatencyStore
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.object_api.dialect import DialectName
 
 PRICES = {"GET": 0.4, "HEAD": 0.4, "LIST": 5.0, "egress": 0.1}

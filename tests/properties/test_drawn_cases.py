@@ -8,9 +8,9 @@ import pytest
 from drawn_cases import CaseHangs, cases, ends_within
 from hypothesis import given
 from hypothesis import strategies as st
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
-from aiostream_data.testing.leaks import leaves_nothing
 
 
 def test_a_case_that_hangs_in_a_loader_ends_the_test_at_once() -> None:

@@ -9,11 +9,11 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.device.host import HostBackend
 from aiostream_data.interrupts import interrupts_after
-from aiostream_data.testing.leaks import leaves_nothing
 
 
 def press_ctrl_c() -> None:

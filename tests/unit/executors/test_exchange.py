@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from leaks import leaves_nothing
 from numpy.typing import NDArray
 
 from aiostream_data.executors import blocks, exchange
@@ -26,7 +27,6 @@ from aiostream_data.executors.blocks import GRAIN_NBYTES, LinkEnded, rounded
 from aiostream_data.executors.exchange import BLOCK_NBYTES, Exchange, linked
 from aiostream_data.executors.mapping import mapping_of
 from aiostream_data.executors.pickling import APART_NBYTES
-from aiostream_data.testing.leaks import leaves_nothing
 
 MIB = 1 << 20
 

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from awkward_functions import RETURNED, awkward_on_seven
+from leaks import leaves_nothing
 
 from aiostream_data.errors import RecordError, WorkerDiedError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.process import ProcessExecutor
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.testing.leaks import leaves_nothing
 
 
 def run_with(executor: ThreadExecutor, case: Callable[[ThreadExecutor], Awaitable[None]]) -> None:

@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data.errors import RecordError, StageBuildError
 from aiostream_data.executors import interpreter
 from aiostream_data.executors.interpreter import InterpreterExecutor
-from aiostream_data.testing.leaks import leaves_nothing
 
 _HAS_THEM = sys.version_info >= (3, 14)
 

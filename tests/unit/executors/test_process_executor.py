@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leaks import leaves_nothing
 from numpy.typing import NDArray
 
 from aiostream_data.errors import RecordError, RecordTimeoutError, WorkerDiedError
 from aiostream_data.executors.process import ProcessExecutor
 from aiostream_data.executors.serving import MAX_FUNCTIONS
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.testing.leaks import leaves_nothing
 
 MIB = 1 << 20
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data.failing.dead_letter_log import DeadLetterLog, read_entries
-from aiostream_data.testing.leaks import leaves_nothing
 
 
 def entry(number: int) -> dict[str, Any]:

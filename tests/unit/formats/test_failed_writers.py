@@ -20,6 +20,7 @@ import fsspec
 import numpy as np
 import pytest
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset, TFRecordWriter, write_index
 from aiostream_data.errors import (
@@ -30,7 +31,6 @@ from aiostream_data.errors import (
     WriterFailedError,
 )
 from aiostream_data.failing.dead_letter_log import DeadLetterLog, read_entries
-from aiostream_data.testing.leaks import leaves_nothing
 
 MIB = 1 << 20
 

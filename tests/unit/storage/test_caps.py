@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.errors import PlanError, StoreUnreachableError
@@ -25,7 +26,6 @@ from aiostream_data.storage.retry import RetryingStore, RetryPolicy
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.token_bucket import BURST_S, TokenBucket
 from aiostream_data.testing.fault_server import FaultServer, fault_server
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.wire_model import WireModel
 
 # -- the decision

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.storage.aimd import FIRST
@@ -14,7 +15,6 @@ from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.wire.connection import Connection
 from aiostream_data.storage.wire.pool import OPENING, Pool, Server, may_open
 from aiostream_data.testing.fault_server import fault_server
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.wire_model import WireModel
 
 SHARDS = 64

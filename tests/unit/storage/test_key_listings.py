@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from leaks import leaves_nothing
 from paged_keys import PagedKeys
 
 from aiostream_data.errors import StorageError, StoreBusyError
 from aiostream_data.storage.key_levels import MOST_PREFIXES, LevelStep, next_step
 from aiostream_data.storage.key_search import LISTINGS_AT_ONCE, KeySearch, Page, PageRequest
-from aiostream_data.testing.leaks import leaves_nothing
 
 
 def folders(count: int, files: int) -> PagedKeys:

@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data.errors import ObjectNotFoundError, StorageError
@@ -21,7 +22,6 @@ from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.fault_store import FaultStore
 from aiostream_data.testing.faults import Fault, Rule
 from aiostream_data.testing.latency_store import LatencyStore
-from aiostream_data.testing.leaks import leaves_nothing
 
 MIB = 1 << 20
 URL = "faulty://whole"

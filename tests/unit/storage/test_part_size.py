@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.storage.part_size import LEAST, MOST, START, PartSize
@@ -15,7 +16,6 @@ from aiostream_data.storage.read_ahead import MEMORY_SHARE, ReadAhead, most_ahea
 from aiostream_data.storage.read_ahead import MOST as MOST_RANGES
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import fault_server
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.wire_model import WireModel
 
 MIB = 1 << 20

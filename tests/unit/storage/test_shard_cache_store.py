@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leaks import leaves_nothing
 
 import aiostream_data as asd
 from aiostream_data import Dataset, ShardCache
@@ -30,7 +31,6 @@ from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.registry import register_store
 from aiostream_data.testing.conformance import ListingConformance, read_range
 from aiostream_data.testing.latency_store import LatencyStore
-from aiostream_data.testing.leaks import leaves_nothing
 
 CONTENT = random.Random(1).randbytes(200_000)
 URL = "memory://data/one"

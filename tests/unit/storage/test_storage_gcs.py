@@ -12,6 +12,7 @@ from typing import Any
 import google.auth.exceptions
 import pytest
 import requests
+from http_server import HttpFault, HttpObjects
 
 from aiostream_data.errors import (
     AccessDeniedError,
@@ -30,7 +31,6 @@ from aiostream_data.storage.gcs import make_file_system
 from aiostream_data.storage.gcs_errors import translate_gcs_error
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
-from aiostream_data.testing.http_server import HttpFault, HttpObjects
 
 URL = "gs://bucket/x"
 TOKEN = "ya29.do-not-tell"

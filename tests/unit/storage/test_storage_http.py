@@ -9,6 +9,7 @@ from operator import methodcaller
 from typing import Any
 
 import pytest
+from http_server import HttpFault, HttpObjects
 
 from aiostream_data import Dataset
 from aiostream_data.errors import (
@@ -30,7 +31,6 @@ from aiostream_data.testing.conformance import CONTENT, read_range
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.faults import Fault as Wrong
 from aiostream_data.testing.faults import Rule
-from aiostream_data.testing.http_server import HttpFault, HttpObjects
 
 ROOM = memoryview(bytearray(10))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from http_server import HttpFault, HttpObjects
 
 from aiostream_data.errors import (
     AccessDeniedError,
@@ -28,7 +29,6 @@ from aiostream_data.storage import key_search
 from aiostream_data.storage.s3_errors import translate_s3_answer, translate_s3_error
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.conformance import CONTENT, read_range
-from aiostream_data.testing.http_server import HttpFault, HttpObjects
 from aiostream_data.testing.servers import ObjectServer
 
 URL = "s3://bucket/x"

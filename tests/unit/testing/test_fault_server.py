@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from leaks import leaves_nothing
 from raw_client import RawClient, fetch
 
 from aiostream_data.errors import PlanError
 from aiostream_data.testing.fault_catalogue import EVERY_FAULT
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
-from aiostream_data.testing.leaks import leaves_nothing
 from aiostream_data.testing.wire_model import WireModel
 
 CONTENT = bytes(range(256)) * 4

@@ -69,7 +69,7 @@ def leaves_nothing(*, within_s: float = 2.0, folders: Sequence[str | os.PathLike
     Example::
 
         from aiostream_data import Dataset
-        from aiostream_data.testing.leaks import leaves_nothing
+        from leaks import leaves_nothing
 
         with leaves_nothing():
             with Dataset.range(100).open() as loader:

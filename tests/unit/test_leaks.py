@@ -13,8 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-
-from aiostream_data.testing.leaks import leaves_nothing
+from leaks import leaves_nothing
 
 
 def test_a_block_that_begins_nothing_passes() -> None:
