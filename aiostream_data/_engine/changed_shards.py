@@ -52,8 +52,8 @@ class ChangedShards:
     def __init__(self, plan: Node, context: RunContext, options: EngineOptions, state: EngineState) -> None:
         self.numbers: dict[int, Sequence[ShardNumbers]] = {}
         self.gained: set[int] = set()
-        self._force = options.force
-        self._same_records = CONTENT in options.allow
+        self._force = options.run.resuming.force
+        self._same_records = CONTENT in options.run.resuming.allow
         held_against = options.held_against or {}
         self._summaries: Mapping[str, Any] = held_against.get("shards") or {}
         saved = saved_shards(held_against)

@@ -75,7 +75,8 @@ class Engine:
         self.state = EngineState(self.plan, self.options)
         self._check_schema()
         self.state.read_caches_first(first_epochs(self.plan, self.state.keys, self.options.epoch))
-        own = replace(self.options, memory_limit=own_nbytes(self.plan, self.options.memory_limit))
+        run = replace(self.options.run, memory_limit=own_nbytes(self.plan, self.options.run.memory_limit))
+        own = replace(self.options, run=run)
         self.resources = Resources(own)
         self.hosting = self.state.hosting = self._hosting()
         self.bridge = Bridge(_waiting_elements(self.plan))
@@ -98,14 +99,14 @@ class Engine:
 
     def _check_schema(self) -> None:
         """Refuse a damaged state before anything runs. One of another pipeline is refused later, with what differs."""
-        options = self.options
+        options, resuming = self.options, self.options.run.resuming
         if options.held_against is None:
             return
         from aiostream_data._engine.state_schema import check_state  # needed for resuming only
 
         for name, each in options.states():
             assert each.held_against is not None, "it is part of every state"
-            exact = self.state.identity.agrees(each.held_against, options.force, options.allow)
+            exact = self.state.identity.agrees(each.held_against, resuming.force, resuming.allow)
             if exact is not None:
                 with naming(name):
                     book = self.state.book if each is options else read_book(each.book, Origins())
@@ -124,19 +125,20 @@ class Engine:
             raise
 
     def _watchdog_if_wanted(self) -> Watchdog | None:
-        limits = (self.options.stall_after_s, self._tell_stall), (self.options.stage_timeout_s, self._give_up)
+        wanted = self.options.run.diagnosing
+        limits = (wanted.stall_after_s, self._tell_stall), (wanted.stage_timeout_s, self._give_up)
         alarms = [Alarm(after_s, go_off) for after_s, go_off in limits if after_s is not None]
         return Watchdog(alarms, lambda: self.bridge.consumer) if alarms else None
 
     def _tell_stall(self, waited_s: float) -> None:
-        limit_s = self.options.stall_after_s
+        limit_s = self.options.run.diagnosing.stall_after_s
         logging.getLogger(LOGGER).warning(
             "no element for %.4g s (stall_after=%.4g)\n%s", waited_s, limit_s, self.dump()
         )
 
     def _give_up(self, waited_s: float) -> None:
         """End the run with the name of the stage that has kept the consumer waiting. On the watchdog's thread."""
-        limit_s = self.options.stage_timeout_s
+        limit_s = self.options.run.diagnosing.stage_timeout_s
         assert limit_s is not None
         stage, sentence = self._what_is_stuck()
         self._failure = StageTimeoutError(stage, waited_s, limit_s, sentence)
@@ -321,7 +323,7 @@ class Engine:
             return LoaderClosedError("the loader was stopped before it had given all its elements")
         error = for_consumer(failure)
         with suppress(Exception):  # rather than not at all, it is told as it is
-            present(error, full=self.options.full_tracebacks)
+            present(error, full=self.options.run.failing.full_tracebacks)
         return error
 
     async def _until_asked(self) -> None:
@@ -383,7 +385,7 @@ class Engine:
         identity, options = self.state.identity, self.options
         identity.found_shards(context.services.features.of(ListedShards).resolved, context.keys)
         for name, each in options.states() if options.held_against is not None else ():
-            check = (each.held_against, options.given_seed, options.force, options.allow)
+            check = (each.held_against, options.given_seed, options.run.resuming.force, options.run.resuming.allow)
             with naming(name):
                 value_of(await self.resources.pool.submit(identity.check, *check))
         if options.held_against is not None:

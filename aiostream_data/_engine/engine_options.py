@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.plan.base import Node
 from aiostream_data.ranks.listing import ListOnce
 from aiostream_data.state_parts import STATE
-from aiostream_data.storage.cache.options import ShardCache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class EngineOptions:
     """How a plan is run.
 
     Attributes:
-        memory_limit: Bytes of the budget.
+        run: Options of the run, as the user gave them.
         epoch: Number of the first epoch, for seeds.
         root_seed: Seed of everything that was given none; drawn at random when None.
         state: Where the plan goes on; None at the beginning.
@@ -31,22 +31,14 @@ class EngineOptions:
         received: Rows and elements that the consumer had received when the state was taken, roughly.
         of_ranks: The same options with the state of each rank, where a list of them was given. All are checked.
         given_seed: The seed asked for besides that of a state.
-        force, allow: Which differences between the two do not matter.
         fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
         fetched_from: Name of the object that the first of these was read from.
         keys: Numbers of the plan's nodes, those of more nodes behind it included; None if they count up from 0.
-        one_at_a_time: The plan is run one element at a time, by a :class:`.stepping.SteppingEngine`.
-        full_tracebacks: Errors keep the frames of the package.
-        profile: Copies to devices are timed by the device.
         current_gpu: GPU that was current in the thread that opened the loader; None where none was chosen.
-        stall_after_s: Seconds that the consumer may wait for an element before the log says for what; None: for ever.
-        stage_timeout_s: Seconds that it may wait before the run ends with an error; None: for ever.
-        dead_letters: Path of the log of records that are skipped or replaced; None for none.
         list_once: Which rank lists the files for all; None where each does.
-        shard_cache: Where pieces of shards are kept; None for nowhere.
     """
 
-    memory_limit: int
+    run: RunOptions
     epoch: int = 0
     root_seed: int | None = None
     state: State = None
@@ -59,19 +51,10 @@ class EngineOptions:
     received: int = 0
     of_ranks: Sequence[EngineOptions] = ()
     given_seed: int | None = None
-    force: bool = False
-    allow: Collection[str] = ()
     fetch: bool = False
     fetched_from: str = ""
     keys: Sequence[int] | None = None
-    one_at_a_time: bool = False
-    full_tracebacks: bool = False
-    profile: bool = False
     current_gpu: int | None = None
-    stall_after_s: float | None = None
-    stage_timeout_s: float | None = None
-    dead_letters: str | None = None
-    shard_cache: ShardCache | None = None
     list_once: ListOnce | None = None
 
     def states(self) -> list[tuple[str, EngineOptions]]:

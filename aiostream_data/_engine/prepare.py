@@ -52,12 +52,12 @@ async def _open_device(node: ToDevice, context: RunContext) -> None:
             device_slots=node.depth,
             hand_over=HandOver(handoff=node.handoff, framework=node.framework),
             allow_pageable=node.allow_pageable,
-            profile=context.services.options.profile,
+            profile=context.services.options.run.diagnosing.profile,
             find_shared=mapping_of,
             max_shared_nbytes=context.services.budget.limit,
         )
 
     device = await hop(context.counters(node), context.services.pool.submit(open_stage))
     context.services.features.of(Devices)[node] = device
-    if not context.services.options.one_at_a_time:  # where whoever needs a slot waits for its copy
+    if not context.services.options.run.debug:  # where whoever needs a slot waits for its copy
         device.start_waiter()

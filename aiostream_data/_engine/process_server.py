@@ -127,13 +127,11 @@ class HostedEngine:
 
     def __init__(self, errand: Errand, exchange: Exchange) -> None:
         options = EngineOptions(
-            memory_limit=errand.memory_limit,
+            run=errand.run,
             root_seed=errand.root_seed,
             book=errand.book,
             weights=errand.weights,
             caches=errand.caches,
-            dead_letters=errand.dead_letters,
-            shard_cache=errand.shard_cache,
             written=errand.plan,
         )
         self._errand = errand
@@ -292,7 +290,7 @@ class HostedEngine:
             raise
         except BaseException as error:  # noqa: BLE001 - told to whoever reads the run
             root = error.error if isinstance(error, CarriedError) else error
-            present(root, full=self._errand.full_tracebacks)
+            present(root, full=self._errand.run.failing.full_tracebacks)
             with suppress(EOFError):
                 await self._send("failed", number, Failure(root))
 

@@ -63,29 +63,29 @@ class Resources:
     """
 
     def __init__(self, options: EngineOptions) -> None:
-        self.budget = Budget(options.memory_limit)
+        self.budget = Budget(options.run.memory_limit)
         self.board = Board()
         self._options = options
         self._cpus = cpu_count()
-        self.pool = InlineExecutor() if options.one_at_a_time else ThreadExecutor(self._cpus, "asd-pool")
+        self.pool = InlineExecutor() if options.run.debug else ThreadExecutor(self._cpus, "asd-pool")
         self.stores: dict[str, StoreSet] = {}
         self.devices = Devices()
         self.runs = StageRuns()
-        self.trimmer = Trimmer(options.memory_limit)
+        self.trimmer = Trimmer(options.run.memory_limit)
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
-        self._blocks = BlockPool(idle_blocks_nbytes(options.memory_limit))
-        self.workers = Workers(self.pool, only_pool=options.one_at_a_time)
+        self._blocks = BlockPool(idle_blocks_nbytes(options.run.memory_limit))
+        self.workers = Workers(self.pool, only_pool=options.run.debug)
         # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
         self._readers = (
             InlineExecutor()  # another than the pool: a read is no function that an interrupt may be raised in
-            if options.one_at_a_time
+            if options.run.debug
             else self.workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
         )
 
     def context(self, plan: Node, state: EngineState) -> RunContext:
         """Return what the stages of ``plan`` are given. On the engine's loop."""
-        self._letters = DeadLetters(self._options.dead_letters, state.origins, state.root_seed, self.pool)
+        self._letters = DeadLetters(self._options.run.failing.dead_letters, state.origins, state.root_seed, self.pool)
         services = Services(
             options=self._options,
             runner=PlanRunner(InnerStates(self._options.state, state.book)),
@@ -122,7 +122,7 @@ class Resources:
             async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
                 return value_of(await self._readers.submit(function, *args))
 
-            self.stores[key] = StoreSet(options, run_blocking, self._options.shard_cache, self.budget.room_for)
+            self.stores[key] = StoreSet(options, run_blocking, self._options.run.shard_cache, self.budget.room_for)
         return self.stores[key]
 
     def storage_counters(self) -> dict[str, dict[str, float]]:
@@ -131,7 +131,7 @@ class Resources:
 
     def holders(self) -> dict[str, tuple[int, int]]:
         """Return who holds how many bytes, and held at most: those of the budget, and the shard cache beside it."""
-        held = None if self._options.shard_cache is None else self._options.shard_cache.held_nbytes()
+        held = None if self._options.run.shard_cache is None else self._options.run.shard_cache.held_nbytes()
         return dict(self.budget.holders) | ({} if held is None else {SHARD_CACHE: held})
 
     async def aclose(self) -> None:
@@ -150,7 +150,7 @@ class Resources:
 
     async def _close(self, device: DeviceStage) -> None:
         """Close a device on a thread, since that waits for copies, and a loop never calls a device."""
-        if self._options.one_at_a_time:
+        if self._options.run.debug:
             device.close()
             return
         with self.workers.thread("asd-device") as thread:

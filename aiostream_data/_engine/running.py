@@ -106,7 +106,7 @@ def _start(
     services = context.services
     sender, receiver = (
         open_stepped_channel()
-        if services.options.one_at_a_time
+        if services.options.run.debug
         else open_channel(_channel_items(node), services.budget.channel_nbytes)
     )
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)

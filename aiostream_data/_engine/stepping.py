@@ -33,10 +33,10 @@ class SteppingEngine(Engine):
     has_thread: ClassVar[bool] = False
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
-        options = replace(
-            options, one_at_a_time=True, stall_after_s=None, stage_timeout_s=None, written=options.written or plan
-        )
-        super().__init__(_in_this_process(plan), options)
+        # Nobody could act on an alarm: the consumer's own thread does the work.
+        diagnosing = replace(options.run.diagnosing, stall_after_s=None, stage_timeout_s=None)
+        run = replace(options.run, debug=True, diagnosing=diagnosing)
+        super().__init__(_in_this_process(plan), replace(options, run=run, written=options.written or plan))
 
     def _start(self) -> None:
         self.thread = threading.current_thread()

@@ -475,6 +475,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             RankError: The rows cannot be shared by so many ranks.
         """
         # Imported here, since they are most of what importing everything would cost.
+        from aiostream_data._engine.run_options import Diagnosing, Failing, Resuming, RunOptions
         from aiostream_data.loading.loader import Loader
         from aiostream_data.loading.memory_bound import log_memory_bound
         from aiostream_data.loading.opening import Opening, ranks_of, workers_of
@@ -488,9 +489,25 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         warn_without_native_core()
         saved = Saved.of(state)
         steering = Steering.of(skip, block)
+        log = None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters))
+        run = RunOptions(
+            memory_limit=default_limit() if memory_limit is None else parse_nbytes(memory_limit),
+            debug=flag("debug", debug),
+            shard_cache=ShardCache.of(shard_cache),
+            resuming=Resuming(
+                force=flag("force", force),
+                allow=checked_allow(several("allow", allow, "names of differences"), self.plan),
+            ),
+            failing=Failing(dead_letters=log, full_tracebacks=flag("full_tracebacks", full_tracebacks)),
+            diagnosing=Diagnosing(
+                stall_after_s=seconds_or_none("stall_after", stall_after),
+                stage_timeout_s=seconds_or_none("stage_timeout", stage_timeout),
+                profile=flag("profile", profile),
+            ),
+        )
         opening = Opening(
             plan=self.plan,
-            memory_limit=default_limit() if memory_limit is None else parse_nbytes(memory_limit),
+            run=run,
             epoch=at_least("epoch", epoch, 0),
             seed=seed_of(seed),
             deterministic=flag("deterministic", deterministic),
@@ -499,20 +516,11 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
             broadcast=function_or_none("broadcast", broadcast),
             on_error=None if policy_of(on_error) == Raise() else on_error,
-            dead_letters=None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters)),
-            shard_cache=ShardCache.of(shard_cache),
             prices=Prices.of(prices),
-            force=flag("force", force),
-            allow=checked_allow(several("allow", allow, "names of differences"), self.plan),
-            stall_after_s=seconds_or_none("stall_after", stall_after),
-            stage_timeout_s=seconds_or_none("stage_timeout", stage_timeout),
-            debug=flag("debug", debug),
-            full_tracebacks=flag("full_tracebacks", full_tracebacks),
-            profile=flag("profile", profile),
             saved=saved,
             steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
         )
-        log_memory_bound(opening.plan, opening.memory_limit, opening.shard_cache)
+        log_memory_bound(opening.plan, opening.run.memory_limit, opening.run.shard_cache)
         loader: Loader[T] = Loader(opening)
         if not _in_running_loop():
             loader.wait_ready()

@@ -39,9 +39,9 @@ def diagnosed(opening: Opening, plan: Node, window: MeasuredWindow | None) -> Li
         cause=verdict.cause,
         plan=plan,
         cpus=cpu_count(),
-        memory_limit=opening.memory_limit,
+        memory_limit=opening.run.memory_limit,
         memory_default=default_limit(),
-        caches_shards=opening.shard_cache is not None,
+        caches_shards=opening.run.shard_cache is not None,
     )
     if window is not None and verdict.place:
         case = _with_stage(case, verdict.place, window)

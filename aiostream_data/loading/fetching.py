@@ -8,6 +8,7 @@ from aiostream_data._engine.consumer.bridge import Ending, Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.resume.origin_of import node_of_rows
+from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.loading.saved_schema import keys_in
 from aiostream_data.plan.base import Node
@@ -25,7 +26,12 @@ def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
     row = dict(origin.row)
     keys = keys_in(Part(row.pop("keys"), 'origin.row["keys"]')) if "keys" in row else None
     options = EngineOptions(
-        memory_limit=memory_limit, root_seed=origin.seed, book=row, fetch=True, fetched_from=origin.url, keys=keys
+        run=RunOptions(memory_limit=memory_limit),
+        root_seed=origin.seed,
+        book=row,
+        fetch=True,
+        fetched_from=origin.url,
+        keys=keys,
     )
     engine = Engine(node, options)
     try:

@@ -389,7 +389,7 @@ class Loader(Generic[T]):
         counted = [(budget.used, budget.peak, budget.wait_s), *(process["memory"] for process in elsewhere)]
         used, peak, wait_s = map(sum, zip(*counted, strict=True))
         holders = with_holders_elsewhere(resources.holders(), [process["holders"] for process in elsewhere])
-        memory = MemoryStats(self._opening.memory_limit, used, peak, wait_s, holders)
+        memory = MemoryStats(self._opening.run.memory_limit, used, peak, wait_s, holders)
         asked = [resources.storage_counters(), *(process["storage"] for process in elsewhere)]
         stores = joined([*self._asked_before, *asked])
         prices = self._opening.prices
@@ -430,7 +430,8 @@ class Loader(Generic[T]):
         self._check_open()
         saved = self._received.saved(self._left)
         weights = self._engine.state.weights_so_far()
-        return iter(Loader(replace(self._opening, saved=saved, seed=None, weights=weights, debug=True)))
+        run = replace(self._opening.run, debug=True)
+        return iter(Loader(replace(self._opening, run=run, saved=saved, seed=None, weights=weights)))
 
     def dump(self, file: IO[str] | None = None) -> str:
         """Return what everything in the loader does at this moment, as text, and write it to ``file`` if given.

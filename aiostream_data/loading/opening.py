@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
+from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.device.select import current_gpu
 from aiostream_data.errors import RankError
 from aiostream_data.failing.policies import OnError
@@ -24,10 +25,6 @@ from aiostream_data.plan.rewrite import unordered, with_policy
 from aiostream_data.plan.worker_share import for_loader_worker
 from aiostream_data.ranks import LoaderWorkers, Ranks, Sharing, choose_ranks, choose_workers
 from aiostream_data.ranks.listing import Broadcast, ListOnce
-from aiostream_data.storage.cache.options import ShardCache
-
-STALL_AFTER_S = 120.0
-"""Seconds without an element after which the log says what the loader waits for."""
 
 SavedStates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
@@ -38,50 +35,33 @@ class Opening:
 
     Attributes:
         plan: As the user wrote it.
-        memory_limit: Bytes.
+        run: Options of the run.
         epoch, seed: Of the first pass; the seed as it was given. A state has its own.
         ranks, sharing: Which rank this is, and how the rows are shared.
         workers: Which worker of a DataLoader this is, and how many share the rank's elements.
-        force, allow: Differences between the state and the plan that do not matter.
         saved: Where to go on.
         steering: What is left out.
         only: Elements ``a`` to ``b`` alone are given; None for all.
         weights: Changes of mixtures' weights by row, instead of those of ``saved``.
-        debug: One element at a time, in the thread of whoever asks for it.
-        full_tracebacks: Errors keep the frames of the package.
-        profile: Copies to devices are timed by the device.
-        stall_after_s: Seconds that the consumer may wait before the log says for what; None: for ever.
-        stage_timeout_s: Seconds that it may wait before the loader fails; None: for ever.
         on_error: What becomes of records that fail in stages that were not told.
-        dead_letters: Path of the log of those that are skipped or replaced; None for none.
         broadcast: How rank 0 tells the others which files it found; None where each rank looks itself.
-        shard_cache: Where pieces of shards are kept; None for nowhere.
         prices: What requests and bytes cost; None where nobody asks.
     """
 
     plan: Node
-    memory_limit: int
+    run: RunOptions
     epoch: int = 0
     seed: int | None = None
     deterministic: bool = True
     ranks: Ranks = field(default_factory=Ranks)
     sharing: Sharing = field(default_factory=Sharing)
     workers: LoaderWorkers = field(default_factory=LoaderWorkers)
-    force: bool = False
-    allow: Collection[str] = ()
     saved: Saved | None = None
     steering: Steering = field(default_factory=Steering)
     only: tuple[int, int] | None = None
     weights: Any = None
-    debug: bool = False
-    full_tracebacks: bool = False
-    profile: bool = False
-    stall_after_s: float | None = STALL_AFTER_S
-    stage_timeout_s: float | None = None
     on_error: OnError = None
-    dead_letters: str | None = None
     broadcast: Broadcast | None = None
-    shard_cache: ShardCache | None = None
     prices: Prices | None = None
 
     def engine(self) -> Engine:
@@ -94,31 +74,23 @@ class Opening:
         """
         saved = self.saved
         options = EngineOptions(
-            memory_limit=self.memory_limit,
+            run=self.run,
             epoch=self.epoch,
             root_seed=self._root_seed() if saved is None else saved.seed,
             weights=self.weights,
             written=self.plan,
             world_size=self.ranks.shares,
             given_seed=self.seed,
-            force=self.force,
-            allow=self.allow,
-            full_tracebacks=self.full_tracebacks,
-            profile=self.profile,
             current_gpu=current_gpu() if any(isinstance(node, op.ToDevice) for node in walk(self.plan)) else None,
-            stall_after_s=self.stall_after_s,
-            stage_timeout_s=self.stage_timeout_s,
-            dead_letters=self.dead_letters,
             list_once=self._list_once(),
-            shard_cache=self.shard_cache,
         )
         plan = self._plan()
         if saved is not None:
             of_ranks = [_resuming(options, each) for each in saved.of_ranks]
             options = replace(_resuming(options, saved), of_ranks=of_ranks)
-            if not self.force:
+            if not self.run.resuming.force:
                 check_same_rank(saved, plan, self.ranks, self.sharing.policy, self.workers)
-        if not self.debug:
+        if not self.run.debug:
             return Engine(plan, options)
         from aiostream_data._engine.stepping import SteppingEngine
 

@@ -76,7 +76,7 @@ class CoroutineStage(CallStage):
         self.counters.workers = limit
         self.counters.runs_in = "loop"
         await self._make_state()
-        if self.context.services.options.one_at_a_time:
+        if self.context.services.options.run.debug:
             await self._await_in_turn(inlets[0], outlet)
             return
         rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)

@@ -79,7 +79,7 @@ class RowwiseStage(CallStage):
             work=work,
             place=self._workers_elsewhere(node.executor, workers) if elsewhere else self._threads(workers),
             serial=None if elsewhere or node.timeout_s is not None else serial_executor(self),
-            processes=self._processes if node.executor == "auto" and not services.options.one_at_a_time else None,
+            processes=self._processes if node.executor == "auto" and not services.options.run.debug else None,
             budget=services.budget,
             take_in=self._take_in,
             account=self._account,
@@ -88,7 +88,7 @@ class RowwiseStage(CallStage):
             cpus=services.cpus,
             timeout_s=node.timeout_s,
             hands_all_on=not any(self._counts_failures),
-            one_at_a_time=services.options.one_at_a_time,
+            one_at_a_time=services.options.run.debug,
         )
         try:
             await self._hops.run(self.held_then(inlets[0]), outlet)

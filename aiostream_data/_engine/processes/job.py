@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiostream_data._engine.resume.shard_numbers import ShardNumbers
+from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Cache
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.storage.cache.options import ShardCache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +24,10 @@ class Errand:
         resolved: What was found for the patterns of its sources, in order; None where nothing was asked.
         shard_numbers, gained: Of these sources, as in :class:`~aiostream_data._engine.flow.context.Services`.
         shared_caches: Which of its caches, in order, are read in several places of the whole plan.
-        memory_limit: Bytes of the process's budget.
+        run: Options of the run, with the process's share of the memory limit.
         window_nbytes: Bytes that may be on their way to the other process, for each run.
         first_code: From where on the process numbers what states refer to.
-        root_seed, book, weights, caches, dead_letters, shard_cache, full_tracebacks: As in :class:`.EngineOptions`.
+        root_seed, book, weights, caches: As in :class:`.EngineOptions`.
     """
 
     plan: Node
@@ -36,16 +36,13 @@ class Errand:
     shard_numbers: dict[int, Sequence[ShardNumbers]]
     gained: set[int]
     shared_caches: tuple[bool, ...]
-    memory_limit: int
+    run: RunOptions
     window_nbytes: int
     first_code: int
     root_seed: int
     book: Any
     weights: Any
     caches: Any
-    dead_letters: str | None = None
-    shard_cache: ShardCache | None = None
-    full_tracebacks: bool = False
 
 
 def file_sources(plan: Node) -> list[ListFiles | ReadFiles]:

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
@@ -78,7 +79,7 @@ class Hosting:
         self._origins = origins
         self._budget = budget
         self._has_closed = has_closed
-        self._nbytes = process_nbytes(plan, options.memory_limit)
+        self._nbytes = process_nbytes(plan, options.run.memory_limit)
         self._places: dict[InSubprocess, list[HostingProcess]] = {node: [] for node in places_of(plan)}
         for node in self._places:
             check_shared(node)
@@ -131,16 +132,13 @@ class Hosting:
             shard_numbers=listed.numbers,
             gained=listed.gained,
             shared_caches=shared,
-            memory_limit=self._nbytes,
-            window_nbytes=window_nbytes(options.memory_limit, sum(place.workers for place in self._places)),
+            run=replace(options.run, memory_limit=self._nbytes),
+            window_nbytes=window_nbytes(options.run.memory_limit, sum(place.workers for place in self._places)),
             first_code=FIRST + CODES * (number + 1),
             root_seed=root_seed,
             book=options.book,
             weights=options.weights,
             caches=cached_in_plan(services.features.of(CachedEpochs)),
-            dead_letters=options.dead_letters,
-            shard_cache=options.shard_cache,
-            full_tracebacks=options.full_tracebacks,
         )
 
     # -- what they say, and are told

@@ -188,7 +188,7 @@ class PythonSource(NumberedRows):
 
     def _following(self, count: int) -> int:
         """Return how many elements to take next, of as many as would be good."""
-        return 1 if self.context.services.options.one_at_a_time else max(1, min(count, CHUNK_ROWS))
+        return 1 if self.context.services.options.run.debug else max(1, min(count, CHUNK_ROWS))
 
     def _make(self) -> Any:
         node = self.node

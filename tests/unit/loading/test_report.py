@@ -17,6 +17,7 @@ import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data._engine.flow.board import Board
 from aiostream_data._engine.processes.server_counters import joined_counters
+from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.loading.diagnosis import diagnosed
 from aiostream_data.loading.opening import Opening
@@ -55,7 +56,9 @@ def observed(stages: dict[str, StageCounters]) -> MeasuredWindow:
 
 
 def limit_of(dataset: Dataset[Any], stages: dict[str, StageCounters]) -> Limit:
-    return diagnosed(Opening(plan=dataset.plan, memory_limit=1 << 30), rewrite(dataset.plan), observed(stages))
+    return diagnosed(
+        Opening(plan=dataset.plan, run=RunOptions(memory_limit=1 << 30)), rewrite(dataset.plan), observed(stages)
+    )
 
 
 # -- names

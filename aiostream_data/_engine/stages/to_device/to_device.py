@@ -83,7 +83,7 @@ class _Sending:
             window=ResizableSemaphore(self.device.host_slots),
             ordered=True,
             running=ResizableSemaphore(self._counters.workers),
-            one_at_a_time=services.options.one_at_a_time,
+            one_at_a_time=services.options.run.debug,
         )
         try:
             await hops.run(self._rows(inlet))
@@ -131,7 +131,7 @@ class _Sending:
         self._open.discard(filling)
 
     def _has_device_slot(self, patience: Patience) -> bool | None:
-        if self.stage.context.services.options.one_at_a_time:
+        if self.stage.context.services.options.run.debug:
             patience.next_look_s()  # on the thread of the consumer, who waits for this batch and cannot look itself
         return self.device.has_device_slot()
 
