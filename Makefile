@@ -1,11 +1,11 @@
-# Two commands matter: `make demo` and `make test`. Each installs what it needs first.
+# `make demo` shows the package, `make test` tests it; CONTRIBUTING.md lists what developers use. Each installs what it needs first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STORE  ?= s3
 NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
-.PHONY: install demo test test-cupy lint bench bench-environments clean
+.PHONY: install demo check lint test test-cupy bench bench-environments clean
 
 # Runs again only when the dependencies or the native core's sources have changed.
 install: $(VENV)/.installed
@@ -31,14 +31,12 @@ test-cupy: install
 	@echo "== the device stage beside real CuPy, two major versions, and JAX"
 	@$(BIN)/python .ci/test_cupy.py
 
-lint: install
-	@echo "== ruff, mypy --strict, import contracts, Dockerfiles, YAML"
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy aiostream_data tests examples .ci $(if $(wildcard benchmarks/*.py),benchmarks)
-	@$(BIN)/lint-imports
-	@$(BIN)/hadolint docker/Dockerfile.cpu docker/Dockerfile.cuda
-	@$(BIN)/yamllint --strict -c docker/.yamllint docker/compose.yaml
+# Static checks, several at a time.
+check: install
+	@echo "== format, lint, types, import contracts, links, spelling, tree, size, public names"
+	@$(BIN)/python .ci/check.py
+
+lint: check
 
 bench: install .venv-bench/.installed
 	@echo "== benchmarks against other loaders: every one in its own process, taking turns"

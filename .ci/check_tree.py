@@ -16,7 +16,7 @@ MODULE: Final = rf"({NAME}/)*{NAME}\.py"
 
 RULES: Final = (
     r"(README|ARCHITECTURE|CHANGELOG|CONTRIBUTING)\.md|LICENSE|MANIFEST\.in|Makefile|pyproject\.toml|setup\.py",
-    r"\.gitignore|\.dockerignore|\.ci/run",
+    r"\.gitignore|\.dockerignore|\.pre-commit-config\.yaml|\.ci/run|tests/README\.md",
     rf"(\.ci|aiostream_data|tests|benchmarks|examples)/{MODULE}",
     rf"aiostream_data/_native/{NAME}\.(pyx|pxd|pyi|h)",
     r"aiostream_data/py\.typed|aiostream_data/device/gpu_verified\.json",

@@ -24,7 +24,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/**/*.md", "docker/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/**/*.md", "docker/**/*.md", "tests/*.md")
     for path in ROOT.glob(pattern)
 )
 LAUNCHER: Final = "torchrun"

@@ -115,7 +115,7 @@ def test_reports_name_planted_bottlenecks_and_advise_nothing_absurd(
             mistakes += [f"{name}: {told}: {limit.sentence}" for told in [", ".join(wrong(plant, limit))] if told]
             absurd += [f"{name}: {told}: {limit.sentence}" for told in absurdities(dataset, limit)]
     runs = RUNS * len(PLANTS)
-    counted = f"planted bottlenecks: {runs - len(mistakes)} of {runs} named, {len(absurd)} absurd advices"
+    counted = f"planted bottlenecks: {runs - len(mistakes)} of {runs} named, {len(absurd)} absurd pieces of advice"
     for line in (counted, *mistakes, *absurd):
         add_line(pytestconfig, line)
     assert not absurd

@@ -39,6 +39,14 @@ def test_a_file_that_matches_no_rule_is_refused(check: dict[str, Any], path: str
 
 
 def test_files_of_every_kind_that_the_tree_has_are_accepted(check: dict[str, Any]) -> None:
-    kinds = ["README.md", ".ci/run", "aiostream_data/py.typed", "aiostream_data/_native/framing.pyx", "docs/memory.md"]
+    kinds = [
+        "README.md",
+        ".pre-commit-config.yaml",
+        "tests/README.md",
+        ".ci/run",
+        "aiostream_data/py.typed",
+        "aiostream_data/_native/framing.pyx",
+        "docs/memory.md",
+    ]
     kinds += ["tests/data/golden/lists.tfrecord.gz", "benchmarks/requirements.txt", "examples/quickstart/train.py"]
     assert check["stray"](kinds) == []
