@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STORE  ?= s3
+EXAMPLES ?= 10
 NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
-.PHONY: install demo check lint test test-cupy bench bench-environments clean
+.PHONY: install demo check lint quick test test-long test-cupy bench bench-environments clean
 
 # Runs again only when the dependencies or the native core's sources have changed.
 install: $(VENV)/.installed
@@ -37,6 +38,15 @@ check: install
 	@$(BIN)/python .ci/check.py
 
 lint: check
+
+# The unit tests of the rooms that differ from main.
+quick: install
+	@$(BIN)/python .ci/quick.py
+
+# More draws of each property, and others than in a usual run.
+test-long: install
+	@echo "== property tests and fuzzing, with $(EXAMPLES) times as many draws"
+	@ASD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile tests/properties tests/fuzz
 
 bench: install .venv-bench/.installed
 	@echo "== benchmarks against other loaders: every one in its own process, taking turns"

@@ -1,4 +1,4 @@
-"""The scripts behind `make check`."""
+"""The scripts behind `make check` and `make quick`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / ".ci"))
 import check  # noqa: E402
 import check_names  # noqa: E402
 import check_size  # noqa: E402
+import quick  # noqa: E402
 
 
 def test_a_long_file_is_refused_unless_it_is_listed() -> None:
@@ -61,3 +62,43 @@ def test_a_tool_that_is_missing_fails_its_check() -> None:
     result = check.run("a title", ("no_such_tool",))
     assert not result.passed
     assert "make install" in result.output
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for path in (
+        "unit/test_errors.py",
+        "unit/storage/test_urls.py",
+        "unit/_engine/flow/test_hop.py",
+        "gpu/test_gpu.py",
+    ):
+        (tmp_path / "tests" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / path).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        ("aiostream_data/storage/urls.py", {"tests/unit/storage/test_urls.py"}),
+        ("aiostream_data/storage/cache/names.py", {"tests/unit/storage/test_urls.py"}),
+        ("aiostream_data/_engine/flow/channel.py", {"tests/unit/_engine/flow/test_hop.py"}),
+        ("aiostream_data/errors.py", {"tests/unit/test_errors.py"}),
+        ("tests/unit/test_errors.py", {"tests/unit/test_errors.py"}),
+        ("tests/unit/test_gone.py", set()),
+        ("tests/fakes/gate.py", set()),
+        ("tests/gpu/test_gpu.py", set()),
+        ("docs/memory.md", {quick.LINKS}),
+        ("benchmarks/run.py", set()),
+    ],
+)
+def test_a_change_selects_the_tests_of_its_room(tree: Path, changed: str, tests: set[str]) -> None:
+    assert quick.tests_of(changed, tree) == tests
+
+
+def test_changed_tests_that_measure_run_alone(tree: Path) -> None:
+    (tree / "tests" / "lifecycle").mkdir()
+    (tree / "tests" / "lifecycle" / "test_end.py").touch()
+    chosen = quick.select(["tests/lifecycle/test_end.py", "aiostream_data/errors.py", "LICENSE"], tree)
+    assert (chosen.alone, chosen.beside) == ({"tests/lifecycle/test_end.py"}, {"tests/unit/test_errors.py"})
+    assert chosen.without == ["LICENSE"]
