@@ -9,6 +9,8 @@ that nothing runs ahead. Hence elements, their order and what ``rng`` draws are 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -208,3 +210,19 @@ def _in_this_process(node: Node) -> Node:
 
 _running: set[SteppingEngine] = set()
 """Kept here for as long as they run, as others are by their threads: what drops them has to end them first."""
+
+
+def _keep_for_good() -> None:
+    """Keep the parent's engines beyond the end of the interpreter: a child must not close their loops or warn of them.
+
+    Other engines are kept so by the stacks of their threads, which do not run in a child and are never unwound.
+    """
+    if _running and sys.implementation.name == "cpython":
+        import ctypes
+
+        for engine in _running:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+
+
+if hasattr(os, "register_at_fork"):  # not on every platform
+    os.register_at_fork(after_in_child=_keep_for_good)
