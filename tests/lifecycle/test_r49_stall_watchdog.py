@@ -348,22 +348,25 @@ def test_the_stuck_stage_is_the_first_from_the_consumer_that_does_not_pass_the_w
 
 MAY_BE_NONE = {
     # A user's function may take any time: what waits for it is watched.
-    *("functions:map(timeout)", "functions:filter(timeout)", "_engine.paced_hops:__init__(timeout_s)"),
-    *("dataset:open(stage_timeout)", "loading.opening:__init__(stage_timeout_s)"),
-    "_engine.engine_options:__init__(stage_timeout_s)",
+    *(
+        "dataset.functions:map(timeout)",
+        "dataset.functions:filter(timeout)",
+        "_engine.calls.paced_hops:__init__(timeout_s)",
+    ),
+    *("dataset.dataset:open(stage_timeout)", "_engine.run_options:__init__(stage_timeout_s)"),
     *(f"plan.operators:{name}(timeout_s)" for name in ("__init__", "_replace")),
     "executors.thread:__init__(limit_s)",
     # The consumer waits until a loader is open, and is watched like one that waits for an element.
-    "_engine.announced:wait(timeout_s)",
+    "_engine.flow.one_time_event:wait(timeout_s)",
     # Stands for a finite number that it is told later.
-    "_engine.hosting_process:ask(timeout_s)",
+    "_engine.processes.process_handle:ask(timeout_s)",
     # Until closed, which the end of the run does.
     "device.stage:put(timeout_s)",
-    "_engine.ring_changes:until(look_again_s)",
+    "_engine.stages.to_device.ring_changes:until(look_again_s)",
     # What is None here is no wait of ours: when somebody waits, what was measured, and whether anybody watches.
     "metrics.window:__init__(machine_cpu_s)",
     *(f"metrics.stuck:__init__({name})" for name in ("wanted_s", "input_s", "room_s")),
-    "_engine.engine_options:__init__(stall_after_s)",
+    "_engine.run_options:__init__(stall_after_s)",
     # Numbers per second, what a store asks for, and what is not known yet.
     *(f"storage.caps:__init__({name})" for name in ("requests_per_s", "nbytes_per_s")),
     "storage.lanes:refused(retry_after_s)",
@@ -414,7 +417,7 @@ def defaults() -> Iterator[tuple[str, Any]]:
 def test_r49_every_default_number_of_seconds_is_finite() -> None:
     found = dict(defaults())
     names = {name.rpartition(".")[2] for name in found}
-    assert {"event_loop:CLOSE_S", "dataset:open(stall_after)", "retry:__init__(total_s)"} <= names
+    assert {"event_loop:CLOSE_S", "dataset.dataset:open(stall_after)", "retry:__init__(total_s)"} <= names
     assert len(found) > 25
     endless = {name.removeprefix("aiostream_data.") for name, value in found.items() if not is_bounded(value)}
     assert endless <= MAY_BE_NONE
