@@ -417,7 +417,7 @@ def defaults() -> Iterator[tuple[str, Any]]:
 def test_r49_every_default_number_of_seconds_is_finite() -> None:
     found = dict(defaults())
     names = {name.rpartition(".")[2] for name in found}
-    assert {"event_loop:CLOSE_S", "dataset.dataset:open(stall_after)", "retry:__init__(total_s)"} <= names
+    assert {"event_loop:CLOSE_S", "dataset:open(stall_after)", "retry:__init__(total_s)"} <= names
     assert len(found) > 25
     endless = {name.removeprefix("aiostream_data.") for name, value in found.items() if not is_bounded(value)}
     assert endless <= MAY_BE_NONE
