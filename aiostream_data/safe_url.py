@@ -204,6 +204,7 @@ def _safe_link(link: str) -> str:
     scheme, user, host, tail = parts_of(link)
     path, query, fragment = query_of(scheme, tail)
     if is_http(scheme):
+        host = _UNCLEAR.sub(rf"\1{REDACTED}", host)
         path = _UNCLEAR.sub(rf"\1{REDACTED}", path)
         path = _PATH_PARAMETERS.sub(f";{REDACTED}", path)
         path = _ENCODED_URL.sub(REDACTED, _IN_PATH.sub(lambda found: f"/{found[1]}={REDACTED}", path))
@@ -226,6 +227,7 @@ def _split_authority(kind: str, rest: str) -> tuple[str | None, str, str]:
     if kind in _PLAIN_PATHS:
         return (user, host, tail) if ":" in user else (None, authority, tail)
     is_odd = not _HOST.fullmatch(host) or (":" in host and kind not in _HTTP)
+    is_odd |= bool(at) and "@" in tail.partition("/")[0]
     if is_odd and "@" in tail:
         # A password with a slash, a question mark or a hash: all before the last @ belongs to it.
         before, _, behind = rest.rpartition("@")

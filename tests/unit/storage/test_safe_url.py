@@ -26,6 +26,8 @@ def test_a_remote_url_without_its_slashes_shows_no_secret(url: str) -> None:
         ("https://h/a%3Fb=S", "https://h/a%3F***"),
         ("https://h/a%3fb%3dS", "https://h/a%3f***"),
         ("https://h/a%253FS", "https://h/a%253F***"),
+        ("https://h%3fsig=S", "https://h%3f***"),
+        ("https://u:S@0#S@h/x", "https://***@h/x"),
     ],
 )
 def test_a_url_that_programs_read_in_different_ways_shows_no_secret(url: str, shown: str) -> None:
