@@ -33,6 +33,7 @@ from aiostream_data._engine.stages.recalled import RecalledStage
 from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
 from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
 from aiostream_data._engine.stages.shuffle import ShuffleStep
+from aiostream_data._engine.stages.take_while import TakeWhileStage
 from aiostream_data._engine.stages.to_device.to_device import ToDeviceStage
 from aiostream_data._engine.stages.unbatch import UnbatchStep
 from aiostream_data._engine.stages.zip import ZipStage
@@ -47,6 +48,7 @@ from aiostream_data.plan.blocking import Block
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.replaying import Recalled
 from aiostream_data.plan.subprocess import InSubprocess, LoaderShard, WorkerShard
+from aiostream_data.plan.take_while import TakeWhile
 
 STAGES: Final[dict[type[Node], type[Stage]]] = {
     src.Tensors: MemorySource,
@@ -65,6 +67,7 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     op.ParseRows: RowwiseStage,
     op.Repeat: RepeatStage,
     op.Take: TakeStage,
+    TakeWhile: TakeWhileStage,
     op.Skip: SkipStage,
     op.Shard: ShardStage,
     op.Enumerate: EnumerateStage,

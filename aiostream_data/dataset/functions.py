@@ -22,6 +22,7 @@ from aiostream_data.plan.base import (
     seed_of,
 )
 from aiostream_data.plan.operators import AUTO_CYCLE_LENGTH
+from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.validate import check_executor, check_reaches_interpreters, check_reaches_processes
 from aiostream_data.plan.written import function_name
 
@@ -164,6 +165,23 @@ class FunctionOperators(Generic[T]):
         how = _how(predicate, executor, concurrency, seed, init, timeout, on_error)
         check_takes_an_element("filter", predicate, {RNG, STATE} if init is not None else {RNG})
         return self._then(op.Filter, "filter", predicate=predicate, **how)
+
+    def take_while(self, predicate: Callable[..., bool]) -> Dataset[T]:
+        """Return the elements before the first for which ``predicate`` is false, in order (tf.data ``take_while``).
+
+        The input is read no further then, so it may be endless. The predicate is called for one element after another,
+        in order. Like that of :meth:`filter` it returns a bool, and a tuple is unpacked into its arguments; it must
+        depend on its element alone, since a resumed run calls it again for the element that ended the stream.
+
+        Raises:
+            PlanError: The predicate is not a function, or is a coroutine function.
+            StageBuildError: It is a generator function, or cannot be called with an element.
+        """
+        _check_callable("take_while", predicate)
+        _refuse_coroutine("take_while", predicate)
+        check_gives_a_value("take_while", predicate)
+        check_takes_an_element("take_while", predicate)
+        return self._then(TakeWhile, "take_while", predicate=predicate)
 
     def flat_map(
         self, function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]], *, on_error: OnError = None

@@ -13,6 +13,7 @@ from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch, Window
 
 COPIES: Final = 4
@@ -68,7 +69,7 @@ def leaf_nbytes(leaf: ArraySpec) -> int | None:
 
 FEWER: Final = (
     *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.Skip, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
-    *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess),
+    *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
 )
 """Nodes that give no more elements than their input has."""
 

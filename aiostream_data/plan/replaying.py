@@ -15,9 +15,10 @@ from aiostream_data.plan.base import UNKNOWN, Node, Operator, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.spec import Spec, spec_of
+from aiostream_data.plan.take_while import TakeWhile
 
-COUNTS_ROWS = (op.Repeat, op.Take, op.Skip, op.Shard)
-"""What chooses among all rows by their number, and is left out for a few of them."""
+COUNTS_ROWS = (op.Repeat, op.Take, TakeWhile, op.Skip, op.Shard)
+"""What chooses among all rows by what comes before them, and is left out for a few of them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

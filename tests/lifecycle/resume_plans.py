@@ -76,6 +76,14 @@ def is_kept(number: int) -> bool:
     return int(number) % 3 != 1
 
 
+def is_not_17(number: int) -> bool:
+    return int(number) != 17
+
+
+def is_not_row_17(row: dict[str, Any]) -> bool:
+    return is_not_17(row["n"])
+
+
 def no_name_ends_in_2(name: bytes) -> bool:
     return not name.endswith(b"2")
 
@@ -206,6 +214,8 @@ CASES: dict[str, Case] = {
     "take": Case(lambda _: draws().take(9)),
     "take of repeat": Case(lambda _: draws(4).repeat().take(11)),
     "repeat of take": Case(lambda _: draws().shuffle(9).take(4).repeat(3)),
+    "take_while": Case(lambda _: numbers(20).shuffle(6).take_while(is_not_17)),
+    "repeat of take_while": Case(lambda _: draws(20).shuffle(9).take_while(is_not_row_17).repeat(3)),
     "skip": Case(lambda _: draws().skip(5)),
     "skip of shuffle": Case(lambda _: draws().shuffle(6).skip(5)),
     "shard": Case(lambda _: draws().shard(3, 1)),

@@ -256,6 +256,31 @@ def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Call
     return (true if rows is None else rows[true]), results
 
 
+def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException | None]:
+    """Return for how many rows the function is true before it is false or fails for one, and what it failed with.
+
+    It is not called for the rows behind that one.
+    """
+    elements = chunk.elements()
+    left = iter(elements)
+    rows = 0
+    with noted_as_running(user.function, user.describe, chunk.ids, left):
+        try:
+            for value in user.calls(user.function, left, chunk):
+                if not is_scalar_bool(value):
+                    raise no_scalar_bool(user.function, value, "take_while")
+                if not value:
+                    return rows, None
+                rows += 1
+            if rows < len(chunk):
+                raise StopIteration("raised by the function")  # which ends an iteration silently
+        except BaseException as error:  # noqa: BLE001 - raised behind the rows before
+            failure = misfit(error, user.function, elements[rows]) or workable(error)
+            user.note(failure, chunk, rows)
+            return rows, failure
+    return rows, None
+
+
 def is_scalar_bool(value: Any) -> bool:
     """Return whether a predicate may return this: a bool, of Python or NumPy, or an array of one without axes."""
     if isinstance(value, (bool, np.bool_)):
@@ -263,13 +288,15 @@ def is_scalar_bool(value: Any) -> bool:
     return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
 
 
-def no_scalar_bool(predicate: Callable[..., Any], value: Any) -> PlanError:
-    """Return the error that a predicate returned something else than a bool."""
+def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "filter") -> PlanError:
+    """Return the error that the predicate of a method returned something else than a bool."""
     cure = ""
     if getattr(value, "shape", ()) and getattr(value, "dtype", None) == np.bool_:
-        cure = ": return its all() or any(), or filter rows before batch()"
+        cure = f": return its all() or any(), or call {method}() before batch()"
     name = function_name(predicate)
-    return PlanError(f"the predicate of filter() must return a scalar bool, but {name} returned {summary(value)}{cure}")
+    return PlanError(
+        f"the predicate of {method}() must return a scalar bool, but {name} returned {summary(value)}{cure}"
+    )
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:

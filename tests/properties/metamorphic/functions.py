@@ -63,6 +63,11 @@ async def is_kept_later(*element: Any) -> bool:
     return fn.is_kept(await fn.later(*element))
 
 
+def is_usual(*element: Any) -> bool:
+    """Return False for every 29th number."""
+    return fn.number(*element) % 29 != 17
+
+
 def is_drawn(*element: Any, rng: np.random.Generator) -> bool:
     """Return whether to keep an element, by a draw: of four, three are kept."""
     return bool(rng.integers(4))

@@ -137,6 +137,11 @@ def _take(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"take({count})", most=plan.most if count < 0 else min(count, plan.most))
 
 
+def _take_while(random: Random, plan: Drawn) -> Drawn:
+    predicate = one_of(random, "is_usual", "is_usual", "is_kept", "never")
+    return plan.depending_on_order().then(f"take_while({predicate})")
+
+
 def _skip(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"skip({random.randrange(12)})")
 
@@ -257,6 +262,7 @@ _ANYWHERE: list[tuple[float, Operator]] = [(2, shuffle), (0.8, repeat), (0.6, _c
 _OF_ROWS: list[tuple[float, Operator]] = [(2, _map), (0.5, _await), (0.4, _with_state), (0.6, _failing), (1.2, _filter)]
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
+    (0.5, _take_while),
     (0.7, _skip),
     (0.5, _shard),
     (0.9, _enumerate),

@@ -1,0 +1,35 @@
+"""Run ``take_while``: deliver rows until the predicate is false for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiostream_data._engine.calls.user_code import UserFunction, leading_rows
+from aiostream_data._engine.failures.carried_error import as_raisable
+from aiostream_data._engine.flow.stage import Stage
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data.plan.batched import gives_batches
+from aiostream_data.plan.take_while import TakeWhile
+
+
+@dataclass
+class TakeWhileStage(Stage):
+    """Running form of ``TakeWhile``: ends its input at the first row for which the predicate is false.
+
+    Its place is that of its input, since every row it delivers is one row of the input. A run that resumes at the end
+    calls the predicate again for the row that ended the stream.
+    """
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: TakeWhile = self.node
+        user = UserFunction(
+            node.predicate, self.context.services.origins.describe, takes_batches=gives_batches(node.input)
+        )
+        async for chunk in inlets[0]:
+            rows, failure = await self.hop(leading_rows, user, chunk)
+            await outlet.send(chunk.slice(0, rows))
+            if failure is not None:
+                raise as_raisable(failure)
+            if rows < len(chunk):
+                return
