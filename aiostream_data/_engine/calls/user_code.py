@@ -29,7 +29,7 @@ from aiostream_data.failing.policies import Handling
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.rows.records import Chunk, Columns, Items
-from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import as_stackable, collate_results, stack
@@ -374,19 +374,6 @@ _UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|, the first of
 
 def _unnamed(ids: RowIds, row: int) -> str:
     return "row " + ":".join(str(number) for pair in ids.pairs_of(row) for number in pair)
-
-
-class StableTable(dict[int, tuple[int, int, int]]):
-    """Stable numbers of splits, for a process without their :class:`~aiostream_data._engine.resume.origins.Origins`."""
-
-    def __call__(self, split: int) -> tuple[int, int, int]:
-        return self[split]
-
-
-def stable_table(stable: Stable, ids: RowIds) -> StableTable:
-    """Return what ``stable`` says of the splits of these rows."""
-    splits = {split for pair in ids.pairs() for split in np.unique(pair.splits).tolist()}
-    return StableTable({split: stable(split) for split in splits if split >> SPLIT_BITS > 0})
 
 
 def without_origins(user: UserFunction) -> UserFunction:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from aiostream_data._engine.calls.row_work import HopPart, RowWork
-from aiostream_data._engine.calls.user_code import stable_table, without_origins
-from aiostream_data._engine.resume.row_keys import Stable
+from aiostream_data._engine.calls.user_code import without_origins
+from aiostream_data._engine.resume.row_keys import Stable, stable_table
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.executors.interpreter import InterpreterExecutor
 from aiostream_data.rows.records import Chunk

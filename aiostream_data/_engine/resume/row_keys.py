@@ -41,6 +41,19 @@ def expression(numbers: Sequence[int], stable: Stable) -> Iterator[int]:
             yield ordinal
 
 
+class StableTable(dict[int, tuple[int, int, int]]):
+    """Stable numbers of splits, for a process without their :class:`~aiostream_data._engine.resume.origins.Origins`."""
+
+    def __call__(self, split: int) -> tuple[int, int, int]:
+        return self[split]
+
+
+def stable_table(stable: Stable, ids: RowIds) -> StableTable:
+    """Return what ``stable`` says of the splits of these rows."""
+    splits = {split for pair in ids.pairs() for split in np.unique(pair.splits).tolist()}
+    return StableTable({split: stable(split) for split in splits if split >> SPLIT_BITS > 0})
+
+
 class RngStream(NamedTuple):
     """Random stream of one row: see :class:`.RecordGenerator`."""
 
