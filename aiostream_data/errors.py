@@ -41,7 +41,7 @@ def _rebuild_group(kind: type[CloseError], message: str, errors: list[Exception]
     return group
 
 
-# -- whoever wrote the chain -------------------------------------------------------------------
+# -- raised to the author of the chain -------------------------------------------------------------------
 
 
 class PlanError(AiostreamError, ValueError):
@@ -124,7 +124,7 @@ class RankError(AiostreamError, ValueError):
     """Rows or files cannot be shared by these ranks, or it cannot be told which rank this process is."""
 
 
-# -- whoever made the data ---------------------------------------------------------------------
+# -- raised about the data ---------------------------------------------------------------------
 
 
 class DataError(AiostreamError):
@@ -275,7 +275,7 @@ class ImageCastError(DataError, ValueError):
         self.reason = reason
 
 
-# -- whoever wrote the function ----------------------------------------------------------------
+# -- raised about user functions ----------------------------------------------------------------
 
 
 class RecordError(AiostreamError):
@@ -341,7 +341,7 @@ class DeadLetterError(AiostreamError, ValueError):
     """A dead-letter log cannot be read, written, or run again with this data set."""
 
 
-# -- whoever runs the store or holds its keys --------------------------------------------------
+# -- raised about stores and credentials --------------------------------------------------
 
 
 class StorageError(AiostreamError, OSError):
@@ -467,7 +467,7 @@ class ObjectChangedError(StorageError):
         )
 
 
-# -- whoever installed or runs the program -----------------------------------------------------
+# -- raised about the installation and the machine -----------------------------------------------------
 
 
 class WriteError(AiostreamError, OSError):

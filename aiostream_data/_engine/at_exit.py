@@ -33,7 +33,7 @@ def stop_at_exit(running: Stoppable) -> None:
 
 
 def has_stopped(running: Stoppable) -> None:
-    """Hear that there is nothing left to stop."""
+    """Mark ``running`` as stopped."""
     _running.discard(running)
 
 

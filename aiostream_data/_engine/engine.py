@@ -114,7 +114,7 @@ class Engine:
                     check_state(self.plan, each, book, exact, self.state.keys)
 
     def _start(self) -> None:
-        """Begin to run, in whatever thread that is."""
+        """Start running, on a thread of its own or on the caller's."""
         self._new_loop = loop_maker()
         self.thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         self._watchdog = self._watchdog_if_wanted()
@@ -198,7 +198,7 @@ class Engine:
         self.wait_ready()
 
     def settle(self, elements: int) -> None:
-        """Hear that the consumer stays behind its first ``elements`` elements.
+        """Record that the consumer has passed its first ``elements`` elements.
 
         Notes what only the plan's processes know, which end as soon as the engine has.
         """
@@ -291,7 +291,7 @@ class Engine:
             self._main.cancel()
 
     def _end(self, loop: asyncio.AbstractEventLoop | None, failure: BaseException | None) -> None:
-        """Let go of everything, and tell the consumer how it ended. The loop does not run any more."""
+        """Release everything, and tell the consumer how it ended. The loop does not run any more."""
         error = self._error_of(failure)
         if self._abandoning is not None:  # or it would stop the loop while that is being closed
             self._abandoning.cancel()

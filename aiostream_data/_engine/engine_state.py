@@ -88,7 +88,7 @@ class EngineState:
             self.mixtures_with_gained = mixtures_with_gained(self._plan, gained)
 
     def read_caches_first(self, epochs: Mapping[int, int]) -> None:
-        """Hear in which repetition each cache of the plan is read first, if no state has said so."""
+        """Set the epoch in which each cache is read first, unless a state has set it."""
         for key, epoch in epochs.items():
             self.cached_epochs.setdefault((0, key), epoch)
 
@@ -116,7 +116,7 @@ class EngineState:
             self._kept = elements, self.place(elements)
 
     def forget(self, elements: int) -> None:
-        """Hear that nobody will ask for a place before ``elements`` elements any more."""
+        """Discard history before element ``elements``."""
         if elements and self.position is not None:
             self.position.forget(elements)
 
@@ -136,7 +136,7 @@ class EngineState:
         return self.weights.set(key, mixture.schedule, vector, from_row)
 
     def weights_so_far(self) -> Any:
-        """Return every change of weights since the engine began, for whoever reads the same rows again."""
+        """Return every change of weights since the engine began, for a replay of the same rows."""
         if self.hosting is not None:
             self.hosting.tell_weights(self.weights, self.keys)
         return self.weights.state(from_the_beginning=True)

@@ -1,4 +1,4 @@
-"""The event loop of an engine: made, and closed whatever still runs on it."""
+"""Make the event loop of an engine, and close it with everything that still runs on it."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def serve(exchange: Exchange) -> None:
             engine.hear(*exchange.receive().message)
     except EOFError:
         return
-    except BaseException as error:  # noqa: BLE001 - told to whoever waits
+    except BaseException as error:  # noqa: BLE001 - raised to the waiter
         with suppress(EOFError):
             exchange.send(("refused", Failure(error)))
     finally:
@@ -99,7 +99,7 @@ class Run:
         self._chunks += 1
 
     def taken(self, nbytes: int, chunks: int) -> None:
-        """Hear that so much has been taken on the other side. Call on the loop."""
+        """Record that the other side has taken this many bytes. Call on the loop."""
         self._nbytes -= nbytes
         self._chunks -= chunks
         if self._waiter is not None and not self._waiter.done():
@@ -184,7 +184,7 @@ class HostedEngine:
     def _answer(self, number: int, question: str, *args: Any) -> None:
         try:
             answer: Any = getattr(self, f"_say_{question}")(*args)
-        except BaseException as error:  # noqa: BLE001 - told to whoever asks
+        except BaseException as error:  # noqa: BLE001 - sent to the caller
             answer = Failure(error)
         self._exchange.send(("answer", number, answer))
 
@@ -288,7 +288,7 @@ class HostedEngine:
             return  # nobody is left to be told
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - told to whoever reads the run
+        except BaseException as error:  # noqa: BLE001 - sent to the reader of the run
             root = error.error if isinstance(error, CarriedError) else error
             present(root, full=self._errand.run.failing.full_tracebacks)
             with suppress(EOFError):

@@ -57,7 +57,7 @@ class Resources:
         pool: Threads for the engine's own work and the user's functions.
         stores: Those that were used, by their options.
         devices: Where batches are copied to, by the node that says so.
-        workers: Whatever runs functions.
+        workers: All executors.
         runs: Which stages run now.
         trimmer: Looks after what malloc keeps.
     """

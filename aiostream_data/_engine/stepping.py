@@ -165,7 +165,7 @@ class SteppedBridge(Bridge):
         await self._asked
 
     def ask(self) -> None:
-        """Say that an element is wanted. Between two steps."""
+        """Request an element. Call between two steps."""
         asked, self._asked = self._asked, None
         if asked is not None and not asked.done():
             asked.set_result(None)

@@ -1,4 +1,4 @@
-"""Say, once in a process, that the slow twins run because the native core was not built."""
+"""Warn once per process that the native core is missing and the slow twins run."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _describe_packages(extra: str, packages: tuple[str, ...]) -> str:
 
 
 def _describe_device() -> str:
-    """Say which device ``to_device()`` would choose; CuPy is loaded only where it is installed."""
+    """Return the device that ``to_device()`` would choose. CuPy is loaded only if it is installed."""
     if not any(_version_of(package) for package in CUPY_PACKAGES):
         return "cpu (CuPy is not installed: pip install 'aiostream-data[cupy12]' or [cupy13])"
     try:

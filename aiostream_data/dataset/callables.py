@@ -71,5 +71,5 @@ def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequen
 
 
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
-    """Tell it of a function, or of an object that is called like one."""
+    """Return it for a function or a callable object."""
     return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - its method, not whether it has one

@@ -313,7 +313,7 @@ def _how(
 
 
 def takes(name: str, function: Callable[..., Any]) -> bool:
-    """Tell whether a function has a parameter of this name."""
+    """Return True if a function has a parameter of this name."""
     try:
         return name in inspect.signature(function).parameters
     except (TypeError, ValueError):  # builtins without a signature

@@ -42,7 +42,7 @@ def write_index(
         path_or_url: Where the index is to be; it appears there when it is complete.
         versions: Note ETags, generations or modification times too, so that a shard that was replaced is an error. By
             default they are noted except for local files, whose times change when they are copied.
-        records: How many records shards hold, by URL, for whoever reads the index.
+        records: Number of records of each shard, by URL, stored in the index.
         storage_options: As in fsspec; for listing, where ``files`` has none of its own, and for writing.
 
     Returns:

@@ -149,10 +149,10 @@ class DeviceBackend(Protocol):
         """Return the stream on which the calling thread's own work runs."""
 
     def same_in_all_threads(self, stream: StreamRef) -> bool:
-        """Tell whether ``stream`` names one and the same stream in every thread."""
+        """Return True if ``stream`` names one and the same stream in every thread."""
 
     def capturing(self, stream: StreamRef) -> bool:
-        """Tell whether work enqueued on ``stream`` would be recorded into a graph, and run later or never."""
+        """Return True if work enqueued on ``stream`` would be recorded into a graph, and run later or never."""
 
     def h2d(
         self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef, at: int = 0, offset: int = 0
@@ -191,7 +191,7 @@ class DeviceBackend(Protocol):
         """Block the calling thread, with the GIL released, until the device has passed ``mark``."""
 
     def finished(self, mark: Mark) -> bool:
-        """Say whether the device has passed ``mark``. For closing and tests: it may hold the GIL."""
+        """Return True if the device has passed ``mark``. For closing and tests: it may hold the GIL."""
 
     def retire(self, mark: Mark) -> None:
         """Take back a mark for which nobody waits, nor will: it may be recorded anew."""

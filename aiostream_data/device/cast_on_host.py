@@ -44,7 +44,7 @@ def pieces(plan: CastPlan, cuts: Callable[[int], Sequence[int]]) -> Iterator[Wor
 
 
 def reads_within(plan: CastPlan, slot: Memory) -> bool:
-    """Tell whether all that is to be cut out lies within the images: not so where the batch is not in the slot."""
+    """Return True if all that is to be cut out lies within the images: not so where the batch is not in the slot."""
     return all(_reads_within(cast, _array(slot, cast.places)) for cast in plan.casts)
 
 

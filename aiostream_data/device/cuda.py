@@ -316,7 +316,7 @@ class CupyBackend:
 
     @contextmanager
     def _telling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
-        """Tell failures of a block as ours. Never holds an ``await``.
+        """Convert failures of a block to errors of this package. Never holds an ``await``.
 
         Args:
             what: The attempt, for messages.

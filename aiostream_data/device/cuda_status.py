@@ -86,17 +86,17 @@ def sentence_of(status: int) -> str:
 
 
 def sticky(status: int | None) -> bool:
-    """Tell whether every later call fails too, until the process ends."""
+    """Return True if every later call fails too, until the process ends."""
     return status in _STICKY
 
 
 def of_capture(status: int) -> bool:
-    """Tell whether a call failed because a stream is being captured into a CUDA graph."""
+    """Return True if a call failed because a stream is being captured into a CUDA graph."""
     return 900 <= status < 909
 
 
 def mismatch(driver: int | None, runtime: int | None) -> str:
-    """Say why a driver does not serve a CuPy, and what to install.
+    """Explain why a driver does not support a CuPy, and what to install.
 
     Args:
         driver: Newest CUDA that the driver serves, as CUDA counts: 1000 for each major version, 10 for each minor
@@ -113,7 +113,7 @@ def mismatch(driver: int | None, runtime: int | None) -> str:
 
 
 def _may_serve(driver: int, runtime: int) -> bool:
-    """Tell whether a CuPy for an older CUDA would serve this driver, and is to be had."""
+    """Return True if a CuPy for an older CUDA would serve this driver, and is to be had."""
     return _OLDEST_CUPY <= driver // 1000 < runtime // 1000
 
 

@@ -261,5 +261,5 @@ class DeviceBatch:
         return self.layout.rebuild(arrays, self._kept)
 
     def _drop(self) -> None:
-        """Let go of the slot's memory, which arrays over it keep where there are any."""
+        """Release the slot's memory, which arrays over it keep where there are any."""
         self._leased = None

@@ -137,7 +137,7 @@ class Filling:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Give up whatever it has. The caller holds the lock."""
+        """Release everything it holds. The caller holds the lock."""
         if self._phase is _FillPhase.WAITING:
             self._phase = _FillPhase.OVER
             self._batch = self._lease = None

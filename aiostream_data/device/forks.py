@@ -1,4 +1,4 @@
-"""Tell a forked child from the process that it came from: what that one had on a GPU is not the child's.
+"""Detect forked children: a child cannot use the GPU memory of its parent.
 
 A child that is forked before CUDA was started in its parent may start it itself. After that it may not: every call
 would fail in it, some with errors that name anything but the fork. So where CUDA was started is noted here.

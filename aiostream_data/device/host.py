@@ -121,10 +121,10 @@ class HostBackend:
         return float(then.event - first.event)
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
-        """Return: whatever the mark stands for has already run."""
+        """Return at once: work on the host has already run."""
 
     def join(self, mark: Mark) -> None:
-        """Return: whatever the mark stands for has already run."""
+        """Return at once: work on the host has already run."""
 
     def finished(self, mark: Mark) -> bool:
         return True

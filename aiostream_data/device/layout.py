@@ -110,7 +110,7 @@ def _numeric_parts(path: str, leaf: Any) -> Sequence[tuple[str, NDArray[Any] | P
 
 
 def _means_more(leaf: NDArray[Any] | Parts) -> bool:
-    """Tell whether an array has a mask or a unit, which a slot would lose."""
+    """Return True if an array has a mask or a unit, which a slot would lose."""
     if isinstance(leaf, Parts):
         return False
     try:

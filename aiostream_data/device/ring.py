@@ -232,7 +232,7 @@ class SlotRing:
         self._copied_nbytes += nbytes
 
     def has_device_slot(self) -> bool:
-        """Say whether a device slot is free. Never waits; takes no lock, so that an event loop may ask."""
+        """Return True if a device slot is free. Never waits; takes no lock, so that an event loop may ask."""
         self.state.check()
         return self._device.any_free
 

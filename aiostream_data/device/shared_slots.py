@@ -130,12 +130,12 @@ class Lent:
         self.nbytes += array.nbytes
 
     def abandon(self) -> None:
-        """Say that it will never end, since nobody will know when its copies have run."""
+        """Mark it as endless: the end of its copies cannot be known."""
         for adopted in self._adopted:
             adopted.abandoned = True
 
     def end(self) -> None:
-        """Let the blocks go back to whoever lent them. Idempotent; takes no lock and calls no device."""
+        """Return the blocks to their lender. Idempotent; takes no lock and calls no device."""
         while self._adopted:
             self._adopted.pop().readers.pop()
         self._arrays.clear()

@@ -66,7 +66,7 @@ class HostSlot:
         self.lent: Lent | None = None
 
     def end_loan(self) -> None:
-        """Let go of what was lent: no copy reads it any more, or ever will."""
+        """Release what was lent: no copy reads it any more, or ever will."""
         lent, self.lent = self.lent, None
         if lent is not None:
             lent.end()
@@ -77,7 +77,7 @@ class HostSlot:
         return [] if self.mark is None else [self.mark]
 
     def drop(self) -> None:
-        """Let go of memory and marks."""
+        """Release memory and marks."""
         self.block = self.mark = self.begun = self.lent = None
 
 
@@ -107,7 +107,7 @@ class DeviceSlot:
         return mark
 
     def drop(self) -> None:
-        """Let go of memory and marks."""
+        """Release memory and marks."""
         self.block, self.marks = None, []
 
 

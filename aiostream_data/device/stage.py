@@ -102,7 +102,7 @@ class DeviceStage:
         return stats.host_nbytes + (stats.device_nbytes if self.device == "cpu" else 0)
 
     def start_waiter(self) -> None:
-        """Have a thread of the stage's own free host slots. Without it, whoever needs one waits for its copy."""
+        """Start a thread that frees host slots. Without it, the thread that needs a slot waits for its copy."""
         if self._waiter is None:
             self._waiter = Waiter(self._ring)
 

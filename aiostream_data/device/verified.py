@@ -1,4 +1,4 @@
-"""Say whether the device code of this installation is what last passed its tests on a GPU.
+"""Return True if the device code of this installation is what last passed its tests on a GPU.
 
 ``gpu_verified.json`` beside this file is written by ``benchmarks/gpu/run.py`` when every part of it passed on a
 machine with a GPU, and by nothing else. It holds the hash of the code that ran; as soon as that code is another, what

@@ -25,7 +25,7 @@ class Waiter:
     def _run(self) -> None:
         try:
             self._join_in_order()
-        except BaseException as error:  # noqa: BLE001 - told to whoever uses the ring next, or waits for it
+        except BaseException as error:  # noqa: BLE001 - raised to the next user of the ring
             state = self._ring.state
             with state.lock:
                 if not state.closed:

@@ -55,7 +55,7 @@ class SharedBlock:
         return self._mapping.view(ALIGNMENT, self.nbytes)
 
     def retire(self) -> None:
-        """Note that it will not be lent again, for whoever had it page-locked."""
+        """Mark the block as never lent again, so that its page-locks can be released."""
         self._mapping.retired = True
 
 
@@ -127,7 +127,7 @@ class Lender:
         shut_down(self._ear)
 
     def close(self) -> None:
-        """Let go of all blocks; the memory goes when the borrower's last array does."""
+        """Release all blocks; the memory goes when the borrower's last array does."""
         self._ear.close()
         self._bell.close()
         self._lent.clear()
@@ -245,7 +245,7 @@ class BlockLease:
         self._bell: Bell | None = None
 
     def release(self) -> None:
-        """Say that this memory is the receiver's now: it no longer keeps the sender from sending.
+        """Hand this memory to the receiver. It no longer keeps the sender from sending.
 
         The arrays stay good for ever. Their block goes back to the sender when they die. Call it before
         arrays are handed to somebody who may keep them. From any thread, any number of times.
@@ -308,7 +308,7 @@ class Borrower:
         return memory, lease
 
     def close(self) -> None:
-        """Let go of all blocks; arrays that still look into them stay good."""
+        """Release all blocks; arrays that still look into them stay good."""
         if self._bell is not None:
             self._bell.close()
         self._ends.clear()  # they lead to the words of their blocks, and nobody listens any more
@@ -322,7 +322,7 @@ class Borrower:
 
 
 def shut_down(link: socket.socket) -> None:
-    """End all traffic of a socket, which wakes whoever waits for it; nothing if it has ended."""
+    """End all traffic of a socket and wake its waiters; do nothing if it has ended."""
     try:
         link.shutdown(socket.SHUT_RDWR)
     except OSError:

@@ -1,4 +1,4 @@
-"""Call functions right where they are submitted, in the thread of whoever steps the event loop."""
+"""Call functions where they are submitted, in the thread that steps the event loop."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class ThreadExecutor:
             self._thread_ends()
 
     def _thread_ends(self) -> None:
-        """Let go of what belongs to this thread."""
+        """Release what belongs to this thread."""
 
     def _work(self) -> None:
         me = threading.get_ident()

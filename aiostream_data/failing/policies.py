@@ -147,14 +147,14 @@ def policy_for_sources(policy: OnError) -> OnError:
 
 
 def may_drop(value: OnError) -> bool:
-    """Tell whether a stage with this policy may give fewer rows than it takes."""
+    """Return True if a stage with this policy may give fewer rows than it takes."""
     policy = policy_of(value)
     return isinstance(policy_of(policy.then) if isinstance(policy, Retry) else policy, (Skip, Quarantine))
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """A policy, taken apart for whoever carries it out; picklable when its value is.
+    """A policy, resolved for the stage that applies it; picklable when its value is.
 
     Attributes:
         kind: What happens after the last attempt.
@@ -190,14 +190,14 @@ class Handling:
         return min(MAX_BACKOFF_S, self.backoff_s * 2.0**attempt)
 
     def is_spent(self, failures: int, rows: int) -> bool:
-        """Tell whether so many failed records among so many are more than was allowed."""
+        """Return True if so many failed records among so many are more than was allowed."""
         if self.max_count is not None and failures > self.max_count:
             return True
         return self.max_rate is not None and failures > self.max_rate * max(rows, RATE_ROWS)
 
     @property
     def budget(self) -> str:
-        """Say what :meth:`is_spent` allows, for a message."""
+        """Describe the allowance of :meth:`is_spent`, for a message."""
         rules = [] if self.max_count is None else [f"max_count={self.max_count}"]
         if self.max_rate is not None:
             first = f"{int(self.max_rate * RATE_ROWS):,} of the first {RATE_ROWS:,}"

@@ -18,7 +18,7 @@ from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, Reco
 from aiostream_data.rows.records import VarColumn
 
 REPORTED_AT_ONCE: Final = 1024
-"""Losses after which a column without rows is given, so that whoever runs the framer can stop."""
+"""Losses after which an empty column is returned, so that the caller of the framer can stop."""
 
 NO_ROWS: Final = np.empty(0, np.int64)
 

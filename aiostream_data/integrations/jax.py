@@ -67,7 +67,7 @@ class GpuCopies:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Tell failures of JAX in a block as ours."""
+    """Convert failures of JAX in a block to errors of this package."""
     try:
         yield
     except AiostreamError:  # some of ours are RuntimeErrors, too: the export or the wait for the batch raised it

@@ -143,7 +143,7 @@ def _rows_nbytes(plan: Node, memory_limit: int) -> int:
 
 
 def _may_fill(node: Node, memory_limit: int) -> bool:
-    """Tell whether a node may keep so much that little of the limit is left for the others."""
+    """Return True if a node may keep so much that little of the limit is left for the others."""
     if isinstance(node, op.Shuffle):
         row = most_nbytes(node)
         return not node.spill and (row is None or 2 * row * node.buffer_rows > memory_limit)
@@ -237,7 +237,7 @@ def _cached(plan: Node, shard_cache: ShardCache | None) -> LoaderPart:
 
 
 def _reads_here(node: Node) -> bool:
-    """Tell whether files are read by this process, and not only by those of in_subprocess()."""
+    """Return True if files are read by this process, and not only by those of in_subprocess()."""
     if isinstance(node, InSubprocess):
         return False
     return isinstance(node, ReadFiles) or any(map(_reads_here, node.inputs))

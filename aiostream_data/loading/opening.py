@@ -155,7 +155,7 @@ def workers_of(plan: Node, worker: tuple[int, int] | None, rank: int | None, wor
 
 
 def is_shared(plan: Node) -> bool:
-    """Tell whether a data set that is opened without a word about ranks and workers gets its seed from those.
+    """Return True if a data set that is opened without a word about ranks and workers gets its seed from those.
 
     Raises:
         PlanError, RankError: That cannot be told.

@@ -1,4 +1,4 @@
-"""Tell what a loader did before its first element, where that took most of the time."""
+"""Report the work before the first element, if it took most of the time."""
 
 from __future__ import annotations
 

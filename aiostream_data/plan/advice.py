@@ -203,7 +203,7 @@ def filter_first(case: Case) -> Advice | None:
 
 
 def cheaper_function(case: Case) -> Advice | None:
-    """Say that only less work or more cores help."""
+    """Advise less work or more cores."""
     if _call(case) is None:
         return None
     if case.has_idle_cores:
@@ -358,7 +358,7 @@ def _more(now: int, most: int) -> int:
 
 
 def closer_or_smaller(case: Case) -> Advice | None:
-    """Say what helps where requests cannot be spread over more shards."""
+    """Advise for requests that cannot be spread over more shards."""
     return Advice("compress the data, or run closer to it") if isinstance(case.node, ReadFiles) else None
 
 
@@ -372,7 +372,7 @@ def keep_shards(case: Case) -> Advice | None:
 
 
 def faster_disk(case: Case) -> Advice | None:
-    """Say what helps where reads are spread already."""
+    """Advise for reads that are spread already."""
     if isinstance(case.node, Shuffle):
         return Advice("let rows wait in memory, with spill=False and a smaller buffer, or on a faster disk")
     return Advice("put the files on a faster disk")
@@ -416,7 +416,7 @@ def work_in_map(case: Case) -> Advice | None:
 
 
 def ask_less(case: Case) -> Advice | None:
-    """Say what helps against a store that refuses."""
+    """Advise for a store that refuses requests."""
     return Advice("spread the keys over more prefixes, or ask for less at once, with max_requests_per_second")
 
 
@@ -468,17 +468,17 @@ def smaller_batches_on_the_way(case: Case) -> Advice | None:
 
 
 def nothing_to_change(case: Case) -> Advice | None:
-    """Say that the pipeline keeps up."""
+    """Report that the pipeline keeps up."""
     return Advice("the pipeline keeps up")
 
 
 def look_again(case: Case) -> Advice | None:
-    """Say what to do without data."""
+    """Advise for a report without data."""
     return Advice("run more steps, and ask again")
 
 
 def look_closer(case: Case) -> Advice | None:
-    """Say where there is more to see."""
+    """Point to more detailed reports."""
     return Advice("the table shows where the time went; loader.dump() shows what each stage does now")
 
 

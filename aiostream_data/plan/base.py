@@ -189,7 +189,7 @@ def keys_again(plan: Node, known: Sequence[int]) -> dict[Node, int]:
 
 
 def gives_one_order(node: Node) -> bool:
-    """Tell whether the rows of a plan come in the same order whenever it runs."""
+    """Return True if the rows of a plan come in the same order whenever it runs."""
     return all(getattr(lower, "ordered", True) for lower in walk(node))
 
 

@@ -10,7 +10,7 @@ from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch
 
 
 def gives_batches(node: Node) -> bool:
-    """Tell whether a batch was made below, and nothing but functions over whole batches lies between."""
+    """Return True if a batch was made below, and nothing but functions over whole batches lies between."""
     while isinstance(node, (SameElements, Map, InSubprocess)):
         node = node.input
     return isinstance(node, (Batch, PaddedBatch, CostBatch, Rebatch, Bucket))

@@ -1,4 +1,4 @@
-"""Tell the pipeline of a state from the one it is opened with, and refuse it where that would lose rows."""
+"""Compare the saved pipeline with the current one. Raise if resuming could lose rows."""
 
 from __future__ import annotations
 

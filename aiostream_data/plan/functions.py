@@ -1,4 +1,4 @@
-"""Say which function a user gave, in a way that another process can compare: its name, code and values.
+"""Describe a user's function so that another process can compare it: name, code and values.
 
 How this works. A function is known by three things:
 

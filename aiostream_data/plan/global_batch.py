@@ -12,7 +12,7 @@ SIZE = "batch_size"
 
 
 def keeps_global_batch(old: Mapping[str, Any], new: Fingerprint) -> bool:
-    """Tell whether all ranks together put as many rows into a batch, though each of them puts another number.
+    """Return True if all ranks together put as many rows into a batch, though each of them puts another number.
 
     Args:
         old: What a state keeps of its fingerprint.

@@ -32,7 +32,7 @@ def likely_nbytes(plan: Node, memory_limit: int) -> int:
 
 
 def is_assumed(plan: Node) -> bool:
-    """Tell whether the estimate rests on an assumed size of rows."""
+    """Return True if the estimate rests on an assumed size of rows."""
     return any(most_nbytes(node) is None for node in walk(plan))
 
 

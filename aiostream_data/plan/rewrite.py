@@ -118,7 +118,7 @@ def _with_times(node: Node, count: int | None) -> Node | None:
 
 
 def batches_in_parts(node: Node, parts_from: int) -> Node:
-    """Let the batches that a plan gives stay in parts, for whoever puts them together in memory of its own."""
+    """Leave the batches of a plan in parts, for a consumer that joins them in its own memory."""
     if isinstance(node, Prefetch):
         return replace(node, input=batches_in_parts(node.input, parts_from))
     if parts_from == 0 and isinstance(node, (PaddedBatch, Bucket)):

@@ -8,7 +8,7 @@ from aiostream_data.plan.operators import Map, ParseExample, ParseRows, Prefetch
 
 
 def keeps_rows(node: Node) -> bool:
-    """Tell whether a node gives exactly one row per row, in order, whichever rows it is given.
+    """Return True if a node gives exactly one row per row, in order, whichever rows it is given.
 
     Not enumerate(), whose numbers depend on all rows before.
     """

@@ -1,4 +1,4 @@
-"""Say what a function's source means, without its layout: the same under every Python that parses it.
+"""Outline a function's source without its layout: the same under every Python version that parses it.
 
 The source is found through the line on which the code object begins, and among several lambdas of one line
 through the columns of its instructions. Comments, blank lines, quotes, annotations and docstrings do not

@@ -109,5 +109,5 @@ def check_reaches_interpreters(function: Callable[..., Any], *, wants_rng: bool,
 
 
 def reaches_processes(function: Callable[..., Any]) -> bool:
-    """Tell whether a function can be sent to a process."""
+    """Return True if a function can be sent to a process."""
     return obstacle_to_processes(function) is None

@@ -194,7 +194,7 @@ def packed_structure(structure: Structure, fields: Sequence[str] | None) -> Stru
 
 
 def is_unknown(spec: Spec) -> bool:
-    """Tell whether nothing is known of an element."""
+    """Return True if nothing is known of an element."""
     return spec == (LEAF, (UNKNOWN_SPEC,))
 
 

@@ -91,7 +91,7 @@ def _keeps_rows(node: Node) -> bool:
 
 
 def _gives_each_row_one(node: Node) -> bool:
-    """Tell the same of nodes that need not keep the order of the rows of one worker."""
+    """Return the same for nodes that need not keep the order of one worker's rows."""
     row_wise = isinstance(node, (Map, ParseRows)) and not may_drop(node.on_error)
     return _keeps_rows(node) or row_wise or isinstance(node, InSubprocess)
 

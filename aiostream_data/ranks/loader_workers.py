@@ -105,7 +105,7 @@ def _besides_shards(found: LoaderWorkers, shards: list[tuple[int, int]]) -> Load
 
 
 def _may_count(found: LoaderWorkers, parts: int, part: int) -> bool:
-    """Tell whether a part has the number that PyTorch's documentation gives it: rank * num_workers + worker."""
+    """Return True if a part has the number that PyTorch's documentation gives it: rank * num_workers + worker."""
     return parts % found.count == 0 and part % found.count == found.number
 
 

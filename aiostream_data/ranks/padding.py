@@ -41,7 +41,7 @@ def _marked(ids: RowIds, is_padding: NDArray[np.bool_]) -> RowIds:
 
 
 def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
-    """Tell, for every row, whether it is named as padding."""
+    """Return, for each row, whether its id marks padding."""
     return ids.ends_with(PADDING)
 
 

@@ -91,7 +91,7 @@ def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
 
 
 def are_numbers(kinds: AbstractSet[Any]) -> bool:
-    """Tell whether values of these classes are Python numbers alone."""
+    """Return True if values of these classes are Python numbers alone."""
     return kinds <= _PLAIN_NUMBERS or all(map(is_number, kinds))
 
 
@@ -118,7 +118,7 @@ def _is_rounded(value: Any) -> bool:
 
 
 def is_number(kind: Any) -> bool:
-    """Tell whether values of a class are Python numbers, which stack to what ``np.asarray`` makes of them."""
+    """Return True if values of a class are Python numbers, which stack to what ``np.asarray`` makes of them."""
     return issubclass(kind, _NUMBERS) and not issubclass(kind, np.generic)
 
 
@@ -135,7 +135,7 @@ def type_name(kind: Any) -> str:
 
 
 def holds_arrays(objects: NDArray[Any]) -> bool:
-    """Tell whether an array of references refers to arrays."""
+    """Return True if an array of references refers to arrays."""
     if objects.dtype != np.dtype(object) or set(map(type, objects.flat)) <= _NO_ARRAYS:
         return False
     return any(map(_is_array, objects.flat))
@@ -286,7 +286,7 @@ def _unknown(kind: Any) -> _Foreign:
 
 
 def _has(kind: Any, names: Collection[str]) -> bool:
-    """Tell whether a class defines one of these; looks at classes alone, since a property might read a file."""
+    """Return True if a class defines one of these; looks at classes alone, since a property might read a file."""
     return any(name in vars(cls) for cls in kind.__mro__ for name in names)
 
 

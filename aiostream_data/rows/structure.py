@@ -136,7 +136,7 @@ class Structure:
             raise self._mismatch(element) from None
 
     def gives_back(self, element: Any) -> bool:
-        """Tell whether an element of this structure is equal when it was taken apart and put together again.
+        """Return True if an element of this structure is equal when it was taken apart and put together again.
 
         It is not when a dataclass is a subclass of the expected one, or has attributes beside its fields.
         """

@@ -47,7 +47,7 @@ class Aimd:
     _usual_s: float = 0.0
 
     def answered(self, now: float, first_byte_s: float, in_flight: int) -> None:
-        """Take note of a success: how long it took to begin, and how many requests were on their way."""
+        """Record a success: how long it took to begin, and how many requests were on their way."""
         self._usual_s += 0.1 * (first_byte_s - self._usual_s) if self._usual_s else first_byte_s
         self._quickest_s = min(self._quickest_s * (1 + _FORGET), first_byte_s) if self._quickest_s else first_byte_s
         self._round_s = max(0.001, self._usual_s)
@@ -58,7 +58,7 @@ class Aimd:
             self.limit = min(MOST, self.limit + (1.0 if self._doubles else 1.0 / self.limit))
 
     def refused(self, now: float, retry_after_s: float | None) -> None:
-        """Take note that the store said that it is too much."""
+        """Record that the store said that it is too much."""
         self.throttled += 1
         if retry_after_s is not None:
             self.quiet_until = max(self.quiet_until, now + retry_after_s)

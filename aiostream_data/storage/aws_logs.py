@@ -31,6 +31,6 @@ _REDACTION: Final = _Redaction()
 
 
 def redact_logs() -> None:
-    """See to it that these loggers tell no secrets from now on. Idempotent; from any thread."""
+    """Redact secrets in these loggers from now on. Idempotent; safe from any thread."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_REDACTION)

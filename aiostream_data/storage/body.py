@@ -49,7 +49,7 @@ class SizedReader(Protocol):
 
 
 def ends_there(shard: ShardRef, start: int, nbytes: int) -> bool:
-    """Tell whether a range is the last one of an object, so that nothing may follow it, whatever was sent."""
+    """Return True if a range is the last one of an object, so that nothing may follow it, whatever was sent."""
     return start + nbytes == shard.nbytes
 
 

@@ -1,4 +1,4 @@
-"""Say which part of connecting failed, and whose it is: the name, the port, the certificate, or a proxy on the way."""
+"""Find the part of connecting that failed: the name, the port, the certificate, or a proxy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VARIABLES: Final = "HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
 
 
 def describe_connection_failure(error: BaseException) -> str:
-    """Say which part of connecting failed, looking through the causes of ``error``."""
+    """Return the part of connecting that failed, from ``error`` and its causes."""
     causes = list(_causes(error))
     for cause in filter(is_certificate, causes):
         told = str(getattr(cause, "verify_message", "")).rstrip(".")
@@ -104,12 +104,12 @@ def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
 
 
 def is_certificate(error: BaseException) -> bool:
-    """Tell whether an error says that a certificate was not accepted. By name: TLS need not be loaded."""
+    """Return True if an error says that a certificate was not accepted. By name: TLS need not be loaded."""
     return any(name.startswith("SSLCert") or name.endswith("CertificateError") for name in _names(error))
 
 
 def tells_urls(error: BaseException) -> bool:
-    """Tell whether an error, or one of its causes, prints a URL with its signature, or a proxy's with its password."""
+    """Return True if an error or one of its causes prints a URL with its signature, or a proxy's password."""
     return any(
         hasattr(each, "request_info") or type(each).__module__.startswith("requests.") for each in _causes(error)
     )

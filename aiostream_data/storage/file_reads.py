@@ -27,7 +27,7 @@ _SLICE_NBYTES = 1 << 30
 
 _AT_ONCE: int | None = getattr(os, "RWF_NOWAIT", None)
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""Opening a pipe would otherwise wait for whoever writes to it."""
+"""Without it, opening a pipe would wait for a writer."""
 
 
 @dataclass(frozen=True, slots=True)

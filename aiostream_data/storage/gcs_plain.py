@@ -37,7 +37,7 @@ class GcsPlain:
         return RequestTarget(parts.hostname or "", parts.port or _PORTS[parts.scheme], parts.scheme == "https", where)
 
     async def headers(self) -> dict[str, str]:
-        """Return the headers that say who asks; whoever finds the token old has it renewed once for all."""
+        """Return the headers that authorize a request. The first caller to find the token expired renews it for all."""
         credentials = self._file_system.credentials.credentials
         if credentials is None:
             return {}
@@ -50,7 +50,7 @@ class GcsPlain:
         return headers
 
     def distrust(self) -> None:
-        """Take the token for old, whatever it says: Google refused it."""
+        """Treat the token as expired: Google refused it."""
         credentials = self._file_system.credentials.credentials
         if credentials is not None:
             credentials.token = None

@@ -78,7 +78,7 @@ class Hedging:
         return True
 
     def answered(self, nbytes: int, seconds: float) -> None:
-        """Take note of the time that an answer took, from the first request for it."""
+        """Record the time that an answer took, from the first request for it."""
         self.delivered += nbytes
         times = self._times.get(nbytes.bit_length())
         if times is None:

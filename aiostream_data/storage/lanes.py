@@ -64,7 +64,7 @@ class Lane:
             return True
 
     def leave(self) -> None:
-        """Take note that the request is over."""
+        """Record that the request is over."""
         with self._lock:
             self.in_flight -= 1
             is_awaited = bool(self._line)
@@ -72,7 +72,7 @@ class Lane:
             self._wake()
 
     def answered(self, first_byte_s: float, body_s: float = 0.0, nbytes: int = 0) -> None:
-        """Take note of an answer: how long it took to begin, how long then to come, and its bytes of an object."""
+        """Record an answer: how long it took to begin, how long then to come, and its bytes of an object."""
         with self._lock:
             self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)
             if nbytes:
@@ -82,7 +82,7 @@ class Lane:
             self._wake()
 
     def refused(self, retry_after_s: float | None = None) -> None:
-        """Take note that the store said that it is too much."""
+        """Record that the store said that it is too much."""
         with self._lock:
             self.aimd.refused(time.monotonic(), retry_after_s)
 

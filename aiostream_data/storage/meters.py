@@ -83,7 +83,7 @@ class Meter:
             self.leave(caps)
 
     def leave(self, caps: Caps) -> None:
-        """Take note that the request is over."""
+        """Record that the request is over."""
         if caps.connections is not None:
             with self._lock:
                 self.in_flight -= 1

@@ -51,7 +51,7 @@ class PartSize:
     _body_s: float = 0.0
 
     def took(self, nbytes: int, first_byte_s: float, body_s: float, in_flight: int = 1) -> None:
-        """Take note of an answer.
+        """Record an answer.
 
         Args:
             nbytes: Of its body.

@@ -1,4 +1,4 @@
-"""How many ranges of one object to have on their way at once: more while whoever reads has to wait for bytes."""
+"""How many ranges of one object to request at once: more while the reader waits for bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReadAhead:
     _doubles: bool = True
 
     def took(self, most: int, *, was_there: bool) -> None:
-        """Take note of a range that was wanted, and whether it was there.
+        """Record a range that was wanted, and whether it was there.
 
         Args:
             most: Ranges that may be on their way; see :func:`most_ahead`.

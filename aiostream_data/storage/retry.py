@@ -256,7 +256,7 @@ class _Attempts:
         self._number = 0
 
     def begin(self) -> None:
-        """Take note that another one is made."""
+        """Record that another one is made."""
         counters = self._store.counters
         counters.retries += self._number > 0
         self._number += 1

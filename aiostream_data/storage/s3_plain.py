@@ -185,7 +185,7 @@ def _version_of(headers: Mapping[str, str]) -> str:
 
 
 def _hides_error(headers: Mapping[str, str]) -> bool:
-    """Tell whether a body is XML that no object is: every object has an ETag."""
+    """Return True if a body is XML that no object is: every object has an ETag."""
     return "etag" not in headers and headers.get("content-type", "").partition(";")[0].endswith("/xml")
 
 

@@ -212,7 +212,7 @@ class AdversarialBackend(AdversarialMemory):
             return 0.0
 
     def unrecorded_mark(self, *, timed: bool = False) -> Mark:
-        """Return a mark that was forgotten to be recorded: whoever waits for it waits for nothing, as on CUDA."""
+        """Return a mark that was never recorded: waiting for it returns at once, as on CUDA."""
         with self._lock:
             event = self._event()
             event.latest = Point(recorded=False)

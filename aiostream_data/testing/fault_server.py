@@ -289,7 +289,7 @@ def _in_process(
 
 
 def _control_connection(endpoint_url: str) -> HTTPConnection:
-    """Return a connection to a server that this process has started: whoever has the port is trusted."""
+    """Return a connection to a server that this process has started; any server on the port is trusted."""
     parts = urlsplit(endpoint_url)
     if parts.scheme == "http":
         return HTTPConnection(parts.netloc, timeout=_CONTROL_TIMEOUT_S)

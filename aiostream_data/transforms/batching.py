@@ -83,7 +83,7 @@ class BatchOrder:
         return cuts
 
     def finish(self) -> bool:
-        """Say that no row follows; return whether the rows carried over make a last batch."""
+        """End the input; return True if the rows carried over make a last batch."""
         last = self.carried > 0 and not self.drop_remainder
         self.carried = 0
         return last
@@ -155,7 +155,7 @@ class Batcher:
         return self._carry_nbytes
 
     def drop(self) -> None:
-        """Let go of the rows carried over; nothing is pushed after that."""
+        """Release the rows carried over; nothing is pushed after that."""
         self._carry, self._carry_nbytes, self.runs, self.batches = [], 0, [], []
 
     def push(self, chunk: Chunk, own: bool = False) -> list[FullBatch]:
@@ -197,7 +197,7 @@ class Batcher:
         return map(FullBatch, chunk.structure.rows(leaves), rows)
 
     def _is_left(self, chunk: Chunk) -> bool:
-        """Tell whether rows are left where they stand."""
+        """Return True if rows are left where they stand."""
         return self._parts_from is not None and (isinstance(chunk, Items) or chunk.nbytes >= self._parts_from)
 
     def finish(self) -> list[FullBatch]:

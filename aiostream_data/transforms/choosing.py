@@ -63,11 +63,11 @@ class ChooseOrder:
         self._no_more_choices = False
 
     def load(self, slot: int, rows: int) -> None:
-        """Say that the next chunk of input ``slot`` has ``rows`` rows; its previous one is used up."""
+        """Set the number of rows of the next chunk of input ``slot``. The previous chunk is used up."""
         self.stock.load(slot, rows)
 
     def choose(self, choices: NDArray[np.int64]) -> None:
-        """Say which inputs the next rows come from; the previous choices are used up.
+        """Set the inputs of the next rows. The previous choices are used up.
 
         Raises:
             ChoiceError: A choice is no input's number.
@@ -85,7 +85,7 @@ class ChooseOrder:
         self._pass_over_dead()
 
     def ended(self, slot: int) -> None:
-        """Say that no further chunk comes for ``slot``, or no further choices for slot ``inputs``."""
+        """Mark ``slot`` as ended; slot ``inputs`` means the choices."""
         if slot == self.inputs:
             self._no_more_choices = True
         else:

@@ -102,7 +102,7 @@ class CostOrder:
         return int(np.count_nonzero((largest == 0) | (rows <= self.max_cost // np.maximum(largest, 1))))
 
     def _has_room_for(self, cost: int) -> bool:
-        """Tell whether a row of this cost could join the open batch."""
+        """Return True if a row of this cost could join the open batch."""
         return self._fitting_of(np.array([cost], np.int64)) > 0
 
     def _take(self, numbers: Numbers, costs: Numbers) -> None:

@@ -1,4 +1,4 @@
-"""Hand out an element that is kept: whoever gets it may change it, and the one that is kept stays as it was."""
+"""Hand out copies of a kept element: the receiver may change its copy, and the kept one stays as it was."""
 
 from __future__ import annotations
 

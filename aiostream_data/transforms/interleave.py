@@ -116,7 +116,7 @@ class InterleaveOrder:
         self._given_before = np.zeros(cycle_length, np.int64)  # rows of the stream before its current chunk
 
     def opened(self, slot: int) -> None:
-        """Say that a new stream sits in ``slot``, which was empty."""
+        """Put a new stream into the empty ``slot``."""
         if self._status[slot] != EMPTY:
             raise ValueError(f"slot {slot} still holds a stream")
         self._status[slot] = OPEN
@@ -130,15 +130,15 @@ class InterleaveOrder:
             self._position[1] = 0
 
     def more_streams(self) -> None:
-        """Hear that streams follow, whatever a state said."""
+        """Expect more streams, even if a state declared the end."""
         self._more_streams = True
 
     def no_more_streams(self) -> None:
-        """Say that empty slots stay empty."""
+        """Declare that no stream follows: empty slots stay empty."""
         self._more_streams = False
 
     def load(self, slot: int, rows: int) -> None:
-        """Say that the next chunk of ``slot`` has ``rows`` rows; its previous one is used up."""
+        """Set the number of rows of the next chunk of ``slot``. The previous chunk is used up."""
         if self._status[slot] != OPEN or self.rows_left(slot) or rows < 0:
             raise ValueError(f"slot {slot} cannot take a chunk of {rows} rows: {self.rows_left(slot)} are left")
         self._given_before[slot] += self._stop_row[slot]
@@ -146,7 +146,7 @@ class InterleaveOrder:
         self._stop_row[slot] = rows
 
     def ended(self, slot: int) -> None:
-        """Say that no further chunk comes for ``slot``; rows already loaded are still given."""
+        """Mark ``slot`` as ended. Rows already loaded are still delivered."""
         if self._status[slot] != OPEN:
             raise ValueError(f"slot {slot} holds no unfinished stream")
         self._status[slot] = ENDED

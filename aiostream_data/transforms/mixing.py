@@ -105,11 +105,11 @@ class MixOrder:
         return row
 
     def load(self, slot: int, rows: int) -> None:
-        """Say that the next chunk of ``slot`` has ``rows`` rows; its previous one is used up."""
+        """Set the number of rows of the next chunk of ``slot``. The previous chunk is used up."""
         self.stock.load(slot, rows)
 
     def ended(self, slot: int) -> None:
-        """Say that no further chunk comes for ``slot``; rows already loaded are still given."""
+        """Mark ``slot`` as ended. Rows already loaded are still delivered."""
         self.stock.ended(slot)
 
     def rows_left(self, slot: int) -> int:

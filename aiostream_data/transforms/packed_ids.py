@@ -175,7 +175,7 @@ def _integer(value: object, name: str, lowest: int, highest: int) -> int:
 
 
 def _brief(value: object) -> str:
-    """Say what a value is, at a length that it does not choose."""
+    """Describe a value, at a bounded length."""
     if isinstance(value, str | list | dict):
         return f"{type(value).__name__} of {len(value)}"
     if isinstance(value, int) and value.bit_length() > 64:

@@ -241,7 +241,7 @@ def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafP
 
 
 def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
-    """Tell whether rows are worth to be left where they are."""
+    """Return True if rows are worth to be left where they are."""
     return not arrays[0].dtype.hasobject and sum(array.nbytes for array in arrays) >= LONG_NBYTES * len(arrays)
 
 

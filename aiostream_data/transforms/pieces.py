@@ -1,4 +1,4 @@
-"""Say in the ids of rows which piece of a row they stand for, where pack() split it into several."""
+"""Mark in row ids the piece of a row that pack() split."""
 
 from __future__ import annotations
 

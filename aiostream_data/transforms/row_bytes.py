@@ -96,7 +96,7 @@ class ColumnBytes:
 
 
 def has_bytes(chunk: Chunk) -> bool:
-    """Tell whether rows of this layout can be turned into bytes: no column holds references to objects."""
+    """Return True if rows of this layout can be turned into bytes: no column holds references to objects."""
     return isinstance(chunk, Columns) and not any(_has_references(leaf) for leaf in chunk.leaves)
 
 

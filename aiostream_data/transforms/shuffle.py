@@ -248,7 +248,7 @@ class ShuffleBuffer:
         return drained
 
     def drop(self) -> None:
-        """Let go of the rows, and of the file; nothing is pushed or drained after that. Idempotent."""
+        """Release the rows, and of the file; nothing is pushed or drained after that. Idempotent."""
         held, self._held = self._held, None
         if isinstance(held, SpilledSlots):
             held.close()
@@ -302,7 +302,7 @@ class ShuffleBuffer:
             self._spill_what_is_too_much(self._given_back)
 
     def end_restore(self) -> None:
-        """Hear that all rows were given back.
+        """Finish restoring: all rows are back.
 
         Raises:
             ValueError: Another number of rows was held.

@@ -159,7 +159,7 @@ class SpillLog:
             raise self.file.damaged("rows that were read back are not what was written, by their checksums")
 
     def forget(self, addresses: Numbers, lengths: Numbers) -> None:
-        """Hear that rows have left."""
+        """Record rows that left."""
         numbers, which = np.unique(addresses >> PLACE_BITS, return_inverse=True)
         counts = np.bincount(which, minlength=len(numbers)).tolist()
         sizes = np.bincount(which, weights=lengths + SLOT_NBYTES, minlength=len(numbers)).tolist()
@@ -188,7 +188,7 @@ class SpillLog:
 
     @staticmethod
     def is_in(number: int, addresses: Numbers) -> NDArray[np.bool_]:
-        """Tell of every address whether it is in that segment."""
+        """Return, for each address, whether it is in that segment."""
         inside: NDArray[np.bool_] = addresses >> PLACE_BITS == number
         return inside
 
@@ -217,7 +217,7 @@ class SpillLog:
         return self.add(values, lengths, slots)
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Release everything. Idempotent."""
         self.file.close()
         self._segments.clear()
         self._begin()

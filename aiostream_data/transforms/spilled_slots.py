@@ -276,5 +276,5 @@ def _data_nbytes(rows: Chunk) -> int:
 
 
 def can_spill(held: Chunk) -> bool:
-    """Tell whether rows like these can go to a file: elements, and columns without references to objects."""
+    """Return True if rows like these can go to a file: elements, and columns without references to objects."""
     return isinstance(held, Items) or has_bytes(held)

@@ -32,7 +32,7 @@ class Stock:
         return int(self._stop_row[slot] - self._next_row[slot])
 
     def load(self, slot: int, rows: int) -> None:
-        """Say that the next chunk of ``slot`` has ``rows`` rows; its previous one is used up."""
+        """Set the number of rows of the next chunk of ``slot``. The previous chunk is used up."""
         if self.has_ended[slot] or self.rows_left(slot) or rows < 0:
             raise ValueError(f"input {slot} cannot take a chunk of {rows} rows: {self.rows_left(slot)} are left")
         self._given_before[slot] += self._stop_row[slot]
@@ -40,7 +40,7 @@ class Stock:
         self._stop_row[slot] = rows
 
     def ended(self, slot: int) -> None:
-        """Say that no further chunk comes for ``slot``; rows already loaded are still given."""
+        """Mark ``slot`` as ended. Rows already loaded are still delivered."""
         if self.has_ended[slot]:
             raise ValueError(f"input {slot} has ended before")
         self.has_ended[slot] = True

@@ -111,7 +111,7 @@ class AwaitedRows:
         self._add_task()
 
     def stop(self) -> None:
-        """Say that the tasks are about to be cancelled, so that one whose function swallows that takes no other row."""
+        """Stop handing out rows, before the tasks are cancelled: a function may swallow the cancellation."""
         self.stopped = True
 
     def take_no_more(self) -> None:
@@ -122,7 +122,7 @@ class AwaitedRows:
             self._room.set_result(None)
 
     def drop(self) -> None:
-        """Let go of all rows, when the tasks have ended: an error that is kept may lead here."""
+        """Release all rows, when the tasks have ended: an error that is kept may lead here."""
         self._line.clear()
         self._tasks.clear()  # one that was cancelled keeps where it was, with the row
         self._failure = None

@@ -19,7 +19,7 @@ from aiostream_data.transforms.collate import collate
 
 
 def broke_off(outcome: Outcome) -> bool:
-    """Tell whether a hop ended outside of the function, so that the row at fault is not known."""
+    """Return True if a hop ended outside of the function, so that the row at fault is not known."""
     error = outcome.error
     travelled = not isinstance(error, RecordError) or not error.in_transit
     return isinstance(error, (WorkerDiedError, RecordTimeoutError)) or not travelled

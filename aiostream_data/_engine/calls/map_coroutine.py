@@ -267,7 +267,7 @@ class CoroutineStage(CallStage):
         return None
 
     def _is_cancelled(self) -> bool:
-        """Tell whether a cancellation is the stage's, and not the function's own."""
+        """Return True if a cancellation is the stage's, and not the function's own."""
         task = asyncio.current_task()
         stopped = self._rows is None or self._rows.stopped  # without rows it is a recall, in its caller's task
         return stopped and task is not None and task.cancelling() > 0
@@ -346,7 +346,7 @@ def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:
 
 
 def _may_be_handled(error: BaseException) -> bool:
-    """Tell whether a policy holds for an error: not for a function that takes no such element."""
+    """Return True if a policy holds for an error: not for a function that takes no such element."""
     return isinstance(error, Exception) and not isinstance(error, StageBuildError)
 
 

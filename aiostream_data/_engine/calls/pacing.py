@@ -57,7 +57,7 @@ class Pace:
     slow_rows_s: float = 0.0
 
     def observe(self, rows: int, busy_s: float, cpu_s: float, at_once: int = 1, nbytes: int = 0) -> None:
-        """Take note of a hop that ended, of how many ran at once, and of the bytes it made."""
+        """Record a hop that ended, of how many ran at once, and of the bytes it made."""
         if rows < 1:
             return
         cost = busy_s / rows
@@ -90,7 +90,7 @@ class Pace:
         return 1 if self.holds_gil(cpus) else cpus
 
     def holds_gil(self, cpus: int) -> bool:
-        """Tell whether threads took the processor from each other, as functions do that never release the GIL.
+        """Return True if threads took the processor from each other, as functions do that never release the GIL.
 
         What is on a core all the time when it runs alone is there for 1/n of it when n threads share the GIL.
         """

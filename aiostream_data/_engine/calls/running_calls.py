@@ -1,4 +1,4 @@
-"""Which user functions run at this moment, on which record, and since when: for whoever asks why nothing moves."""
+"""The user functions that run at this moment, with record and start time, for reports of a stuck loader."""
 
 from __future__ import annotations
 

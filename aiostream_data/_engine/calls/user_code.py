@@ -124,7 +124,7 @@ class UserFunction:
             yield function(*as_arguments(element), rng=rng)
 
     def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
-        """Say on an error which function and which row it comes from."""
+        """Note on an error its function and its row."""
         name = function_name(self.function)
         if 0 <= row < len(chunk):
             made_of = None if chunk.made_of is None else chunk.made_of[row]

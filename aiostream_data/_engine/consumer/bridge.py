@@ -1,4 +1,4 @@
-"""Hand elements from the engine's loop to the consumer, on whatever thread or loop that runs.
+"""Hand elements from the engine's loop to the consumer, on any thread or loop.
 
 How this works. The loop puts *parcels* (lists of elements that are ready) into a queue; the consumer
 takes a parcel and then serves itself from it, so that the cost of crossing threads is paid once per
@@ -215,13 +215,13 @@ class Bridge:
         return item
 
     def took(self, parcel: Parcel) -> None:
-        """Say that the parcel's elements are the consumer's now, so that there is room for the next."""
+        """Mark the parcel as delivered, which makes room for the next."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the engine has ended; what it left in the queue is still good
                 self._loop.call_soon_threadsafe(self._taken, len(parcel.elements))
 
 
 def resolve(future: asyncio.Future[None]) -> None:
-    """Wake whoever awaits ``future``, unless it was cancelled or woken before. Call on its loop."""
+    """Wake the waiter of ``future``, unless it was cancelled or woken before. Call on its loop."""
     if not future.done():
         future.set_result(None)

@@ -1,4 +1,4 @@
-"""Stacks as text: of the tasks of an event loop, whatever they await, and of threads. From any thread."""
+"""Stacks as text, of the tasks of an event loop and of threads. Safe from any thread."""
 
 from __future__ import annotations
 

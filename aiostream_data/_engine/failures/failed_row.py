@@ -83,7 +83,7 @@ class Failed:
 
 
 def error_line(error: BaseException) -> str:
-    """Return "Type: message", whatever the exception's own ``__str__`` does."""
+    """Return "Type: message", even if the exception's ``__str__`` fails."""
     try:
         message = str(error)
     except Exception as second:  # noqa: BLE001 - a broken __str__ must not hide the error

@@ -62,7 +62,7 @@ def folded(error: BaseException) -> TracebackType | None:
 
 
 def _forget_locals(frames: list[TracebackType], kept: list[bool]) -> None:
-    """Let go of what the frames that are left out, and the package's that called any, hold in their variables."""
+    """Release what the frames that are left out, and the package's that called any, hold in their variables."""
     for traceback, keep in zip(frames, kept, strict=True):
         frame: FrameType | None = traceback.tb_frame.f_back if keep else traceback.tb_frame
         while frame is not None and is_machinery(frame.f_code.co_filename):
@@ -102,7 +102,7 @@ def _place(note: str) -> int:
 
 
 def empty_frames(error: BaseException) -> None:
-    """Let go of what the functions of the package had in hand when an error, or its cause, passed through them.
+    """Release what the functions of the package had in hand when an error, or its cause, passed through them.
 
     The variables of the user's functions stay, for a debugger; so do those of functions that have not ended.
     """
@@ -139,7 +139,7 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _ran_elsewhere(error: BaseException) -> bool:
-    """Tell whether it was raised in another process, so that no frame of this one says anything about it."""
+    """Return True if it was raised in another process, so that no frame of this one says anything about it."""
     return any(note.startswith(WORKER_TRACEBACK) for note in getattr(error, "__notes__", ()))
 
 

@@ -1,4 +1,4 @@
-"""Let a task hand its failure to whoever reads what it sends, behind all that it sent before."""
+"""Hand the failure of a task to the reader of its channel, behind everything it sent before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SendingEnd(Protocol):
         """Have the receiver raise ``error`` behind what was sent."""
 
     def abort(self) -> None:
-        """Say that the stream was cut short."""
+        """Mark the stream as cut short."""
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def carrying(end: SendingEnd) -> Iterator[None]:
         yield
     except ReceiverClosed:
         end.abort()  # nobody reads it
-    except Exception as error:  # noqa: BLE001 - raised by whoever receives
+    except Exception as error:  # noqa: BLE001 - raised by the receiver
         root = root_error(error)
         if root is None or isinstance(root, StreamAborted):
             end.abort()  # an echo: the run is being cancelled

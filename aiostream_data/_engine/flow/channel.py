@@ -155,7 +155,7 @@ class Sender(Generic[T]):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the receiver waits for an item, and so does whoever it needs the item for, up to the consumer."""
+        """True if the receiver waits for an item, and so do all stages up to the consumer."""
         shared = self._shared
         if not shared.awaiting or shared.buffer:
             return False
@@ -178,7 +178,7 @@ class Sender(Generic[T]):
         """
 
     def declare(self, rows: int) -> None:
-        """Say how many rows all items hold together, before the stream is declared complete."""
+        """Declare the total number of rows, before the stream ends."""
         self._shared.rows = rows
 
     def close(self) -> None:
@@ -259,7 +259,7 @@ class Receiver(Generic[T]):
         return self.take()
 
     def wanted_for(self, is_awaited: Callable[[], bool]) -> None:
-        """Say whom items are received for: whoever waits for nothing himself does not need them now."""
+        """Set a callback that returns True if the receiver's own consumer waits for items."""
         self._shared.on_behalf_of = is_awaited
 
     @property

@@ -24,5 +24,5 @@ class Drained:
         await self._event.wait()
 
     def release(self) -> None:
-        """Let waiters go whatever the sources do, as when the run is over."""
+        """Release all waiters, as when the run is over."""
         self._event.set()

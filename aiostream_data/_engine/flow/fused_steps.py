@@ -69,7 +69,7 @@ class Step:
         return iter(())
 
     def close(self) -> None:
-        """Let go of what is held; also called when the run was cut short. Idempotent."""
+        """Release what is held; also called when the run was cut short. Idempotent."""
 
     def nbytes_of(self, chunk: Chunk) -> int:
         """Return the bytes of a chunk that this step made, as cheaply as it can."""
@@ -88,7 +88,7 @@ class Step:
         raise NotImplementedError
 
     def forget(self, rows: int) -> None:
-        """Hear that nobody will ask for a place before ``rows`` any more. Safe from any thread."""
+        """Discard history before row ``rows``. Safe from any thread."""
         raise NotImplementedError
 
     def resume(self, state: State) -> State:
@@ -225,7 +225,7 @@ class Tail:
             return next(self._left, None), self._nbytes, self.failure
 
     def close(self) -> None:
-        """Let go of what the steps hold: now, or at the end of the hop in progress. Idempotent; from any thread."""
+        """Release what the steps hold: now, or at the end of the hop in progress. Idempotent; from any thread."""
         self._closed = True
         if self._in_use.acquire(blocking=False):
             try:

@@ -119,7 +119,7 @@ class _Line(Generic[Job]):
         future.add_done_callback(lambda _: self._done(entry))
 
     def close(self, failure: Exception | None = None) -> None:
-        """Say that no job follows, as finding the next one failed or as there is none. The first word counts."""
+        """End the jobs, normally or with an error. The first call counts."""
         if not self._closed:
             self._closed, self.failure = True, failure
         self._wake()

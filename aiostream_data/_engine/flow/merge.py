@@ -51,7 +51,7 @@ class Streams(Protocol):
         """
 
     def ended(self) -> None:
-        """Hear that one of the streams given out has ended."""
+        """Record that one of the opened streams has ended."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Merge:
     """Sends the rows of all streams to an outlet in the order that ``order`` decides.
 
     Attributes:
-        log: Where it notes its place, for whoever asks.
+        log: Where it notes its place.
         account: Takes what was lost, in the order of the rows if that is deterministic.
     """
 

@@ -24,7 +24,7 @@ class Announced:
         return self._event.is_set()
 
     def announce(self) -> None:
-        """Let it have happened, and wake whoever waits. Idempotent."""
+        """Set the event and wake all waiters. Idempotent."""
         with self._lock:
             self._event.set()
             callbacks, self._callbacks = self._callbacks, []

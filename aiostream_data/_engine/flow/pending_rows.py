@@ -31,7 +31,7 @@ class PickedRows:
         return self._count
 
     def add(self, step: MergeStep, current: Mapping[int, Chunk]) -> None:
-        """Take note of a step; ``current`` has the chunk of each slot."""
+        """Record a step; ``current`` has the chunk of each slot."""
         slots = np.flatnonzero(np.bincount(step.which)).tolist()
         table = np.zeros(slots[-1] + 1, np.int32)
         for slot in slots:

@@ -58,7 +58,7 @@ class Stage:
         return self.inputs[0].at(rows, book)
 
     def forget(self, rows: int) -> None:
-        """Hear that nobody will ask for a place before ``rows`` any more. Safe from any thread."""
+        """Discard history before row ``rows``. Safe from any thread."""
         for before in self.inputs:
             before.forget(rows)
 
@@ -223,7 +223,7 @@ class CallStage(Stage):
         return [self.context.keys[node] for node in self.nodes]
 
     def _is_mine(self, state: State) -> TypeGuard[dict[str, Any]]:
-        """Tell whether a state is of an unordered stage that ran one of the nodes, and not of one below."""
+        """Return True if a state is of an unordered stage that ran one of the nodes, and not of one below."""
         is_unordered = isinstance(state, dict) and state.get("op") == "unordered"
         return is_unordered and state.get("of", self._keys[0]) in self._keys
 
@@ -241,5 +241,5 @@ def _check_unordered(place: Place) -> Part:
 
 
 def leaves_rows_out(node: Call) -> bool:
-    """Tell whether a node may give fewer rows than it takes."""
+    """Return True if a node may give fewer rows than it takes."""
     return isinstance(node, Filter) or handling_of(node.on_error).kind == "skip"

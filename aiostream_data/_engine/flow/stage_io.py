@@ -56,7 +56,7 @@ class Inlet:
         """Return the next chunk, or None at the end of the stream.
 
         Raises:
-            InputFailed: Whoever sends has failed, and all rows before were received.
+            InputFailed: The sender has failed, and all rows before were received.
             StreamAborted: The stream was cut short.
         """
         if self._gate is not None:
@@ -171,7 +171,7 @@ class Outlet:
         await self._pass(*value_of(await pushed))
 
     async def send_mark(self, chunk: Chunk) -> None:
-        """Hand on a chunk without rows, to whoever looks for what stands beside it."""
+        """Hand on a chunk without rows, for the losses noted beside it."""
         await self._sender.send(chunk, 0)
 
     async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
@@ -247,7 +247,7 @@ class Outlet:
         self._sender.fail(error)
 
     def abort(self) -> None:
-        """Say that the stream was cut short."""
+        """Mark the stream as cut short."""
         self._sender.abort()
 
     def __enter__(self) -> Self:

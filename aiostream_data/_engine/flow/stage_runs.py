@@ -1,4 +1,4 @@
-"""Which stages run now, with the ends that they read and write: for whoever asks what each of them waits for."""
+"""The running stages with their inlets and outlets, for reports of what each waits for."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class Budget:
         return int(min(self.limit * ADMITTED, max(self.limit - self._left_free, self.limit * LEAST_ADMITTED)))
 
     def leave_free(self, nbytes: int) -> None:
-        """Say how much is needed at once to move what was read; sources leave the most of late."""
+        """Record the bytes needed at once to move data that was read. Sources leave room for the recent maximum."""
         self._left_free = max(nbytes, int(FORGETTING * self._left_free))
 
     @property

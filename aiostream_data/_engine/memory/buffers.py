@@ -39,7 +39,7 @@ class BlockPool:
         self._closed = False
 
     def lend(self, nbytes: int) -> NDArray[np.uint8]:
-        """Return ``nbytes`` bytes with whatever they held before. The borrower just drops them when done."""
+        """Return ``nbytes`` bytes with undefined content. The borrower drops them when done."""
         size = max(1, -(-nbytes // GRAIN_NBYTES)) * GRAIN_NBYTES
         with self._lock:
             waiting = self._idle.get(size)

@@ -40,7 +40,7 @@ class Trimmer:
         self.trimmed = 0
 
     def is_due(self) -> bool:
-        """Tell whether it is time to look again, and begin to count anew if it is."""
+        """Return True if it is time to look again, and begin to count anew if it is."""
         now = monotonic()
         if now - self._since < self._pause_s:
             return False

@@ -101,7 +101,7 @@ class Adopted:
         self._moved: dict[int, int] = {}
 
     def learn(self, spaces: Sequence[Space]) -> None:
-        """Hear of namespaces that the other process has opened."""
+        """Record namespaces that the other process has opened."""
         for sent in spaces:
             locate = _Locate(self._ask, sent.place) if sent.is_located else None
             base = self._alike.space(sent, _Names(self._ask, sent), locate).base

@@ -179,7 +179,7 @@ class HostingProcess:
                 del args
         except EOFError:
             self._end(WorkerDiedError("the process of in_subprocess() was ended") if self._closing else self._died())
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised to the waiter
             self._end(error)
 
     def _died(self) -> BaseException:

@@ -144,7 +144,7 @@ class Hosting:
     # -- what they say, and are told
 
     def runs(self, mixture: Mix) -> bool:
-        """Tell whether a mixture is part of what runs in processes."""
+        """Return True if a mixture is part of what runs in processes."""
         return any(mixture in walk(node.input) for node in self._places)
 
     def set_weights(self, mixture: Mix, key: int, weights: Any, from_row: int | None) -> int:
@@ -162,7 +162,7 @@ class Hosting:
         return row
 
     def tell_weights(self, weights: WeightChanges, keys: Mapping[Node, int]) -> None:
-        """Tell of all changes of weights since the processes began."""
+        """Collect all changes of weights since the processes began."""
         for node, processes in list(self._places.items()):
             mixtures = mixtures_of(node, keys)
             if processes and mixtures:
@@ -193,7 +193,7 @@ class Hosting:
     # -- their end
 
     def engine_ended(self) -> None:
-        """Hear that nobody runs anything any more. On the engine's thread."""
+        """Record that the engine has ended. Call on the engine's thread."""
         with self._lock:
             self._engine_ended = True
             close = self._let_go or not self.processes
@@ -201,7 +201,7 @@ class Hosting:
             self._close()
 
     def let_go(self) -> None:
-        """Hear that nobody will ask anything any more. Never waits; also called by finalizers."""
+        """Release the processes. Never waits; finalizers call it too."""
         with self._lock:
             close = self._engine_ended and not self._let_go and not self.closed.happened
             self._let_go = True

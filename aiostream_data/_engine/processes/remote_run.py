@@ -90,7 +90,7 @@ class RemoteRun:
         return bool(self._arrived)
 
     def taken(self, nbytes: int) -> None:
-        """Say that a chunk was handed on, so that the other process may send more."""
+        """Acknowledge a chunk, so that the other process may send more."""
         self._process.tell("taken", self._number, nbytes, 1)
 
     def place(self, rows: int) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class RemoteRun:
         return found
 
     def forget(self, rows: int) -> None:
-        """Say that nobody will ask for a place before ``rows`` any more. From any thread."""
+        """Discard history before row ``rows``. From any thread."""
         self._process.tell("forget", self._number, rows)
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class RemoteRun:
         self._process.tell("stop", self._number)
 
     def drop(self) -> None:
-        """Say that nobody will ask for a place of it any more. Never waits; also called by finalizers."""
+        """Discard the history of this run. Never waits; finalizers call it too."""
         self._process.drop(self._number)
 
     # -- on the thread that receives

@@ -63,7 +63,7 @@ class SubprocessStage(Stage):
         return hosting
 
     def _has_drained(self) -> None:
-        """Hear that a process has read its last row; when all have, the next epoch may begin."""
+        """Record that a process has read its last row. After the last process, the next epoch may begin."""
         self._drained += 1
         if self._drained == len(self._runs):
             self.context.drained.end()

@@ -58,7 +58,7 @@ class EmissionLog:
             return high, self._lineage(missing)
 
     def forget(self, given: int) -> None:
-        """Hear that nobody will ask for less than ``given`` rows."""
+        """Discard history before row ``given``."""
         with self._lock:
             self._high, self._missing = self._after(given)
             left = given - self._given

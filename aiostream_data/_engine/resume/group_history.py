@@ -115,7 +115,7 @@ class GroupJournal(Generic[O]):
         return order, self._rows(order.held())
 
     def forget(self, given: int) -> int:
-        """Hear that nobody will ask for a place before ``given`` any more; return how many rows had come there."""
+        """Discard history before row ``given``; return the number of input rows up to there."""
         self._marks.forget(given)
         found = self._marks.find(given)
         if found is None:

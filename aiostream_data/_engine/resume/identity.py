@@ -42,7 +42,7 @@ class Identity:
         self._stored: dict[str, Any] | None = None
 
     def found_shards(self, resolved: Mapping[Node, list[ShardRef]], keys: Mapping[Node, int]) -> None:
-        """Take note of what was found for the patterns of the plan."""
+        """Record what was found for the patterns of the plan."""
         self._shards = {str(keys[node]): shards for node, shards in resolved.items() if shards}
 
     def numbered_shards(self, numbers: Mapping[int, Sequence[ShardNumbers]]) -> None:

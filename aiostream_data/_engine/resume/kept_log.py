@@ -47,7 +47,7 @@ class KeptLog:
             return before
 
     def forget(self, given: int) -> None:
-        """Hear that nobody will ask for less than ``given`` rows of output."""
+        """Discard history before row ``given``."""
         with self._lock:
             while self._pieces:
                 kept = self._pieces[0].kept

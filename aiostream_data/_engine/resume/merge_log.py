@@ -20,7 +20,7 @@ class StreamPlace(Protocol):
         """Return how to open the stream again behind its first ``given`` rows."""
 
     def forget(self, given: int) -> None:
-        """Hear that nobody will ask for less than ``given`` rows."""
+        """Discard history before row ``given``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MergeLog:
         self._order: InterleaveOrder | None = None
 
     def begin(self, order: InterleaveOrder) -> None:
-        """Hear which order decides the steps."""
+        """Set the order that decides the steps."""
         self._order = order
 
     def add(self, row: int, entry: MergeEntry) -> None:
@@ -64,7 +64,7 @@ class MergeLog:
         return {"order": order, "streams": streams}, entry.opened
 
     def forget(self, rows: int) -> int | None:
-        """Hear that nobody will ask for less than ``rows`` rows; return how many streams had been given out."""
+        """Discard history before row ``rows``; return the number of streams opened by then."""
         found = self._log.find(rows)
         if found is None or self._order is None:
             return None

@@ -34,7 +34,7 @@ class Position(Protocol):
         """Return from where what follows the first ``rows`` rows of this run can be read."""
 
     def forget(self, rows: int) -> None:
-        """Hear that nobody will ask for a place before ``rows`` any more."""
+        """Discard history before row ``rows``."""
 
 
 class Log(Generic[E]):

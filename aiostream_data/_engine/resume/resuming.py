@@ -49,7 +49,7 @@ def resuming(path: str, what: str) -> Iterator[None]:
 
 
 def _of_user_code(error: BaseException) -> bool:
-    """Tell whether user code raised an error: a note says so, or one of its frames is not the package's."""
+    """Return True if user code raised an error: a note says so, or one of its frames is not the package's."""
     if any(note.startswith(OF_A_CALL) for note in getattr(error, "__notes__", ())):
         return True
     return any(_is_foreign(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))

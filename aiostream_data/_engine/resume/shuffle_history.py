@@ -139,7 +139,7 @@ class HeldHistory:
         return found
 
     def forget(self, pushed: int) -> None:
-        """Hear that nobody will ask for a moment before so many rows had been pushed."""
+        """Discard history before this number of pushed rows."""
         self._eras.forget(pushed)
 
 

@@ -82,7 +82,7 @@ class WeightChanges:
             self._runs[run] = _Running(order.schedule, order.schedule, order)
 
     def end(self, run: Run) -> None:
-        """Hear that all rows of a run are decided."""
+        """Record that all rows of a run are decided."""
         with self.lock:
             if run in self._runs:
                 self._runs[run].order = None
@@ -116,7 +116,7 @@ class WeightChanges:
             return row
 
     def forget(self, run: Run, row: int) -> None:
-        """Hear that nobody will ask for rows of a run before ``row`` any more, nor for its earlier epochs."""
+        """Discard history of a run before ``row``, and of earlier epochs."""
         with self.lock:
             mixture, epoch = run
             for known in [known for known in self._runs if known[0] == mixture and known[1] < epoch]:
@@ -127,7 +127,7 @@ class WeightChanges:
                 self._runs[run].schedule = self._runs[run].schedule.since(row)
 
     def known_elsewhere(self, mixtures: frozenset[int], state: dict[str, Any] | None) -> None:
-        """Take note of what :meth:`state` gives in the process that runs these mixtures."""
+        """Record what :meth:`state` gives in the process that runs these mixtures."""
         with self.lock:
             self._elsewhere[mixtures] = state
 

@@ -9,7 +9,7 @@ from aiostream_data.plan.base import Node
 
 
 class OneShotRows:
-    """Rows of iterables that can be read once only: kept by whoever reads past them, for whoever asks for them."""
+    """Rows of iterables that can be read once only: kept by the run that reads past them, for recalls."""
 
     def __init__(self) -> None:
         self._kept: dict[Node, asyncio.Future[dict[int, Any]]] = {}

@@ -1,4 +1,4 @@
-"""Tell damage of one shard, which an error policy may skip, from what concerns all shards and is always raised."""
+"""Separate damage of one shard, which an error policy may skip, from errors that concern all shards."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class ShardStreams:
         return self._opened.popleft()
 
     def drop(self) -> None:
-        """Let go of all that leads to rows: places are asked for as long as there is a loader."""
+        """Release all that leads to rows: places are asked for as long as there is a loader."""
         self._opened.clear()
         del self.run
 

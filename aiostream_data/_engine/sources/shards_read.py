@@ -1,4 +1,4 @@
-"""Tell from a state which shards of each source were read, and which operators count rows that they had read."""
+"""Find, from a state, the shards that each source has read, and the operators that count their rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiostream_data.plan.windows import Window
 Source = ListFiles | ReadFiles
 
 ROW_BY_ROW: Final = (op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, InSubprocess, ReadFiles)
-"""What gives the same elements for the first rows of its input, whatever rows follow."""
+"""Operators whose first elements depend on the first rows of their input alone."""
 
 
 @dataclass

@@ -326,7 +326,7 @@ class _InnerStreams:
         return Stream(receiver, place)
 
     def _name_inner(self, error: BaseException, inner: Node, outer: Lineage) -> None:
-        """Say on an error of an inner data set for which row it was made, and by which function."""
+        """Note on an error of an inner data set its outer row and the function that made it."""
         node: Interleave = self.stage.node
         record = self.stage.context.services.origins.describe(outer.ids, 0)
         name = function_name(node.function)

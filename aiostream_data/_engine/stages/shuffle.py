@@ -174,7 +174,7 @@ class ShuffleStep(Step):
         await hop(self.counters, self.context.services.pool.submit(work, *args))
 
     def _note_held(self) -> None:
-        """Tell what is held in memory, and how large the file is."""
+        """Report the rows held in memory and the size of the file."""
         self._held.resize(self._buffer.nbytes)
         on_disk = self._buffer.nbytes_on_disk
         if on_disk != self._on_disk:

@@ -21,4 +21,4 @@ class PieceStore(Protocol):
         """Keep the bytes of ``span``, which are copied, where there is room for them."""
 
     def close(self) -> None:
-        """Let go of files. Nothing may be under way; idempotent."""
+        """Release files. Nothing may be under way; idempotent."""

@@ -1,4 +1,4 @@
-"""What a shard cache did, for whoever asks."""
+"""Counters of a shard cache."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CacheStats:
 
 
 class TellsCacheStats(Protocol):
-    """Whatever keeps counters of a cache."""
+    """An object that keeps counters of a cache."""
 
     def stats(self) -> CacheStats: ...
 

@@ -125,7 +125,7 @@ class Shared:
             return self._pieces
 
     def release(self) -> None:
-        """Hear that a user has ended."""
+        """Record that a user has ended."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._pieces is not None and self._path is not None:

@@ -21,7 +21,7 @@ def new_owner() -> str:
 
 
 def is_abandoned(owner: str, age_s: float, host: str) -> bool:
-    """Tell whether nobody is going to finish a file.
+    """Return True if nobody is going to finish a file.
 
     Args:
         owner: Of the file, from its name.
@@ -35,7 +35,7 @@ def is_abandoned(owner: str, age_s: float, host: str) -> bool:
 
 
 def this_host() -> str:
-    """Return 12 hexadecimal digits for whatever process numbers are counted in: this boot, and this container."""
+    """Return 12 hexadecimal digits for the scope of process numbers: this boot and this container."""
     said = [platform.node(), _text("/proc/sys/kernel/random/boot_id")]
     with suppress(OSError):  # not Linux: there is one space of process numbers
         said.append(os.readlink("/proc/self/ns/pid"))

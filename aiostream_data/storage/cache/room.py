@@ -89,7 +89,7 @@ class Room:
             return True
 
     def written(self, nbytes: int) -> None:
-        """Hear that what was taken stands in the folder, or was given up."""
+        """Record that the claimed bytes were written, or given up."""
         with self._lock:
             self._writing -= nbytes
 

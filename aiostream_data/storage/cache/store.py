@@ -108,7 +108,7 @@ class CachingStore:
         return counted
 
     def _is_known(self, shard: ShardRef, start: int, nbytes: int) -> bool:
-        """Tell whether a read is of bytes that can be kept: within the object, and of which it is known what it is."""
+        """Return True if the bytes of a read can be kept: they lie within an object of known version."""
         if shard.nbytes is None or not nbytes or not 0 <= start <= start + nbytes <= shard.nbytes:
             return False
         if not shard.version and not self._trust:

@@ -53,7 +53,7 @@ class Tree:
         self._known: dict[str, tuple[float, Pieces]] = {}
 
     def close(self) -> None:
-        """Let go of the folder. Nothing may be under way."""
+        """Release the folder. Nothing may be under way."""
         root, self._root = self._root, -1
         if root >= 0:
             os.close(root)
@@ -201,7 +201,7 @@ class Tree:
         return found
 
     def claim(self, nbytes: int) -> tuple[str, int]:
-        """Say that this process is going to write so many bytes; return the file's name and its time."""
+        """Announce a write of this many bytes; return the file's name and time."""
         name = names.claim_name(self.owner, nbytes)
         with opened_regular(name, os.O_WRONLY | os.O_CREAT, self._root) as file:
             os.utime(file)
@@ -213,7 +213,7 @@ class Tree:
             os.unlink(name, dir_fd=self._root)
 
     def _move_to_place(self, part: str, key: str, piece: str) -> None:
-        """Rename a part; its folder may be removed by whoever finds it empty, and is made anew then."""
+        """Rename a part. Another process may remove its empty folder; it is then made again."""
         for _ in range(_TRIES):
             with self._opened(key) as folder:
                 if folder is not None:

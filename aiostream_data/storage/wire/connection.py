@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self.idle_since = 0.0
         self.first_byte_s = 0.0
 
-    # -- for whoever sends requests
+    # -- for senders of requests
 
     @property
     def usable(self) -> bool:
@@ -255,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             check_beginning(bytes(self._head[: self._head_filled]))
             if self._head_filled >= MAX_HEAD_NBYTES:
                 raise MalformedAnswer(f"the head of the answer is longer than {MAX_HEAD_NBYTES} bytes")
-        except BaseException as error:  # noqa: BLE001 - raised to whoever waits for the answer
+        except BaseException as error:  # noqa: BLE001 - raised to the waiter
             self._fail(error)
 
     def _begin_body(self, head: AnswerHead, rest: bytes) -> None:

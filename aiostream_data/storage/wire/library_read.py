@@ -24,12 +24,12 @@ class LibraryRead:
         self._received = 0
 
     def began(self, version: str) -> None:
-        """Take note that the head of the answer is there, and which version of the object it names."""
+        """Record that the head of the answer is there, and which version of the object it names."""
         self.first_byte_s = monotonic() - self.sent_at
         self._version = version
 
     def filled(self, nbytes: int) -> None:
-        """Take note that so many bytes from the beginning of the range are there."""
+        """Record that so many bytes from the beginning of the range are there."""
         self._received = nbytes
 
     @contextmanager

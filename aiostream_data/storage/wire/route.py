@@ -34,7 +34,7 @@ UNUSUAL: Final = 3
 """So many answers in a row that we leave to a library, or refuse, and a server is asked through that."""
 
 Reader: TypeAlias = Literal["auto", "plain", "library"]
-"""Who fetches bytes: whoever can, our own plain GETs, or aiohttp, s3fs and gcsfs."""
+"""How bytes are fetched: automatically, by our own plain GETs, or by aiohttp, s3fs and gcsfs."""
 
 _SECONDS: Final = {
     "connect_timeout": "connect_s",
@@ -144,13 +144,13 @@ class Route:
                 raise
 
     def _answered(self, lane: Lane, first_byte_s: float, body_s: float, nbytes: int) -> None:
-        """Take note of how long an answer took that holds bytes of an object."""
+        """Record how long an answer took that holds bytes of an object."""
         lane.answered(first_byte_s, body_s, nbytes)
         self.counters.first_byte_s += first_byte_s
         self.counters.body_s += body_s
 
     def _note(self, target: RequestTarget, error: StoreUnreachableError) -> None:
-        """Take note of an answer that is none: where a server stays with that, a library may forgive what we do not."""
+        """Record an answer that is none: where a server stays with that, a library may forgive what we do not."""
         if isinstance(error.__cause__, MalformedAnswer):
             self._unusual[target.host, target.port] += 1
 
@@ -210,7 +210,7 @@ class Route:
         return meter_of(url, self._endpoint).passage(self._caps, nbytes) if self._caps else None
 
     def waited(self, seconds: float) -> None:
-        """Take note that a request had to wait so long until it might be sent."""
+        """Record that a request had to wait so long until it might be sent."""
         if seconds >= WAITED_S:
             self.counters.waits += 1
             self.counters.wait_s += seconds

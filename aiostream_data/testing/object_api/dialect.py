@@ -37,7 +37,7 @@ class Dialect(Protocol):
     """A store's way of speaking, without state."""
 
     def target(self, request: Request) -> Target:
-        """Say what the request is about."""
+        """Return the object that the request addresses."""
 
     def refusal(self, request: Request, accounts: Sequence[Account], now_s: float) -> str | None:
         """Return why the credentials are refused, one of :data:`~aiostream_data.testing.faults.Refusal`; or None."""

@@ -208,7 +208,7 @@ class CacheStage(Stage):
         return source_of(self.context.path, self.context.keys[self.node]) & MAX_COUNT
 
     def _marked(self, chunk: Chunk) -> Chunk:
-        """Say in the ids which place gave the rows, where several places of the plan read the same cache."""
+        """Mark the ids with the place that delivered the rows, if several places read the same cache."""
         if not self._is_shared:
             return chunk
         return chunk.with_ids(chunk.ids.with_pair(CACHED, self.context.keys[self.node]))

@@ -45,17 +45,17 @@ class CachePass:
         return None
 
     def sent(self) -> None:
-        """Say that the chunk was sent."""
+        """Mark the chunk as sent."""
         self._sent += 1
         self._notify()
 
     def fail(self, error: Exception) -> None:
-        """Say that no chunk follows, since reading has failed."""
+        """End the pass with an error of the reader."""
         self._failure = error
         self._notify()
 
     def end(self) -> None:
-        """Say that no chunk follows, whether the pass is complete or was given up. Idempotent."""
+        """End the pass, complete or given up. Idempotent."""
         self._over = True
         self._notify()
 

@@ -184,5 +184,5 @@ class RebatchStep(WindowStep):
 
 
 def _agree(given: int, pushed: int, order: WindowOrder | CycleOrder) -> bool:
-    """Tell whether a stream that gave this many windows can go on behind this many rows."""
+    """Return True if a stream that gave this many windows can go on behind this many rows."""
     return pushed == 0 if not given else order.begins(given - 1) < pushed <= order.begins(given)

@@ -54,7 +54,7 @@ class RingChanges:
                 timer.cancel()
 
     def changed(self) -> None:
-        """Wake whoever waits. Called from any thread, with the ring's lock held."""
+        """Wake all waiters. Called from any thread, with the ring's lock held."""
         if self._waiters:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._wake)
