@@ -292,7 +292,8 @@ def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "fil
     """Return the error that the predicate of a method returned something else than a bool."""
     cure = ""
     if getattr(value, "shape", ()) and getattr(value, "dtype", None) == np.bool_:
-        cure = f": return its all() or any(), or call {method}() before batch()"
+        before = "filter rows" if method == "filter" else f"call {method}()"
+        cure = f": return its all() or any(), or {before} before batch()"
     name = function_name(predicate)
     return PlanError(
         f"the predicate of {method}() must return a scalar bool, but {name} returned {summary(value)}{cure}"
