@@ -11,9 +11,9 @@ What CUDA frees, it frees in the same way: see :class:`Freed`.
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -22,7 +22,7 @@ class CudaContext:
     """The context of one GPU. Safe to use from any thread.
 
     Attributes:
-        errors: What calls in it may raise that are CUDA's own.
+        errors: The exceptions of CuPy that a call in this context may raise.
     """
 
     def __init__(self, cuda: Any, index: int) -> None:
@@ -37,7 +37,8 @@ class CudaContext:
         """
         self._driver, self._runtime, self._index = cuda.driver, cuda.runtime, index
         self.errors = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)
-        self._handle = _in_a_thread_of_its_own(self._make)
+        with ThreadPoolExecutor(1, "asd-device-open") as thread:  # ends, and what is current in it ends too
+            self._handle = thread.submit(self._make).result()
 
     def _make(self) -> int:
         self._runtime.setDevice(self._index)
@@ -60,25 +61,6 @@ class CudaContext:
         finally:
             if not stays:
                 self._driver.ctxSetCurrent(before)
-
-
-def _in_a_thread_of_its_own(call: Callable[[], int]) -> int:
-    """Return what ``call`` returns in a new thread, which takes with it what was current there."""
-    returned: list[int] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            returned.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            raised.append(error)
-
-    thread = threading.Thread(target=run, name="asd-device-open")
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
-    return returned[0]
 
 
 class Freed:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -36,19 +36,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 def in_a_thread(work: Callable[[], None]) -> None:
     """Run ``work`` in a new thread, which has used no GPU yet."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(work).result()
 
 
 def consume(device: str, **options: Any) -> None:
