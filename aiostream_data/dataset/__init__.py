@@ -1,7 +1,6 @@
-"""Describe a pipeline: the Dataset, its constructors and its operators.
+"""Pipeline description: the Dataset class, its constructors and its operators.
 
-Input: arguments as users write them.
-Output: a plan of frozen nodes; nothing is read.
+Building a pipeline creates a plan of frozen nodes and reads nothing.
 """
 
 from aiostream_data.dataset.dataset import Dataset

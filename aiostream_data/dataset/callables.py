@@ -1,4 +1,4 @@
-"""Refuse functions that cannot serve where they are given, when the chain is written."""
+"""Checks that reject unsuitable user functions when the chain is built."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Paramet
 
 
 def check_gives_a_value(name: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that gives a generator: it is not what the operator takes for a result.
+    """Reject a generator function: the operator expects one result per element.
 
     Raises:
-        StageBuildError: It does.
+        StageBuildError: ``function`` is a generator function.
     """
     if _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function):
         raise StageBuildError(
-            f"{name}() takes what the function returns for an element, and {function_name(function)} is a generator "
-            "function; use flat_map() for several elements of each"
+            f"{name}() needs a function with one result, but {function_name(function)} is a generator function. "
+            "Use flat_map() to make several elements of each element."
         )
 
 
 def check_takes_an_element(name: str, function: Callable[..., Any], given: Collection[str] = ()) -> None:
-    """Refuse a function that cannot be called with an element, whatever the element is.
+    """Reject a function that cannot be called with one element.
 
     Args:
-        given: Names of the arguments that it is given besides, by keyword.
+        given: Names of the arguments that the operator passes by keyword.
 
     Raises:
-        StageBuildError: It has no parameter for an element, or needs others by keyword.
+        StageBuildError: The function has no positional parameter, or requires other keyword arguments.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -41,22 +41,23 @@ def check_takes_an_element(name: str, function: Callable[..., Any], given: Colle
         return
     if not any(parameter.kind in _BY_PLACE and parameter.name not in given for parameter in parameters):
         raise StageBuildError(
-            f"{name}() calls its function with an element, but {function_name(function)} takes no positional argument"
+            f"{name}() calls its function with an element, but {function_name(function)} takes no positional argument. "
+            "Add a parameter for the element."
         )
     for parameter in parameters:
         needed = parameter.kind is Parameter.KEYWORD_ONLY and parameter.default is Parameter.empty
         if needed and parameter.name not in given:
             raise StageBuildError(
-                f"{name}() calls its function with an element, and {function_name(function)} needs {parameter.name}= "
-                "besides: give it a default, or bind it with functools.partial"
+                f"{name}() calls its function with an element only, but {function_name(function)} also needs "
+                f"{parameter.name}=. Add a default value, or bind the argument with functools.partial()."
             )
 
 
 def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequence[Any]) -> None:
-    """Refuse a function that cannot be called with these arguments alone.
+    """Reject a function that cannot be called with exactly these arguments.
 
     Raises:
-        StageBuildError: It needs others, or takes fewer.
+        StageBuildError: The function requires more arguments or accepts fewer.
     """
     try:
         signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments
@@ -71,5 +72,5 @@ def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequen
 
 
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
-    """Return it for a function or a callable object."""
-    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - its method, not whether it has one
+    """Apply the predicate ``kind`` to a function, and to ``__call__`` of a callable object."""
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - tests the method itself

@@ -1,4 +1,4 @@
-"""Dataset: a lazy, immutable, picklable description of a sequence of elements, built by chaining."""
+"""Dataset: a lazy, immutable, picklable description of a sequence of elements, built by chaining methods."""
 
 from __future__ import annotations
 
@@ -6,29 +6,49 @@ import itertools
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
-from aiostream_data.dataset.batches import BatchOperators
-from aiostream_data.dataset.functions import FunctionOperators
+from aiostream_data.dataset import batches, functions, mixtures, sources, windows
+from aiostream_data.dataset.chain import Chain, plan_of
+from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
+from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
 from aiostream_data.dataset.hints import Hints
-from aiostream_data.dataset.mixtures import DatasetMixtures
-from aiostream_data.dataset.windows import WindowOperators
-from aiostream_data.errors import ArgumentTypeError, PlanError, UnknownLengthError
+from aiostream_data.errors import PlanError, UnknownLengthError
 from aiostream_data.failing.policies import OnError, Raise, log_path, policy_of
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
+from aiostream_data.formats.fixed_length import FixedLengthFormat
 from aiostream_data.formats.sequence_example import SequenceExampleParser
+from aiostream_data.formats.text import TextFormat
+from aiostream_data.formats.tfrecord import TFRecordFormat
+from aiostream_data.formats.whole_file import WholeFileFormat
+from aiostream_data.formats.with_url import WithUrl
 from aiostream_data.plan import operators as op
+from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import (
     AUTO,
     INFINITE,
     Auto,
     Concurrency,
+    ExecutorName,
     Node,
     at_least,
     auto_or_at_least_one,
@@ -36,14 +56,11 @@ from aiostream_data.plan.base import (
     spill_of,
 )
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.subprocess import in_subprocess
-from aiostream_data.plan.validate import (
-    check_extends,
-    check_repeat,
-    check_rereadable,
-    check_transform,
-)
+from aiostream_data.plan.take_while import TakeWhile
+from aiostream_data.plan.validate import check_extends, check_repeat, check_rereadable, check_transform
 from aiostream_data.rows.structure import flatten
 
 if TYPE_CHECKING:
@@ -51,30 +68,38 @@ if TYPE_CHECKING:
     from aiostream_data.device.image_cast import ImageCast
     from aiostream_data.loading.loader import Loader
     from aiostream_data.loading.memory_bound import MemoryBound
+    from aiostream_data.plan.costs import TooLarge
+    from aiostream_data.plan.windows import TooLong
     from aiostream_data.ranks import Policy, Tail
     from aiostream_data.rows.provenance import Origin
     from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
+    from aiostream_data.weights import Stop, WeightPlan
 
+A = TypeVar("A")
+E = TypeVar("E")
+S = TypeVar("S", bound=np.generic)
 T = TypeVar("T")
 U = TypeVar("U")
 
+Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset[str]"
+"""One URL, path or glob pattern, a sequence of them, or a dataset of URLs."""
 
-class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetMixtures, Hints):
-    """A sequence of elements of type ``T``, described and not yet read.
+Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
+"""Datasets by number or by name."""
 
-    Every method returns a new data set. Building one does no I/O and needs no event loop; what makes no
-    sense is refused as a :class:`PlanError` (a ``ValueError``) where it is written. :meth:`open` runs it.
+
+class Dataset(Chain, Generic[T], Hints):
+    """Lazy description of a sequence of elements of type ``T``.
+
+    Every operator returns a new dataset. Building a dataset does no I/O and needs no event loop. An invalid argument
+    raises :class:`PlanError` (a ``ValueError``) in the call that received it. Call :meth:`open` to run the dataset.
 
     Attributes:
-        plan: The description: a tree of frozen nodes.
+        plan: Root of the plan, a tree of frozen nodes.
     """
 
     def __init__(self, plan: Node) -> None:
-        if not isinstance(plan, Node):
-            raise ArgumentTypeError(
-                f"a Dataset is made by its constructors, such as from_tensor_slices(), got {type(plan).__name__}"
-            )
         super().__init__(plan)
         self._iterations = itertools.count()
         self._iteration_seed = secrets.randbits(62)
@@ -86,20 +111,293 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["plan"])  # type: ignore[misc]
 
+    @classmethod
+    def _begin(cls, node: Node) -> Dataset[Any]:
+        return cls(node)
+
+    def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Dataset[Any]:
+        check_extends(self.plan, name)
+        return Dataset(kind(input=self.plan, **arguments))
+
+    # -- data in memory
+
+    @classmethod
+    def from_tensors(cls, element: E) -> Dataset[E]:
+        """Return a dataset of one element: the whole structure (tf.data ``from_tensors``)."""
+        return cls._begin(src.Tensors(element=element))
+
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> Dataset[Any]:
+        """Return the slices along the first axis of every leaf (tf.data ``from_tensor_slices``).
+
+        The structure (dict, tuple, NamedTuple, dataclass) is kept, and lists become arrays. Arrays are not copied, so
+        do not modify them while the dataset is in use. Elements are read-only views.
+
+        Raises:
+            PlanError: A leaf has no first axis, or the first axes differ.
+        """
+        return cls._begin(sources.tensor_slices(tensors))
+
+    @classmethod
+    def from_generator(
+        cls,
+        generator: Callable[..., Iterable[E] | AsyncIterable[E]],
+        *,
+        args: tuple[Any, ...] = (),
+        signature: Any = None,
+    ) -> Dataset[E]:
+        """Return the items of ``generator(*args)``, which is called again for every epoch (tf.data ``from_generator``).
+
+        A sync generator runs on a dedicated thread and is always closed at the end of the iteration. An async generator
+        is awaited on the engine's event loop.
+
+        Args:
+            args: Arguments of ``generator``.
+            signature: Structure of :class:`ArraySpec`. If given, every item is checked against it.
+
+        Raises:
+            PlanError: ``generator`` is not callable (for example a generator object) or does not accept ``args``.
+        """
+        return cls._begin(sources.generator(generator, args, signature))
+
+    @classmethod
+    def from_iterable(cls, iterable: Iterable[E] | AsyncIterable[E]) -> Dataset[E]:
+        """Return the items of a sync or async iterable.
+
+        An iterator, such as a generator object or an open file, can be read only once. A plan that would read it twice
+        raises an error when it is built.
+        """
+        return cls._begin(sources.python_iterable(iterable))
+
+    @classmethod
+    def range(cls, start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
+        """Return the integers of ``range(start, stop, step)`` (tf.data ``range``)."""
+        return cls._begin(sources.numbers(start, stop, step, dtype))
+
+    # -- files
+
+    @classmethod
+    def list_files(
+        cls,
+        pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+        *,
+        seed: int | None = None,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[str]:
+        """Return the URLs that match one or several glob patterns (tf.data ``list_files``).
+
+        Unlike in tf.data, the URLs are sorted, unless ``seed`` requests a random order.
+
+        Args:
+            pattern: One glob pattern, URL or path, or several.
+            seed: Shuffle the URLs with this seed, in a new order every epoch.
+            index: File written by :func:`aiostream_data.write_index`. The URLs come from this file instead of a
+                listing; without a pattern, all of them.
+            storage_options: Options of the store, as in fsspec.
+
+        Raises (when opened):
+            NoMatchError: A pattern matches no file.
+            IndexFileError: ``index`` is not a valid index file.
+        """
+        return cls._begin(listed_files(pattern, seed, index, storage_options))
+
+    @classmethod
+    def from_tfrecord(
+        cls,
+        files: Files | None = None,
+        *,
+        compression: str = "auto",
+        verify: bool = True,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[bytes]:
+        """Return the records of TFRecord files, as bytes (tf.data ``TFRecordDataset``).
+
+        Args:
+            files: URLs, paths or glob patterns, or a dataset of URLs.
+            compression: "auto" (detected from the first bytes), "" (none), "gzip", "zlib" or "zstd".
+            verify: Check the CRC32C of every payload. The CRC32C of every length field is always checked.
+            cycle_length, block_length: How to interleave the files, as in tf.data's ``interleave``.
+            shuffle_shards: Permute the files in a new order every epoch, using ``seed``.
+            seed: Seed of the permutation; the loader's seed by default.
+            ordered: If False, read from any file whose records are ready.
+            read_ahead: Number of files to open ahead of the current ones.
+            index: File written by :func:`aiostream_data.write_index`. The file names come from this index instead of a
+                listing. Without ``files``, all files of the index are read, in its order.
+            on_error: Error policy for damaged records and for damaged or missing files: "raise" (the default), "skip",
+                or a policy as for :meth:`map` except Replace. See docs/bad_data.md.
+            storage_options: Options of the store, as in fsspec.
+
+        Raises (when opened or iterated):
+            NoMatchError, StorageError: The files cannot be found or read.
+            IndexFileError: The index is invalid or truncated.
+            ErrorBudgetError: The number of lost records exceeds the limit of ``on_error``.
+            CorruptRecordError: A file is damaged. With ``verify``, every delivered record matches its checksum.
+        """
+        read = Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error)
+        return cls._begin(read.node(files, TFRecordFormat(verify=flag("verify", verify)), storage_options, index))
+
+    @classmethod
+    def from_text(
+        cls,
+        files: Files | None = None,
+        *,
+        encoding: str | None = "utf-8",
+        compression: str = "auto",
+        verify: bool = False,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[str]:
+        r"""Return the lines of text files without their line ends (tf.data ``TextLineDataset``).
+
+        ``\n`` and ``\r\n`` end a line; the last line needs no line end. Lines are str. With ``encoding=None`` they are
+        bytes, as in tf.data. All other arguments are those of :meth:`from_tfrecord`.
+
+        Args:
+            verify: Check a whole compressed file before delivering any of its lines; this reads and decompresses the
+                file twice. If False, some lines of a damaged file may be delivered before the error.
+        """
+        read = Reading(
+            compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
+        )
+        return cls._begin(read.node(files, TextFormat(encoding=encoding), storage_options, index))
+
+    @classmethod
+    def from_fixed_length(
+        cls,
+        files: Files | None,
+        record_nbytes: int,
+        *,
+        header_nbytes: int = 0,
+        footer_nbytes: int = 0,
+        compression: str = "",
+        verify: bool = False,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[bytes]:
+        """Return records of ``record_nbytes`` bytes each (tf.data ``FixedLengthRecordDataset``).
+
+        The bytes between header and footer must be a whole number of records. ``verify`` is as in :meth:`from_text`;
+        all other arguments are those of :meth:`from_tfrecord`.
+        """
+        read = Reading(
+            compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
+        )
+        format = FixedLengthFormat(
+            record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
+        )
+        return cls._begin(read.node(files, format, storage_options, index))
+
+    @classmethod
+    def from_files(
+        cls,
+        files: Files | None = None,
+        *,
+        compression: str = "",
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = 16,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return each whole object as one element ``{"url": str, "data": bytes}``, in order of URL.
+
+        The arguments are those of :meth:`from_tfrecord`.
+        """
+        read = Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, on_error, False, (WithUrl(),))
+        return cls._begin(read.node(files, WholeFileFormat(), storage_options, index))
+
+    # -- mixtures
+
+    @classmethod
+    def sample_from(
+        cls,
+        datasets: Several[E],
+        weights: WeightPlan | None = None,
+        *,
+        seed: int | None = None,
+        stop: Stop = "first",
+        random: bool = False,
+        schedule_every: int = SCHEDULE_EVERY,
+    ) -> Dataset[E]:
+        """Mix the rows of several datasets in proportion to weights (tf.data ``sample_from_datasets``).
+
+        The proportions hold at every row, not only on average: with constant weights, the row count of each dataset is
+        within one row of its share. Shuffle and repeat the input datasets, not the mixture.
+
+        Args:
+            datasets: A sequence, or a dict whose keys are used as names in reports.
+            weights: One number per dataset; equal by default, and 0 excludes a dataset. A schedule changes the weights
+                by row of the mixture: pass a list of (first row, weights) or a function of the row number. To change
+                the weights of a running loader, call :meth:`Loader.set_weights`.
+            seed: Seed for ``random=True``.
+            stop: "first" ends the mixture when the next row should come from an exhausted dataset (tf.data
+                ``stop_on_empty_dataset=True``). "all" continues with the remaining datasets until all are exhausted.
+            random: Draw the dataset of every row independently, as tf.data does. The proportions then hold only on
+                average.
+            schedule_every: Number of rows between two calls of a schedule function.
+
+        Raises:
+            PlanError: The weights are invalid, or the element structures differ.
+        """
+        return cls._begin(mixtures.mix(datasets, weights, seed, stop, random, schedule_every))
+
+    @classmethod
+    def choose_from(cls, datasets: Several[E], choices: Dataset[Any], *, stop: Stop = "first") -> Dataset[E]:
+        """Take each row from the dataset that ``choices`` selects (tf.data ``choose_from_datasets``).
+
+        Args:
+            datasets: A sequence, or a dict whose keys are used as names in reports.
+            choices: Dataset of integers: numbers of datasets, from 0, in the given order.
+            stop: "first" ends when the chosen dataset is exhausted (tf.data ``stop_on_empty_dataset=True``). "all"
+                ignores such a choice and ends when all datasets are exhausted. Both end with the last choice.
+
+        Raises:
+            PlanError: The choices are not integers, or the element structures differ.
+            ChoiceError (when iterated): A choice is not the number of a dataset.
+        """
+        return cls._begin(mixtures.choose(datasets, choices, stop))
+
     # -- records
 
     def parse_example(
         self: Dataset[bytes], features: Mapping[str, Feature], *, on_error: OnError = None
     ) -> Dataset[dict[str, Any]]:
-        """Parse serialized ``tf.train.Example`` records into a dict of features (tf.io ``parse_example``).
+        """Parse serialized ``tf.train.Example`` records into dicts of features (tf.io ``parse_example``).
 
-        Parsing happens in native code, over whole chunks, in the reading hop where possible.
+        Native code parses whole chunks. If possible, parsing runs in the same hop as reading.
 
         Args:
-            on_error: What becomes of a record that does not fit; see :meth:`map`.
+            features: Type and shape of each feature, by name.
+            on_error: Error policy for a record that does not match ``features``; see :meth:`map`.
 
         Raises (when iterated):
-            ExampleParseError: Names URL, record, feature, expected and found.
+            ExampleParseError: A record does not match. The error names URL, record and feature, and the expected and
+                the found value.
         """
         parser = ExampleParser(features)
         policy_of(on_error)
@@ -114,16 +412,481 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     ) -> Dataset[dict[str, dict[str, Any]]]:
         """Parse serialized ``tf.train.SequenceExample`` records (tf.io ``parse_sequence_example``).
 
-        Elements are ``{"context": {name: value}, "sequences": {name: array of (steps, *shape)}}``; a
-        VarLen sequence gives a :class:`~aiostream_data.formats.sequence_example.RaggedSteps`.
+        Elements are ``{"context": {name: value}, "sequences": {name: array of (steps, *shape)}}``. A VarLen sequence
+        becomes a :class:`~aiostream_data.formats.sequence_example.RaggedSteps`.
+
+        Args:
+            context, sequences: Type and shape of each feature, by name.
+            on_error: Error policy for a record that does not match; see :meth:`map`.
 
         Raises (when iterated):
-            ExampleParseError: Names URL, record, feature, expected and found.
+            ExampleParseError: A record does not match. The error names URL, record and feature, and the expected and
+                the found value.
         """
         parser = SequenceExampleParser(context, sequences)
         name, features = "parse_sequence_example", (*context, *sequences)
         policy_of(on_error)
         return self._then(op.ParseExample, name, decoder=parser, features=features, name=name, on_error=on_error)
+
+    # -- functions
+
+    @overload
+    def map(
+        self,
+        function: Callable[..., Awaitable[U]],
+        *,
+        executor: ExecutorName | Auto = ...,
+        concurrency: Concurrency = ...,
+        ordered: bool = ...,
+        batched: bool = ...,
+        seed: int | None = ...,
+        init: Callable[[], Any] | None = ...,
+        timeout: float | None = ...,
+        on_error: OnError = ...,
+    ) -> Dataset[U]: ...
+    @overload
+    def map(
+        self,
+        function: Callable[..., U],
+        *,
+        executor: ExecutorName | Auto = ...,
+        concurrency: Concurrency = ...,
+        ordered: bool = ...,
+        batched: bool = ...,
+        seed: int | None = ...,
+        init: Callable[[], Any] | None = ...,
+        timeout: float | None = ...,
+        on_error: OnError = ...,
+    ) -> Dataset[U]: ...
+    def map(
+        self,
+        function: Callable[..., Any],
+        *,
+        executor: ExecutorName | Auto = "thread",
+        concurrency: Concurrency = AUTO,
+        ordered: bool = True,
+        batched: bool = False,
+        seed: int | None = None,
+        init: Callable[[], Any] | None = None,
+        timeout: float | None = None,
+        on_error: OnError = None,
+    ) -> Dataset[Any]:
+        """Apply ``function`` to every element (tf.data ``map``).
+
+        The return value becomes the element, even if it is None. A plain tuple is passed as separate arguments, a dict
+        as one argument. A coroutine function is awaited on the engine's event loop. A parameter named ``rng`` receives
+        a NumPy Generator keyed by seed, epoch and record. Its numbers do not depend on the executor or the number of
+        workers. For a generator function, use :meth:`flat_map`.
+
+        Args:
+            executor: "thread", "process", "inline" (one thread), "interpreter" (Python 3.14) or AUTO. AUTO starts with
+                threads and switches to processes if the function holds the GIL. Consecutive maps and filters with the
+                same executor and concurrency run in one hop.
+            concurrency: Number of concurrent calls. AUTO derives it from the measured cost of a call.
+            ordered: If False, emit results as they finish.
+            batched: Pass several rows per call, as arrays whose first axis is the row. The number of rows varies, and
+                the function must return the same number.
+            seed: Seed of ``rng``; the loader's seed by default.
+            init: Function called once on every worker before its first call. Its result is passed to the function as
+                ``state``. No other worker uses the same state.
+            timeout: Maximum seconds per call. A longer call fails with
+                :class:`~aiostream_data.errors.RecordTimeoutError`, which is handled like any other error. A call in a
+                process is terminated; a call on a thread continues in the background.
+            on_error: "raise", "skip", :class:`Retry`, :class:`Skip`, :class:`Replace` or :class:`Quarantine`. None uses
+                ``open(on_error=...)``.
+
+        Raises:
+            StageBuildError: The function cannot be pickled for a process, or is a generator function.
+            PlanError: An argument is invalid.
+        """
+        call = functions.map_call(function, executor, concurrency, ordered, batched, seed, init, timeout, on_error)
+        return self._then(op.Map, "map", **call)
+
+    def filter(
+        self,
+        predicate: Callable[..., bool | Awaitable[bool]],
+        *,
+        executor: ExecutorName | Auto = "thread",
+        concurrency: Concurrency = AUTO,
+        seed: int | None = None,
+        init: Callable[[], Any] | None = None,
+        timeout: float | None = None,
+        on_error: OnError = None,
+    ) -> Dataset[T]:
+        """Keep the elements for which ``predicate`` returns True, in order (tf.data ``filter``).
+
+        The predicate returns a bool. A coroutine predicate is awaited on the engine's event loop. As in :meth:`map`, a
+        parameter named ``rng`` receives a NumPy Generator keyed by seed, epoch and record.
+
+        Args:
+            executor, concurrency, seed, init, timeout, on_error: As in :meth:`map`. The value of ``Replace`` is used as
+                the result of the predicate: True keeps the element.
+
+        Raises:
+            StageBuildError: The predicate cannot be pickled for a process, or is a generator function.
+            PlanError: An argument is invalid.
+        """
+        call = functions.filter_call(predicate, executor, concurrency, seed, init, timeout, on_error)
+        return self._then(op.Filter, "filter", **call)
+
+    def take_while(self, predicate: Callable[..., bool]) -> Dataset[T]:
+        """Emit elements until ``predicate`` returns False for one of them (tf.data ``take_while``).
+
+        The input may be infinite: it is not read beyond the first element that fails the predicate. The predicate is
+        called for one element at a time, in order. It must return a bool, and a tuple is passed as separate arguments.
+        The result must depend only on the element, because a resumed run calls the predicate again for the element that
+        ended the stream.
+
+        Raises:
+            PlanError: The predicate is not a function, or is a coroutine function.
+            StageBuildError: The predicate is a generator function, or cannot be called with an element.
+        """
+        return self._then(TakeWhile, "take_while", predicate=functions.checked_predicate(predicate))
+
+    def flat_map(
+        self, function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]], *, on_error: OnError = None
+    ) -> Dataset[U]:
+        """Emit all elements of each dataset that ``function`` returns, in sequence (tf.data ``flat_map``).
+
+        The function may also return any sync or async iterable, or be a generator function.
+
+        Args:
+            on_error: Error policy for an element for which the function itself raises; see :meth:`map`. The policy does
+                not cover errors while reading the returned dataset.
+        """
+        return self._then(op.Interleave, "flat_map", **functions.interleave_call("flat_map", function, on_error))
+
+    def interleave(
+        self,
+        function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]],
+        *,
+        cycle_length: int | Auto = AUTO,
+        block_length: int = 1,
+        ordered: bool = True,
+        on_error: OnError = None,
+    ) -> Dataset[U]:
+        """Interleave the elements of the datasets that ``function`` returns (tf.data ``interleave``).
+
+        The operator takes up to ``block_length`` elements from each open dataset in turn. It replaces an exhausted
+        dataset when the cycle reaches its place.
+
+        Args:
+            cycle_length: Number of datasets that are open at once.
+            block_length: Number of consecutive elements from one dataset.
+            ordered: If False, read from any dataset whose elements are ready.
+            on_error: Error policy for an element for which the function itself raises; see :meth:`map`. The policy does
+                not cover errors while reading the returned dataset.
+        """
+        call = functions.interleave_call("interleave", function, on_error, cycle_length, block_length, ordered)
+        return self._then(op.Interleave, "interleave", **call)
+
+    # -- batches
+
+    # Only Any matches Never: batches of elements of unknown type get an unknown type, not that of the first overload.
+    @overload
+    def batch(self: Dataset[Never], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[Any]: ...
+    @overload
+    def batch(
+        self: Dataset[dict[A, Never]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[dict[A, Any]]: ...
+    @overload
+    def batch(self: Dataset[int], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.int64]]: ...
+    @overload
+    def batch(self: Dataset[float], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.float64]]: ...
+    @overload
+    def batch(self: Dataset[bytes], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
+    @overload
+    def batch(self: Dataset[str], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
+    @overload
+    def batch(self: Dataset[NDArray[S]], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
+    @overload
+    def batch(
+        self: Dataset[dict[A, NDArray[S]]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[dict[A, NDArray[S]]]: ...
+    @overload
+    def batch(
+        self: Dataset[tuple[NDArray[S], int]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[tuple[NDArray[S], NDArray[np.int64]]]: ...
+    @overload
+    def batch(self, batch_size: int, *, drop_remainder: bool = ...) -> Dataset[T]: ...
+    @overload
+    def batch(
+        self,
+        batch_size: int | None = ...,
+        *,
+        max_cost: int,
+        cost: Callable[..., int] | str | None = ...,
+        padded: bool = ...,
+        padded_shapes: Any = ...,
+        padding_values: Any = ...,
+        on_too_large: TooLarge = ...,
+        drop_remainder: bool = ...,
+    ) -> Dataset[Any]: ...
+    def batch(
+        self,
+        batch_size: int | None = None,
+        *,
+        max_cost: int | None = None,
+        cost: Callable[..., int] | str | None = None,
+        padded: bool = True,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        on_too_large: TooLarge = "raise",
+        drop_remainder: bool = False,
+    ) -> Dataset[Any]:
+        """Stack ``batch_size`` consecutive elements (tf.data ``batch``), or as many as ``max_cost`` allows.
+
+        Numbers and arrays become arrays whose first axis is the row. Bytes and str become object arrays. VarLen and
+        Ragged features become a :class:`RaggedArray`. Batches own their memory.
+
+        With ``max_cost``, a batch ends before the element that would raise its cost above the maximum. Use ``max_cost``
+        if the model's memory depends on the size of the elements, not on their number. Such batches are padded as by
+        :meth:`padded_batch`. The cost of a padded batch is its number of rows times the largest cost of a row.
+
+        Args:
+            batch_size: Number of elements in a batch. With ``max_cost``, the maximum number; None means no maximum.
+            max_cost: Maximum cost of a batch, in the unit of ``cost``. Only ``on_too_large="alone"`` exceeds it.
+            cost: Function that returns the cost of an element as an integer >= 0; it receives a tuple as separate
+                arguments. Alternatively, the name of the leaf whose length is the cost; computing this length is free.
+                The default is the only leaf with a length. If ``padded_shapes`` fixes the length of that leaf, the
+                fixed length is the cost.
+            padded: If False, stack elements without padding; the cost of a batch is then the sum over its rows.
+            padded_shapes, padding_values: As for :meth:`padded_batch`.
+            on_too_large: Action for a single element that costs more than ``max_cost``: "raise"; "skip" drops and
+                counts it; "alone" emits it as a batch of one row.
+            drop_remainder: Drop the last batch if it is not full. With ``max_cost``, a batch is full if another element
+                of cost 1 would not fit.
+
+        Raises:
+            PlanError: An argument is invalid, or the cost of an element is undefined.
+
+        Raises (when iterated):
+            BatchShapeError: Shapes or structures differ. The error names both records and their shapes.
+            BatchCostError: The cost of a single element exceeds ``max_cost``. The error names the record.
+            PlanError: ``cost`` did not return an integer >= 0. A note names the record.
+        """
+        for name, value in (("drop_remainder", drop_remainder), ("padded", padded)):
+            flag(name, value)
+        rows = None if batch_size is None else at_least("batch_size", batch_size, 1)
+        if max_cost is None:
+            rows = batches.checked_rows(rows, (cost, padded_shapes, padding_values), on_too_large)
+            return self._then(op.Batch, "batch", batch_size=rows, drop_remainder=drop_remainder)
+        from aiostream_data.plan.costs import CostBatch
+
+        return self._then(
+            CostBatch,
+            "batch",
+            max_cost=batches.checked_limit(max_cost, on_too_large),
+            cost=batches.checked_cost(self.plan, cost, padded, padded_shapes, padding_values),
+            padded=padded,
+            padded_shapes=padded_shapes,
+            padding_values=padding_values,
+            on_too_large=on_too_large,
+            batch_size=rows,
+            drop_remainder=drop_remainder,
+        )
+
+    def unbatch(self) -> Dataset[Any]:
+        """Emit the rows along the first axis of every element (tf.data ``unbatch``)."""
+        return self._then(op.Unbatch, "unbatch")
+
+    # -- windows
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        *,
+        drop_remainder: bool = False,
+    ) -> Dataset[Any]:
+        """Stack ``batch_size`` consecutive elements and pad shorter ones (tf.data ``padded_batch``).
+
+        Unlike in tf.data, ``padded_shapes`` is always optional, because NumPy arrays know their number of axes.
+
+        Args:
+            batch_size: Number of elements in a batch.
+            padded_shapes: A sequence of lengths per leaf, in the structure of the elements. None or -1 as a length
+                means the longest row of the batch. None for a leaf, or for the whole argument, means the longest row in
+                every axis.
+            padding_values: One value for all leaves, or a structure with one value per leaf. The default is 0 or the
+                empty string. A text leaf whose rows are all empty is padded with b"".
+            drop_remainder: Drop the last batch if it is not full.
+
+        Raises:
+            PlanError: Shapes or values do not match the known element structure.
+
+        Raises (when iterated):
+            BatchShapeError: A row is longer than its padded shape, or rows differ in dtype or number of axes. The error
+                names the record.
+        """
+        from aiostream_data.plan.windows import PaddedBatch
+
+        check_padding(self.plan, padded_shapes, padding_values)
+        return self._then(
+            PaddedBatch,
+            "padded_batch",
+            batch_size=at_least("batch_size", batch_size, 1),
+            padded_shapes=padded_shapes,
+            padding_values=padding_values,
+            drop_remainder=flag("drop_remainder", drop_remainder),
+        )
+
+    def rebatch(self, batch_size: int | Sequence[int], *, drop_remainder: bool = False) -> Dataset[Any]:
+        """Regroup batches into another size: ``unbatch().batch(batch_size)`` (tf.data ``rebatch``).
+
+        Args:
+            batch_size: One size, or several sizes that repeat in a cycle.
+            drop_remainder: Drop the last batch if it is not full.
+        """
+        from aiostream_data.plan.windows import Rebatch
+
+        sizes = windows.checked_sizes(batch_size)
+        return self.unbatch()._then(
+            Rebatch, "rebatch", sizes=sizes, drop_remainder=flag("drop_remainder", drop_remainder)
+        )
+
+    def window(
+        self, size: int, shift: int | None = None, stride: int = 1, *, drop_remainder: bool = False
+    ) -> Dataset[Any]:
+        """Stack windows of ``size`` elements, ``stride`` apart, that start ``shift`` apart (tf.data ``window``).
+
+        In tf.data, a window is a dataset; here its elements are stacked as in a batch. Elements between two windows are
+        read and discarded, but an error in one of them is still raised.
+
+        Args:
+            size: Number of elements in a window.
+            shift: Distance between the starts of two windows, in elements; ``size`` by default.
+            stride: Distance between two elements of a window.
+            drop_remainder: Drop windows at the end that are not full.
+
+        Raises (when iterated):
+            BatchShapeError: Shapes or structures in a window differ. The error names both records and their shapes.
+        """
+        from aiostream_data.plan.windows import Window
+
+        length = at_least("size", size, 1)
+        return self._then(
+            Window,
+            "window",
+            size=length,
+            shift=length if shift is None else at_least("shift", shift, 1),
+            stride=at_least("stride", stride, 1),
+            drop_remainder=flag("drop_remainder", drop_remainder),
+        )
+
+    def bucket_by_sequence_length(
+        self,
+        element_length: Callable[..., int] | str,
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int] | None = None,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        *,
+        max_cost: int | None = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset[Any]:
+        """Batch elements of similar length and pad shorter ones (tf.data ``bucket_by_sequence_length``).
+
+        Bucket i holds lengths from ``bucket_boundaries[i - 1]`` to below ``bucket_boundaries[i]``. A batch is emitted
+        when its bucket is full. The remaining batches follow at the end, in the order of the buckets.
+
+        Args:
+            element_length: Function that returns the length of an element; it receives a tuple as separate arguments.
+                Alternatively, the name of the leaf whose length counts; computing this length is free.
+            bucket_boundaries: Boundaries of the lengths, in ascending order.
+            bucket_batch_sizes: One batch size per bucket, one more than boundaries. Omit it if you pass ``max_cost``.
+            max_cost: Maximum cost of a batch: its number of rows times the longest row that its bucket allows. The
+                batch size of a bucket is ``max_cost`` divided by its boundary minus 1, rounded down. An element that
+                reaches the last boundary raises.
+            padded_shapes, padding_values: As for :meth:`padded_batch`.
+            pad_to_bucket_boundary: Pad every axis without a fixed length to the bucket's boundary minus 1, not to the
+                longest row. An element that reaches the last boundary raises. Needs ``padded_shapes`` if the element
+                shapes are unknown.
+            no_padding: Stack elements without padding, as ``batch`` does.
+            drop_remainder: Drop the batches at the end that are not full.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            BatchShapeError: As for :meth:`padded_batch`; or an element reaches the last boundary although ``max_cost``
+                or ``pad_to_bucket_boundary`` forbids it.
+        """
+        from aiostream_data.plan.windows import Bucket
+
+        bounds, sizes = windows.checked_buckets(bucket_boundaries, bucket_batch_sizes, max_cost)
+        check_length_of(self.plan, "element_length", element_length)
+        shapes = windows.checked_bucket_shapes(
+            self.plan, padded_shapes, padding_values, no_padding, pad_to_bucket_boundary
+        )
+        return self._then(
+            Bucket,
+            "bucket_by_sequence_length",
+            element_length=element_length,
+            boundaries=bounds,
+            batch_sizes=sizes,
+            max_cost=max_cost,
+            padded_shapes=shapes,
+            padding_values=padding_values,
+            padding=not no_padding,
+            pad_to_boundary=pad_to_bucket_boundary,
+            drop_remainder=flag("drop_remainder", drop_remainder),
+        )
+
+    def pack(
+        self,
+        max_length: int,
+        *,
+        fields: str | Sequence[str] | None = None,
+        open_bins: int = OPEN_BINS,
+        too_long: TooLong = "error",
+        padding_values: Any = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Pack several elements of different lengths into each row of ``max_length`` values, without cutting them.
+
+        Packing reduces padding in training on sequences. Each element goes into the first open row with enough room. If
+        no open row has room, the fullest one is emitted and a new row is opened. tf.data has no such operator; the
+        packing of Grain and T5 produces the same kind of rows.
+
+        Each row is a dict of the packed leaves, with ``max_length`` values each; if elements are not dicts, the leaf is
+        named ``"values"``. ``"segment_ids"`` (int32) numbers the elements of a row from 1; 0 marks padding.
+        ``"positions"`` (int32) is the index of each value in its element. Elements without values are dropped. Further
+        axes of the leaves are kept.
+
+        Args:
+            max_length: Number of values in a row.
+            fields: Names of the leaves to pack; other leaves are dropped. The default is all leaves. The packed leaves
+                of an element must have equal lengths.
+            open_bins: Number of rows that are open at once. More open rows waste less space but buffer more elements. 1
+                keeps the order of the elements.
+            too_long: Action for an element longer than ``max_length``: "error"; "split" into pieces that count as
+                elements; "truncate"; or "drop".
+            padding_values: One value for all leaves, or a dict with one value per leaf; 0 by default.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            BatchShapeError: A leaf is not an array, leaves of an element differ in length, or an element is too long.
+                The error names the record.
+        """
+        from aiostream_data.plan.windows import Pack
+
+        names = windows.checked_fields(fields, too_long)
+        width, bins = at_least("max_length", max_length, 1), at_least("open_bins", open_bins, 1)
+        check_packing(self.plan, names, padding_values)
+        return self._then(
+            Pack,
+            "pack",
+            max_length=width,
+            fields=names,
+            open_bins=bins,
+            too_long=too_long,
+            padding_values=padding_values,
+        )
 
     # -- order
 
@@ -135,25 +898,25 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         reshuffle_each_iteration: bool = True,
         spill: bool | str | os.PathLike[str] = False,
     ) -> Dataset[T]:
-        """Give elements in random order (tf.data ``shuffle``).
+        """Shuffle the elements (tf.data ``shuffle``).
 
-        With a number, out of a buffer: it is filled, then a uniformly chosen element is given and
-        replaced by the next. With AUTO, whatever shuffles best: over arrays, ranges and whole files a
-        random order of all of them, with no buffer; over files of records, many files are read at once
-        in random order, through a buffer that gives elements out while it grows. :meth:`explain` says
-        which. The order depends on seed, epoch and the input's order only.
+        The order depends only on the seed, the epoch and the order of the input. With a number, the operator fills a
+        buffer, emits a uniformly chosen element and replaces it with the next one. With AUTO, the method depends on the
+        source, and :meth:`explain` reports which one applies. Arrays, ranges and whole files are permuted completely,
+        without a buffer. For files of records, many files are read at once in random order, through a buffer that emits
+        elements while it grows.
 
         Args:
-            buffer_size: Elements held; AUTO holds at most 8,192, or 128 MiB of them.
-            seed: Without one, the loader's.
-            reshuffle_each_iteration: False gives the same order in every epoch.
-            spill: Let rows wait in a file once they take an eighth of the loader's ``memory_limit``: True in the
-                system's folder for temporary files, a path in that folder. The order, and states, are the same. The
-                file has no name, takes up to about twice the bytes of the rows that are held, and is gone with the
-                process. With AUTO, it lets 128 MiB of rows be held within a smaller ``memory_limit``.
+            buffer_size: Number of elements in the buffer. AUTO limits the buffer to 8,192 elements or 128 MiB.
+            seed: Seed of this operator; the loader's seed by default.
+            reshuffle_each_iteration: If False, use the same order in every epoch.
+            spill: If True, write rows to a temporary file once they exceed one eighth of the loader's ``memory_limit``.
+                A path selects the folder of that file. The order and the saved states do not change. The file has no
+                name, takes up to twice the bytes of the buffered rows, and disappears with the process. With AUTO,
+                spilling allows a buffer of 128 MiB even if ``memory_limit`` is smaller.
 
         Raises (when opened or iterated):
-            SpillError: There is no such folder, no room in it, or rows come back from it damaged.
+            SpillError: The folder does not exist, the disk is full, or spilled rows are damaged.
         """
         return self._then(
             op.Shuffle,
@@ -165,9 +928,9 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         )
 
     def repeat(self, count: int | None = None) -> Dataset[T]:
-        """Give the elements ``count`` times, or for ever with None or -1 (tf.data ``repeat``).
+        """Repeat the elements ``count`` times, or forever if ``count`` is None or -1 (tf.data ``repeat``).
 
-        The next epoch is being read before this one ends; epochs never mix.
+        The next epoch starts reading before the current one ends, but elements of two epochs never mix.
 
         Raises:
             StageBuildError: The source can be read only once.
@@ -180,47 +943,50 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         return repeated
 
     def take(self, count: int) -> Dataset[T]:
-        """Give the first ``count`` elements; all with -1 (tf.data ``take``)."""
+        """Keep the first ``count`` elements, or all elements if ``count`` is -1 (tf.data ``take``)."""
         return self._then(op.Take, "take", count=at_least("count", count, -1))
 
     def skip(self, count: int) -> Dataset[T]:
-        """Leave out the first ``count`` elements; every one with -1 (tf.data ``skip``)."""
-        return self._then(op.Skip, "skip", count=at_least("count", count, -1))
+        """Skip the first ``count`` elements, or all elements if ``count`` is -1 (tf.data ``skip``)."""
+        return self._then(op.SkipFirst, "skip", count=at_least("count", count, -1))
 
     def shard(self, num_shards: int, index: int) -> Dataset[T]:
-        """Give every ``num_shards``-th element, beginning with number ``index`` (tf.data ``shard``).
+        """Keep every ``num_shards``-th element, starting with element ``index`` (tf.data ``shard``).
 
-        Do it before ``map`` and ``shuffle``, on file names where possible.
+        Call ``shard`` before ``map`` and ``shuffle``, if possible on the file names.
+
+        Raises:
+            PlanError: ``index`` is not below ``num_shards``.
         """
         shards = at_least("num_shards", num_shards, 1)
         if at_least("index", index, 0) >= shards:
             raise PlanError(f"index must be below num_shards ({shards}), got {index}")
         return self._then(op.Shard, "shard", num_shards=shards, index=integer("index", index))
 
-    # -- several data sets
+    # -- several datasets
 
     def zip(*datasets: Any) -> Dataset[Any]:
-        """Give one element of each at a time, ending with the shortest (tf.data ``zip``).
+        """Combine one element of each dataset per output element; stop at the shortest dataset (tf.data ``zip``).
 
-        ``Dataset.zip(a, b)`` and ``a.zip(b)`` give tuples; ``Dataset.zip({"x": a, "y": b})``, or any
-        nested structure, that structure.
+        ``Dataset.zip(a, b)`` and ``a.zip(b)`` emit tuples. ``Dataset.zip({"x": a, "y": b})`` emits dicts; any nested
+        structure works.
 
         Raises:
-            PlanError: A list is given, or something that is no data set.
+            PlanError: An argument is a list or not a dataset.
         """
         whole: Any = datasets[0] if len(datasets) == 1 else tuple(datasets)
         structure, leaves = flatten(whole)
         if not leaves:
-            raise PlanError("zip() needs at least one data set")
-        nodes = tuple(_plan_of(leaf, "zip") for leaf in leaves)
+            raise PlanError("zip() needs at least one dataset")
+        nodes = tuple(_plan_in("zip", leaf) for leaf in leaves)
         return Dataset(op.Zip(structure=structure, nodes=nodes))
 
     def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]:
-        """Give all elements of the first, then of the next (tf.data ``concatenate``)."""
-        return Dataset(op.Concatenate(nodes=tuple(_plan_of(dataset, "concatenate") for dataset in datasets)))
+        """Emit all elements of the first dataset, then those of the next (tf.data ``concatenate``)."""
+        return Dataset(op.Concatenate(nodes=tuple(_plan_in("concatenate", dataset) for dataset in datasets)))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
-        """Give (number, element) pairs, counted from ``start`` (tf.data ``enumerate``)."""
+        """Emit (number, element) pairs; the numbers start at ``start`` (tf.data ``enumerate``)."""
         return self._then(op.Enumerate, "enumerate", start=integer("start", start, -MOST - 1))
 
     # -- memory and devices
@@ -228,26 +994,26 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     def cache(self) -> Dataset[T]:
         """Keep the elements of the first complete pass in memory (tf.data ``cache``).
 
-        Iterators of this process share them; an incomplete pass is thrown away. What is kept counts
-        against the memory limit of the loader that read it.
+        All iterators of this process share the cache; an incomplete pass is discarded. The cached bytes count against
+        the memory limit of the loader that read them.
         """
         return self._then(op.Cache, "cache")
 
     def prefetch(self, buffer_size: Concurrency = AUTO) -> Dataset[T]:
-        """Let up to ``buffer_size`` elements be ready before they are asked for (tf.data ``prefetch``)."""
+        """Prepare up to ``buffer_size`` elements ahead of the consumer (tf.data ``prefetch``)."""
         size = auto_or_at_least_one("buffer_size", buffer_size)
         return self._then(op.Prefetch, "prefetch", buffer_size=size)
 
     def in_subprocess(self, workers: int = 1) -> Dataset[T]:
-        """Run everything up to here in a process of its own, so that it takes no time from the training loop's.
+        """Run the chain up to this call in a separate process, without using the training process's CPU time.
 
-        Elements come over through shared memory, as NumPy arrays that belong to the consumer. Order, states,
-        hash and origins are those of the chain without it. With several workers each makes every
-        ``workers``-th element; :meth:`explain` says which part of the chain all of them run.
+        Elements arrive through shared memory as NumPy arrays that the consumer owns. The call does not change order,
+        saved states, stream hash or origins. With several workers, each worker emits every ``workers``-th element.
+        :meth:`explain` reports which part of the chain every worker repeats.
 
         Raises:
-            StageBuildError: A function or source cannot be sent to another process.
-            PlanError: The chain has ``ordered=False`` and there are several workers.
+            StageBuildError: A function or source cannot be pickled for another process.
+            PlanError: ``workers`` exceeds 1 and the chain has ``ordered=False``.
         """
         return self._then(in_subprocess, "in_subprocess", workers=workers)
 
@@ -261,7 +1027,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         transform: ImageCast | None = None,
         allow_pageable: bool = False,
     ) -> Dataset[Any]:
-        """Give batches in the memory of a device; must come last.
+        """Copy batches to the memory of a device; must be the last operator.
 
         Batches are written into ``depth`` reusable slots and copied ahead of the consumer::
 
@@ -269,21 +1035,22 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
                 loss = step(batch["image"], batch["label"])  # tensors of your own, on your current stream
 
         Args:
-            device: "cpu", "cuda", "cuda:N", or "auto" for a GPU where there is one. "cuda" is the GPU of the process's
-                LOCAL_RANK, if that is set, or CUDA's current one.
-            depth: How many batches may be on the device at once, those on their way included.
-            handoff: How the consumer gets a batch. "copy": as arrays of its own. "lease": as a :class:`DeviceBatch`,
-                whose arrays lie in the slot until it is given back: nothing is copied. "into": the same, for
-                :meth:`DeviceBatch.into`, which copies it into arrays that stay where they are, as CUDA graphs need.
-            framework: Whose arrays: "cupy", "torch" or "jax". None is NumPy on "cpu" and CuPy on a GPU.
-            transform: Cast uint8 images on the device, while batches are taken out; not with handoff="lease".
-            allow_pageable: Do with ordinary host memory, with a warning, where none can be page-locked.
+            device: "cpu", "cuda", "cuda:N", or "auto" (a GPU if the machine has one). "cuda" means the GPU of the
+                environment variable LOCAL_RANK or, without it, CUDA's current device.
+            depth: Maximum number of batches on the device, including copies in progress.
+            handoff: How the consumer receives a batch. "copy" returns new arrays. "lease" returns a
+                :class:`DeviceBatch` whose arrays stay in the slot until you release the batch, without a copy. "into"
+                returns a :class:`DeviceBatch` for :meth:`DeviceBatch.into`, which copies into your own arrays at fixed
+                addresses, as CUDA graphs need.
+            framework: Type of the arrays: "cupy", "torch" or "jax". None means NumPy on "cpu" and CuPy on a GPU.
+            transform: Cast of uint8 images on the device during hand-over; invalid with handoff="lease".
+            allow_pageable: If host memory cannot be page-locked, warn and use pageable memory.
 
         Raises:
-            PlanError: An argument is not what it may be, or they do not go together.
+            PlanError: An argument is invalid, or two arguments contradict each other.
 
         Raises (when opened):
-            MissingExtraError, DeviceUnavailableError: The device or the framework cannot be used here.
+            MissingExtraError, DeviceUnavailableError: The device or the framework is not available.
         """
         from aiostream_data.device.handover import HandOver
         from aiostream_data.device.image_cast import ImageCast
@@ -291,9 +1058,14 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
 
         terms = HandOver(handoff=handoff, framework=framework)
         if isinstance(device, str) and device == "cpu" and framework == "cupy":
-            raise PlanError("CuPy has no arrays on 'cpu': leave framework out, or name a GPU, as in 'cuda:0'")
+            raise PlanError(
+                "to_device(): framework='cupy' needs a GPU, got device 'cpu'. Remove framework=, or pass 'cuda:0'."
+            )
         if transform is not None and handoff == "lease":
-            raise PlanError("transform makes new arrays, and a lease is of the slot: use handoff='copy' or 'into'")
+            raise PlanError(
+                "to_device(): transform= cannot be combined with handoff='lease', because a lease exposes the slot "
+                "itself. Use handoff='copy' or 'into'."
+            )
         if not isinstance(transform, (ImageCast, NoneType)):
             raise PlanError(f"transform must be an ImageCast or None, got {transform!r}")
         placed = self._then(
@@ -315,11 +1087,11 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             raise PlanError(f"apply() needs a function, got {type(transformation).__name__}")
         return transformation(self)
 
-    # -- what is known before reading
+    # -- facts known before reading
 
     @property
     def element_spec(self) -> Any:
-        """The structure of an element with an :class:`ArraySpec` per leaf, as far as it is known."""
+        """Structure of an element, with one :class:`ArraySpec` per leaf; unknown parts stay unspecified."""
         return element_spec(self.plan)
 
     def cardinality(self) -> int:
@@ -329,11 +1101,11 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     def __len__(self) -> int:
         count = cardinality(self.plan)
         if count < 0:
-            read = "of unknown length until it is read, as by sum(1 for _ in dataset)"
+            read = "of unknown length until it is read, e.g. with sum(1 for _ in dataset)"
             found = "infinite" if count == INFINITE else read
             raise UnknownLengthError(
-                f"the data set is {found}; cardinality() says so without an error. A DataLoader of PyTorch, which asks "
-                "for the length, needs an IterableDataset around the data set: see docs/pytorch.md"
+                f"the dataset is {found}. Use cardinality(), which does not raise. For a DataLoader of PyTorch, wrap "
+                "the dataset in an IterableDataset: see docs/pytorch.md"
             )
         return count
 
@@ -346,7 +1118,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         memory_limit: int | str | None = None,
         shard_cache: ShardCache | str | os.PathLike[str] | None = None,
     ) -> str:
-        """Return the plan as it will run, what it reads, and its worst-case memory; does no I/O.
+        """Describe the plan as it will run, the files it reads, and its worst-case memory. Does no I/O.
 
         Args:
             memory_limit, shard_cache: As for :meth:`open`.
@@ -362,13 +1134,13 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         memory_limit: int | str | None = None,
         shard_cache: ShardCache | str | os.PathLike[str] | None = None,
     ) -> MemoryBound:
-        """Return the most memory that a loader of this data set takes, on the host and on the device; reads nothing.
+        """Return the maximum memory of a loader of this dataset, on the host and on the device. Does no I/O.
 
-        :meth:`open` logs it (logger "aiostream_data", level INFO), and ``print(dataset.memory_bound())`` shows what it
-        is made of. What functions keep for themselves is not in it.
+        ``print(dataset.memory_bound())`` lists the components, and :meth:`open` logs the bound (logger
+        "aiostream_data", level INFO). Memory that user functions allocate is not included.
 
         Args:
-            memory_limit, shard_cache: As for :meth:`open`. A shard cache in memory has a limit of its own.
+            memory_limit, shard_cache: As for :meth:`open`. A shard cache in memory has a separate limit.
         """
         from aiostream_data.loading.memory_bound import memory_bound
         from aiostream_data.storage.cache.options import ShardCache
@@ -377,12 +1149,12 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         return memory_bound(self.plan, limit, ShardCache.of(shard_cache))
 
     def shuffle_quality(self, *, max_rows: int | None = 100_000, **open_options: Any) -> ShuffleQuality:
-        """Read the data set and return how well its rows are shuffled; print it with ``str``.
+        """Read the dataset and measure how well its rows are shuffled; print the result with ``str``.
 
         Args:
-            max_rows: Rows to look at, at most, from the first one on; None for all of an epoch. How
-                well the end of an epoch is shuffled shows only when all rows are looked at.
-            open_options: For :meth:`open`, such as ``seed``.
+            max_rows: Maximum number of rows to read from the beginning; None reads a whole epoch. Only a whole epoch
+                shows how well its end is shuffled.
+            open_options: Arguments of :meth:`open`, such as ``seed``.
         """
         from aiostream_data.transforms.shuffle_quality import quality_of_elements
 
@@ -424,63 +1196,66 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
 
-        Called outside an event loop it waits until files were found, so that a wrong name is an error
-        here; inside one, ``async with`` does.
+        Outside an event loop, this call blocks until the files are found, so a wrong file name raises here. Inside an
+        event loop, ``async with`` waits for the files instead.
 
         Args:
-            state: From :meth:`Loader.state_dict`: exactly the elements that were left then are given, in the same
-                order. Also a list of the states of all ranks, to go on with their hashes as one.
-            memory_limit: Bytes ("256MB") for everything the loader holds; default a quarter of what the
-                cgroup or the machine has.
-            epoch: Number of this pass, from which shuffles and ``rng`` draw anew.
-            seed: For every operator that was given none; random by default, and the state's with a state.
-            deterministic: False lets every stage give results as they come: the same elements, in
-                whatever order is fastest (tf.data ``options().deterministic``).
-            rank, world_size: Which of how many processes this is, each of which gets its own rows. Without both
-                they are looked up (torch.distributed, JAX, Ray Train, launchers' variables), unless the chain has
-                a ``shard()``; ``rank=0, world_size=1`` reads everything.
-            worker: Number of this process, and count, of the processes that share what this rank gets. Without it the
-                workers of PyTorch's DataLoader over an IterableDataset are found: together they give each element of
-                the rank once. ``(0, 1)`` gives this process all of them.
-            replicate: So many consecutive ranks get the same rows.
-            policy, tail, counts, consensus: How rows are shared, and what makes the ranks' numbers of batches
-                equal; see :class:`aiostream_data.ranks.Sharing`.
-            broadcast: Lets rank 0 list the files for all ranks. Called once by each while it opens, in a thread of the
-                loader: by rank 0 with a message, by the others with None; returns rank 0's message.
-            skip: Elements (first, stop) that are read and not given, counted from the stream's very beginning.
-            block: Origins, (URL, record index) pairs and URLs of objects that are not given.
-            on_error: What becomes of a record on which a stage fails that has no ``on_error`` of its own: "raise",
-                "skip", or a policy; see :meth:`map`. Sources of files skip damage and missing files by it; with Replace
-                they raise.
-            dead_letters: A file of JSON lines to which every record that is skipped or replaced is appended, once;
-                :meth:`replay` runs them again.
-            shard_cache: A :class:`ShardCache`, or the path of a folder for one: what is read of remote shards is kept
-                there for later passes, other loaders and other processes.
-            prices: What stores charge, for ``stats().cost``: per 1,000 requests ("GET", "HEAD", "LIST") and per 10**9
-                bytes ("egress"), of all stores, or a table for each scheme ("s3").
-            force: Open a state although the plan, seed or shard list is another.
-            allow: Differences to the state that do not matter, such as "shards" or "shuffle.buffer_size".
-            debug: Make one element at a time in the thread that asks for it; see :meth:`debug`.
-            stall_after: Seconds that an element may be waited for, after which the logger "aiostream_data" warns once,
-                naming the stage that is stuck, with all that :meth:`Loader.dump` tells; None never does.
-            stage_timeout: Seconds that the consumer waits for an element, whichever stage is slow. Then the loader
-                fails with a :class:`~aiostream_data.errors.StageTimeoutError` that names the stuck stage; None waits
-                for any time. To limit each call of a function, pass ``map(timeout=)``.
-            full_tracebacks: Errors of your functions keep the frames of this package and of asyncio.
-            profile: Ask the device how long every copy to it took, for ``stats().devices``; that costs a little.
+            state: Result of :meth:`Loader.state_dict`. The loader emits exactly the remaining elements, in the same
+                order. A list with the states of all ranks also restores their combined stream hash.
+            memory_limit: Maximum bytes ("256MB") that the loader holds. The default is a quarter of the memory of the
+                cgroup or machine.
+            epoch: Number of this pass. Shuffles and ``rng`` draw new random numbers in each epoch.
+            seed: Seed of all operators without a seed. The default is the seed in ``state`` or, without a state,
+                random.
+            deterministic: If False, all stages emit results as they complete: the same elements in the fastest order
+                (tf.data ``options().deterministic``).
+            rank, world_size: Number of this process and count of processes; each process receives different rows. If
+                both are None, the loader detects them (torch.distributed, JAX, Ray Train, launcher variables), unless
+                the chain has a ``shard()``. ``rank=0, world_size=1`` reads all rows.
+            worker: (number, count) of the processes that share the elements of this rank. If None, the loader detects
+                the workers of a PyTorch DataLoader over an IterableDataset; together they emit each element once. With
+                ``(0, 1)``, this process receives all elements of the rank.
+            replicate: Number of consecutive ranks that receive the same rows.
+            policy, tail, counts, consensus: How ranks share the rows and end with equal numbers of batches; see
+                :class:`aiostream_data.ranks.Sharing`.
+            broadcast: Function that lets rank 0 list the files for all ranks. Every rank calls it once during opening,
+                on a thread of the loader: rank 0 with a message, other ranks with None. The function must return the
+                message of rank 0.
+            skip: Ranges (first, stop) of elements to read and discard, counted from the start of the stream.
+            block: Rows to exclude: origins, (URL, record index) pairs, and URLs of whole objects.
+            on_error: Error policy of stages without an ``on_error``: "raise", "skip" or a policy object; see
+                :meth:`map`. The policy also applies to damaged and missing files, except that Replace raises for them.
+            dead_letters: Path of a JSON-lines file. Every skipped or replaced record is appended to it once;
+                :meth:`replay` runs those records again.
+            shard_cache: A :class:`ShardCache`, or the path of a cache folder. Data read from remote shards stays there
+                for later passes, other loaders and other processes.
+            prices: Store prices for ``stats().cost``: per 1,000 requests ("GET", "HEAD", "LIST") and per 10**9 bytes
+                ("egress"). Pass one table for all stores, or one table per scheme ("s3").
+            force: Accept a state whose plan, seed or shard list differs.
+            allow: Accepted differences between state and dataset, such as "shards" or "shuffle.buffer_size".
+            debug: Compute one element at a time, on the consumer's thread; see :meth:`debug`.
+            stall_after: Seconds of waiting for one element before the logger "aiostream_data" warns, once. The warning
+                names the stuck stage and includes :meth:`Loader.dump`. None disables the warning.
+            stage_timeout: Seconds of waiting for one element before the loader fails with a
+                :class:`~aiostream_data.errors.StageTimeoutError` that names the stuck stage. None waits without limit.
+                To limit single function calls, use ``map(timeout=)``.
+            full_tracebacks: Keep the frames of this package and of asyncio in errors of your functions.
+            profile: Measure the duration of every copy to the device, for ``stats().devices``. Profiling has a small
+                cost.
 
         Raises:
-            NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: It cannot start.
-            StateMismatchError: The state is of another plan, seed or shard list; lists the differences.
-            RankError: The rows cannot be shared by so many ranks.
+            NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: The loader cannot
+                start.
+            StateMismatchError: The plan, seed or shard list differs from the state. The error lists the differences.
+            RankError: The rows cannot be shared among this number of ranks.
         """
-        # Imported here, since they are most of what importing everything would cost.
+        # Imported lazily: these modules account for most of the package's import time.
         from aiostream_data._engine.run_options import Diagnosing, Failing, Resuming, RunOptions
+        from aiostream_data.loading.exclusions import Exclusions
         from aiostream_data.loading.loader import Loader
         from aiostream_data.loading.memory_bound import log_memory_bound
         from aiostream_data.loading.opening import Opening, ranks_of, workers_of
         from aiostream_data.loading.saved import Saved
-        from aiostream_data.loading.steering import Steering
         from aiostream_data.metrics.prices import Prices
         from aiostream_data.plan.difference import checked_allow
         from aiostream_data.ranks import Sharing
@@ -488,7 +1263,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
 
         warn_without_native_core()
         saved = Saved.of(state)
-        steering = Steering.of(skip, block)
+        steering = Exclusions.of(skip, block)
         log = None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters))
         run = RunOptions(
             memory_limit=default_limit() if memory_limit is None else parse_nbytes(memory_limit),
@@ -518,7 +1293,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             on_error=None if policy_of(on_error) == Raise() else on_error,
             prices=Prices.of(prices),
             saved=saved,
-            steering=steering if saved is None else Steering.from_dict(saved.steering) | steering,
+            steering=steering if saved is None else Exclusions.from_dict(saved.steering) | steering,
         )
         log_memory_bound(opening.plan, opening.run.memory_limit, opening.run.shard_cache)
         loader: Loader[T] = Loader(opening)
@@ -527,10 +1302,10 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         return loader
 
     def debug(self, state: Any = None, **open_options: Any) -> Loader[T]:
-        """Open the data set such that one element is made at a time, in the thread that asks for it.
+        """Open the dataset so that it computes one element at a time, on the consumer's thread.
 
-        Functions are called right inside ``next()``, so that ``breakpoint()``, ``print`` and profilers work in them;
-        see :meth:`Loader.debug`, which does the same from where a loader stands.
+        User functions run inside ``next()``, so ``breakpoint()``, ``print`` and profilers work in them.
+        :meth:`Loader.debug` does the same from the position of a running loader.
 
         Args:
             state, open_options: As for :meth:`open`.
@@ -538,16 +1313,17 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         return self.open(state, debug=True, **open_options)
 
     def fetch(self, origin: Origin | Mapping[str, Any], *, memory_limit: int | str | None = None) -> Any:
-        """Return a row as it was delivered, made again from where it came from.
+        """Recompute one row from its origin and return it as it was delivered.
 
-        It is read at its source and taken through the chain, random augmentation included. Of a chain with
-        ``batch`` it is the row as it went into the batch; what is done to whole batches is not done to it.
+        The row is read from its source and passes through the chain, with the same random augmentation. If the chain
+        has a ``batch``, the result is the row before batching; operators on whole batches do not apply.
 
         Args:
-            origin: From :meth:`Loader.origins`, or its ``as_dict()``.
+            origin: An entry of :meth:`Loader.origins`, or its ``as_dict()``.
+            memory_limit: As for :meth:`open`.
 
         Raises:
-            StateMismatchError: The plan has no such row.
+            StateMismatchError: The plan does not contain this row.
         """
         from aiostream_data.loading.fetching import fetch_row
         from aiostream_data.rows.provenance import Origin
@@ -556,18 +1332,18 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         return fetch_row(self.plan, Origin.of(origin), limit)
 
     def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
-        """Return a data set of what the records of a dead-letter log give now, from where they failed on.
+        """Return a dataset that reprocesses the records of a dead-letter log, starting at the stage that failed.
 
-        Each is read again at its source, and taken through the stage in which it failed and all after it;
-        without ``repeat``, ``take``, ``skip`` and ``shard``, which count all rows. Open it as any other, with an
-        error policy and another log for those that fail still. Without a seed it runs with that of the log. What
-        sources lost is left out, with a warning: repair the files and read them.
+        Each record is read again from its source. ``repeat``, ``take``, ``skip`` and ``shard`` do not apply to the
+        replayed records. Without a seed, the replay uses the seed stored in the log. To record further failures, open
+        the returned dataset with an error policy and another log. Records that a source lost are skipped with a
+        warning: repair their files and read the files again.
 
         Args:
-            log: What ``open(dead_letters=...)`` or :class:`Quarantine` wrote for this data set, or one like it.
+            log: File written by ``open(dead_letters=...)`` or :class:`Quarantine` for this dataset or a similar one.
 
         Raises:
-            DeadLetterError: It cannot be read, is empty, or does not fit the plan.
+            DeadLetterError: The log is unreadable, empty, or does not match the plan.
         """
         from aiostream_data.failing.dead_letter_log import read_entries
         from aiostream_data.plan.replaying import replayed
@@ -575,16 +1351,16 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
         return Dataset(replayed(self.plan, read_entries(log)))
 
     def __iter__(self) -> Iterator[T]:
-        """Open, iterate and close. Every iteration over this object is the next epoch, as in tf.data."""
+        """Open the dataset, iterate it and close it. Each iteration over this object is a new epoch, as in tf.data."""
         with self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()) as loader:
             yield from loader
 
     def __aiter__(self) -> AsyncIterator[T]:
-        """Open and iterate; what is left is closed when the iterator is dropped."""
+        """Open the dataset and iterate it asynchronously. Dropping the iterator closes the loader."""
         return _AsyncIteration(self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()))
 
     def _seed_of_iterations(self) -> int | None:
-        """Return the seed that all iterations over this object have; None where other processes must have it, too."""
+        """Return the seed shared by all iterations of this object, or None if other processes must share the seed."""
         from aiostream_data.loading.opening import is_shared
         from aiostream_data.plan.replaying import replayed_seed
 
@@ -593,7 +1369,7 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             return logged
         if is_shared(self.plan):
             return None
-        if self._iterated_in != os.getpid():  # a fork must not repeat what its parent drew, nor its siblings
+        if self._iterated_in != os.getpid():  # a fork must draw another seed than its parent and siblings
             self._iterated_in, self._iteration_seed = os.getpid(), secrets.randbits(62)
         return self._iteration_seed
 
@@ -603,24 +1379,20 @@ class Dataset(FunctionOperators[T], BatchOperators[T], WindowOperators, DatasetM
             check_rereadable(self.plan, "iterating again")
         return epoch
 
-    def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Dataset[Any]:
-        check_extends(self.plan, name)
-        return Dataset(kind(input=self.plan, **arguments))
-
     def __repr__(self) -> str:
         from aiostream_data.plan.shown import elements_of, on_one_line, shortened
 
         return f"<Dataset {on_one_line(self.plan)}, each element: {shortened(elements_of(self.plan))}>"
 
     def _repr_html_(self) -> str:
-        """Return the plan as a table, for notebooks."""
+        """Return the plan as an HTML table for notebooks."""
         from aiostream_data.plan.shown import as_html
 
         return as_html(self.plan)
 
 
 class _AsyncIteration(Generic[T]):
-    """Iterates a loader and closes it at the end; dropped half-way, the loader's own end stops it."""
+    """Async iterator over a loader that closes the loader at the end of the stream or on an error."""
 
     def __init__(self, loader: Loader[T]) -> None:
         self._loader = loader
@@ -636,19 +1408,16 @@ class _AsyncIteration(Generic[T]):
             raise
 
 
-def _plan_of(dataset: Any, name: str) -> Node:
+def _plan_in(operation: str, dataset: Any) -> Node:
     if isinstance(dataset, list):
-        cure = "pass the data sets one by one, or make one of the list with from_tensor_slices()"
-        raise PlanError(f"{name}() takes data sets, and a list counts as data, not structure: {cure}")
-    if not isinstance(dataset, Dataset):
-        raise PlanError(f"{name}() takes data sets, got {type(dataset).__name__}")
-    check_extends(dataset.plan, name)
-    return dataset.plan
+        cure = "Pass the datasets as separate arguments, or convert the list with from_tensor_slices()."
+        raise PlanError(f"{operation}() needs datasets, got a list. {cure}")
+    return plan_of(dataset, operation)
 
 
 def _in_running_loop() -> bool:
     asyncio = sys.modules.get("asyncio")
-    if asyncio is None:  # whoever runs a loop has imported it
+    if asyncio is None:  # an event loop cannot run before asyncio is imported
         return False
     try:
         asyncio.get_running_loop()

@@ -1,6 +1,6 @@
-"""Hold what operators are told about elements against what is known of them, where the chain is written.
+"""Checks of operator arguments against the known element structure, when the chain is built.
 
-Each check raises PlanError, and lets pass what only the elements themselves can tell.
+Each check raises PlanError. Facts that only the elements themselves reveal are not checked here.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from aiostream_data.rows.structure import Structure
 if TYPE_CHECKING:
     from aiostream_data.transforms.padding import LeafPadding
 
-# What only some operators need is imported where it is used: importing it takes its time.
+# Imports that only some operators need are local, to keep importing the package fast.
 
 
 def check_padding(node: Node, shapes: Any, values: Any) -> None:
-    """Hold shapes and values against what is known of the elements."""
+    """Check padded shapes and padding values against the known shapes and dtypes of the elements."""
     from aiostream_data.plan import windows as win
     from aiostream_data.transforms.padding import PaddingRule
 
@@ -40,7 +40,7 @@ def check_padding(node: Node, shapes: Any, values: Any) -> None:
             continue
         axes = zip(leaf.shape, known.shape, strict=False)
         if len(leaf.shape) != len(known.shape) or any(own and to is not None and to < own for to, own in axes):
-            raise PlanError(f"{leaf.path!r} has shape {known.shape}, which cannot be padded to {leaf.shape}")
+            raise PlanError(f"cannot pad leaf {leaf.path!r} to {leaf.shape}: its shape is {known.shape}")
 
 
 def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:
@@ -51,33 +51,35 @@ def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:
 
 
 def known_shapes(node: Node) -> Any:
-    """Return the elements' shapes as ``padded_shapes``.
+    """Return the shapes of the elements, in the form of ``padded_shapes``.
 
     Raises:
-        PlanError: One is not known.
+        PlanError: The shape of a leaf is unknown.
     """
     structure, leaves = spec_of(node)
     for path, leaf in zip(structure.paths(), leaves, strict=True):
         if leaf.shape is None:
-            raise PlanError(f"pad_to_bucket_boundary=True needs padded_shapes: the shape of {path!r} is not known")
+            raise PlanError(
+                f"pad_to_bucket_boundary=True needs padded_shapes, because the shape of leaf {path!r} is unknown"
+            )
     return structure.unflatten([list(leaf.shape or ()) for leaf in leaves])
 
 
 def check_length_of(node: Node, argument: str, given: Any) -> None:
-    """Refuse what can tell no number of an element: anything but a plain function or the name of a leaf."""
+    """Check that an argument is a plain function or the name of a leaf."""
     if isinstance(given, str):
         _known_leaves(node, (given,))
     elif not callable(given):
         raise PlanError(f"{argument} must be a function or the name of a leaf, got {given!r}")
     elif iscoroutinefunction(given):
-        raise PlanError(f"{argument} is called as a plain function, got a coroutine function; use the name of a leaf")
+        raise PlanError(f"{argument} must be a plain function or the name of a leaf, got a coroutine function")
 
 
 def the_only_length(node: Node) -> str | None:
-    """Return the name of the only leaf by which elements have a length; None where only they can tell.
+    """Return the name of the only leaf that has a length, or None if the plan does not know the shapes.
 
     Raises:
-        PlanError: There is none, or more than one.
+        PlanError: No leaf has a length, or more than one.
     """
     from aiostream_data.plan import windows as win
     from aiostream_data.transforms.lengths import one_of
@@ -94,7 +96,7 @@ def the_only_length(node: Node) -> str | None:
 
 
 def _known_leaves(node: Node, names: Sequence[str]) -> tuple[Structure, Sequence[ArraySpec]] | None:
-    """Return the structure and, for these names, the leaves, where they are known."""
+    """Return the structure and the leaves with these names, or None if the structure is unknown."""
     from aiostream_data.plan import windows as win
     from aiostream_data.transforms.lengths import leaf_numbers
 
@@ -106,14 +108,14 @@ def _known_leaves(node: Node, names: Sequence[str]) -> tuple[Structure, Sequence
 
 
 def check_packing(node: Node, fields: tuple[str, ...] | None, values: Any) -> None:
-    """Hold what is to be packed, and the values to fill up with, against what is known of the elements."""
+    """Check the leaf names and padding values of ``pack`` against the known element structure."""
     from aiostream_data.plan import windows as win
     from aiostream_data.transforms.padding import LeafPadding
 
     if fields is not None and not all(isinstance(name, str) for name in fields):
         raise ArgumentTypeError(f"fields must be names of leaves, got {shown(list(fields))}")
     if fields is not None and (not fields or len(set(fields)) < len(fields)):
-        raise PlanError(f"fields must name at least one leaf, and each once, got {list(fields)}")
+        raise PlanError(f"fields must name at least one leaf and each leaf once, got {list(fields)}")
     spec = spec_of(node)
     if fields is not None or not win.is_unknown(spec):
         win.packed_structure(spec[0], fields)
@@ -121,10 +123,12 @@ def check_packing(node: Node, fields: tuple[str, ...] | None, values: Any) -> No
         return
     paths = fields if fields is not None else spec[0].paths()
     if isinstance(values, Mapping) and not set(values) <= set(paths):
-        raise PlanError(f"padding_values are for {sorted(set(values) - set(paths))}, which are not packed")
+        raise PlanError(f"padding_values must name packed leaves only, got {sorted(set(values) - set(paths))}")
     known = _known_leaves(node, paths)
     assert known is not None
     for path, leaf in zip(paths, known[1], strict=True):
         if leaf.shape == ():
-            raise PlanError(f"{path!r} is no array but a single value; name the leaves to be packed with fields=")
+            raise PlanError(
+                f"cannot pack leaf {path!r}: it is a single value, not an array. Name the leaves to pack with fields=."
+            )
         _check_fill(LeafPadding(path, None, values.get(path) if isinstance(values, Mapping) else values), leaf)

@@ -1,6 +1,6 @@
-"""Names that users of tf.data, PyTorch and other libraries know, and what to write here instead.
+"""Names known from tf.data, PyTorch and other libraries, with their equivalents in this package.
 
-:class:`Hints` makes ``Dataset`` answer an unknown method, argument or use with the nearest thing that there is.
+:class:`Hints` makes ``Dataset`` suggest the closest equivalent for an unknown method, argument or use.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ARGUMENTS: Final = MappingProxyType(
         "worker_init_fn": "init= of map()",
     }
 )
-"""What to write instead of an argument of another library; nearest spellings are found without being listed."""
+"""Equivalents of other libraries' argument names. Misspelled names need no entry; they are matched by similarity."""
 
 NAMES: Final = MappingProxyType(
     {
@@ -55,7 +55,9 @@ NAMES: Final = MappingProxyType(
             "Dataset.from_files('folder/*/*.jpg'), and a map() that reads the label from x['url']",
         ),
         **dict.fromkeys(("DataLoader", "make_one_shot_iterator", "make_iterator"), "Dataset.open()"),
-        **dict.fromkeys(("as_numpy_iterator", "iter_batches", "to_numpy"), "the data set itself: elements are NumPy"),
+        **dict.fromkeys(
+            ("as_numpy_iterator", "iter_batches", "to_numpy"), "the dataset itself: its elements are NumPy"
+        ),
         **dict.fromkeys(("prefetch_to_device", "to", "cuda", "with_format", "set_format"), "to_device()"),
         **dict.fromkeys(("with_options", "options"), "arguments of open(), such as deterministic="),
         "FixedLengthRecordDataset": "Dataset.from_fixed_length()",
@@ -63,17 +65,17 @@ NAMES: Final = MappingProxyType(
         "collate": "map() after batch()",
         "load_dataset": "a constructor, such as Dataset.from_files()",
         "map_batches": "map(batched=True), or map() after batch()",
-        "reduce": "a loop over the data set",
+        "reduce": "a loop over the dataset",
         "shape": "element_spec",
     }
 )
-"""What to use instead of a name of another library."""
+"""Equivalents of names from other libraries."""
 
 
 def unknown_name(owner: str, name: str, known: Collection[str]) -> AttributeError:
-    """Return the error of an attribute that is not there, with what comes nearest."""
+    """Return the error for a missing attribute, with the closest known name."""
     said = f"{owner} has no attribute {name!r}"
-    if name.startswith("_"):  # which programs ask for, not people
+    if name.startswith("_"):  # private names are looked up by programs, not by users
         return AttributeError(said)
     if name in NAMES:
         return UnknownNameError(f"{said}: use {NAMES[name]}")
@@ -82,14 +84,14 @@ def unknown_name(owner: str, name: str, known: Collection[str]) -> AttributeErro
 
 
 def unknown_name_of_package(name: str, known: Collection[str], dataset: type) -> AttributeError:
-    """Return the error of a name that the package does not export; methods of a data set are named as such."""
+    """Return the error for a name that the package does not export. For a Dataset method, the message refers to it."""
     if hasattr(dataset, name):
         return UnknownNameError(f"the package has no attribute {name!r}: use Dataset.{name}()")
     return unknown_name("the package", name, known)
 
 
 class _Hinting(type):
-    """Answers ``Dataset.from_csv``: a name of the class itself."""
+    """Metaclass that suggests alternatives for unknown class attributes, such as ``Dataset.from_csv``."""
 
     if not TYPE_CHECKING:
 
@@ -98,10 +100,10 @@ class _Hinting(type):
 
 
 class Hints(metaclass=_Hinting):
-    """Uses that make no sense here, each refused with what to write; for a class of chained methods."""
+    """Base class that rejects unsupported uses of a dataset and suggests a replacement."""
 
     def __init_subclass__(cls) -> None:
-        """Let every public method refuse arguments by name that it does not have."""
+        """Make every public method reject unknown keyword arguments."""
         for name in dir(cls):
             method = inspect.getattr_static(cls, name)
             if name.startswith("_"):
@@ -118,30 +120,31 @@ class Hints(metaclass=_Hinting):
 
         def __getitem__(self, index: object) -> NoReturn:
             raise ArgumentTypeError(
-                "a Dataset has no elements by number: take(1) or skip(n).take(1) is a data set of one, "
-                "next(iter(dataset)) is the first. PyTorch's DataLoader takes it inside an IterableDataset"
+                "a Dataset does not support indexing. Use next(iter(dataset)) for the first element, or "
+                "skip(n).take(1) for a dataset of one element. For PyTorch's DataLoader, wrap the dataset in an "
+                "IterableDataset."
             )
 
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray[Any, Any]:
-            """Stay one object to NumPy, which would read whatever has elements by number."""
+            """Return an array that holds this object as a single element; NumPy would otherwise try to index it."""
             array = np.empty((), object)
             array[()] = self
             return array
 
         def __next__(self) -> NoReturn:
-            raise ArgumentTypeError("a Dataset is no iterator: write next(iter(dataset)), or iterate dataset.open()")
+            raise ArgumentTypeError("a Dataset is not an iterator. Use next(iter(dataset)), or iterate dataset.open().")
 
         def __enter__(self) -> NoReturn:
-            raise ArgumentTypeError("a Dataset is opened first: write with dataset.open() as loader")
+            raise ArgumentTypeError("a Dataset is not a context manager. Use with dataset.open() as loader.")
 
         def __exit__(self, *raised: object) -> None:
-            """Never called."""
+            """Never called: ``__enter__`` always raises."""
 
         __aenter__, __aexit__ = __enter__, __exit__
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that refuses unknown arguments by name, with the name that they have here."""
+    """Wrap a method so that an unknown keyword argument raises an error with the right name."""
     parameters = inspect.signature(method).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return method
@@ -163,5 +166,5 @@ def _unknown_argument(method: str, name: str, known: list[str]) -> ArgumentTypeE
     elif near:
         cure = f": did you mean {near[0]}=?"
     else:
-        cure = f"; it takes {', '.join(known)}" if known else "; it takes none by name"
+        cure = f"; its arguments are {', '.join(known)}" if known else "; it has no keyword arguments"
     return ArgumentTypeError(f"{method}() has no argument {name}={cure}")

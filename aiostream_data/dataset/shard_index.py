@@ -1,4 +1,4 @@
-"""Write the index of a data set: the file that names its shards, so that opening it lists nothing."""
+"""Writing of index files, which list the shards of a dataset so that opening it needs no listing."""
 
 from __future__ import annotations
 
@@ -33,33 +33,38 @@ def write_index(
     records: Mapping[str, int] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """List files once, and write a file that names them with their sizes, for ``index=`` of the sources. Blocks.
+    """List files once and write an index for the ``index=`` argument of file sources. Blocks.
 
-    Shards beside or below the index are named relative to it, so that a data set can be moved with its index.
+    The index contains the URL and size of each file. Shards in or below the folder of the index get relative names, so
+    a dataset can be moved together with its index.
 
     Args:
-        files: Patterns or URLs; or a data set that reads one source of files, whose options are used for listing.
-        path_or_url: Where the index is to be; it appears there when it is complete.
-        versions: Note ETags, generations or modification times too, so that a shard that was replaced is an error. By
-            default they are noted except for local files, whose times change when they are copied.
-        records: Number of records of each shard, by URL, stored in the index.
-        storage_options: As in fsspec; for listing, where ``files`` has none of its own, and for writing.
+        files: Patterns or URLs, or a dataset with one file source. The options of that source are used for listing.
+        path_or_url: Destination of the index. The file appears when it is complete.
+        versions: Also store ETags, generations or modification times, so that a replaced shard raises an error. The
+            default is True except for local files, whose times change when they are copied.
+        records: Number of records of each shard, by URL, to store in the index.
+        storage_options: Options of the store, as in fsspec, for writing. They are also used for listing if ``files``
+            has no options.
 
     Returns:
-        How many shards were found.
+        Number of shards in the index.
 
     Raises:
-        PlanError: The data set has no source of files, or several.
-        NoMatchError, StorageError: They cannot be listed.
-        IndexFileError: A reader could not use the index: a shard is named twice, or is in another store.
-        MissingExtraError: fsspec is needed to write there, and not installed.
-        OSError: It cannot be written.
+        PlanError: The dataset does not have exactly one file source, or the index would overwrite a listed file.
+        NoMatchError, StorageError: The files cannot be listed.
+        IndexFileError: The index would be unusable: a shard is listed twice or is in another store.
+        MissingExtraError: Writing to this URL needs fsspec, which is not installed.
+        OSError: The index cannot be written.
     """
     patterns, options = _listed_by(files, storage_options)
     target = local_path("path_or_url", path_or_url, "a path or URL")
     if has_magic(target):
-        raise PlanError(f"path_or_url names the index to write, got the pattern {shown(target)}: files come first")
-    # On a thread of its own, since there may be an event loop in this one.
+        raise PlanError(
+            f"write_index(): path_or_url is a pattern ({shown(target)}), but must be the file to write. "
+            "Check the argument order: write_index(files, path_or_url)."
+        )
+    # Run on a separate thread: the current thread may already have an event loop.
     with ThreadPoolExecutor(1) as thread:
         shards = thread.submit(asyncio.run, _find(patterns, options)).result()
     _check_kept(shards, target)
@@ -70,15 +75,15 @@ def write_index(
 
 
 def _check_kept(shards: list[ShardRef], target: str) -> None:
-    """Refuse to write the index over one of the files that it names, or to name itself in it.
+    """Check that the index would not overwrite a listed file or list itself.
 
     Raises:
-        PlanError: It would be.
+        PlanError: The index is one of the listed files.
     """
     if split_url(target) in {split_url(shard.url) for shard in shards}:
         raise PlanError(
-            f"path_or_url={shown(target)} is one of the files to be listed, and would be overwritten: give the index "
-            "a name that the patterns do not match"
+            f"write_index(): path_or_url={shown(target)} is one of the listed files and would be overwritten. "
+            "Give the index a name that the patterns do not match."
         )
 
 
@@ -89,12 +94,15 @@ def _listed_by(files: Any, storage_options: Mapping[str, Any] | None) -> tuple[l
         return [local_path("files", one, "URLs or paths") for one in listed], storage_options or {}
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and node.patterns]
     if len(sources) != 1:
-        raise PlanError(f"an index is of one source of files with patterns, and the data set has {len(sources)}")
+        raise PlanError(
+            f"write_index() needs a dataset with exactly one file source, found {len(sources)}. "
+            "Pass the file patterns instead of the dataset."
+        )
     return list(sources[0].patterns), storage_options or sources[0].storage_options
 
 
 def _for_fsspec(url: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what of ``storage_options`` is for the file system that writes, without what only our readers know."""
+    """Return the ``storage_options`` for writing through fsspec, without the options of this package's readers."""
     from aiostream_data.storage.wire.route import take_route_options
 
     settings = options_of(split_url(url).scheme, take_retry_options(options)[1])

@@ -1,0 +1,37 @@
+"""The plan of a dataset, and reading the plans of datasets passed as arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiostream_data.errors import ArgumentTypeError, PlanError
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.validate import check_extends
+
+
+class Chain:
+    """A chain of operators.
+
+    Attributes:
+        plan: Root of the plan, a tree of frozen nodes.
+    """
+
+    def __init__(self, plan: Node) -> None:
+        if not isinstance(plan, Node):
+            raise ArgumentTypeError(
+                f"cannot make a Dataset from {type(plan).__name__}. "
+                "Use a constructor, such as Dataset.from_tensor_slices()."
+            )
+        self.plan = plan
+
+
+def plan_of(dataset: Any, operation: str) -> Node:
+    """Return the plan of a dataset that was passed to ``operation``.
+
+    Raises:
+        PlanError: The argument is not a dataset, or its plan cannot be extended.
+    """
+    if not isinstance(dataset, Chain):
+        raise PlanError(f"{operation}() needs datasets, got {type(dataset).__name__}")
+    check_extends(dataset.plan, operation)
+    return dataset.plan
