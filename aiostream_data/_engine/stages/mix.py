@@ -1,9 +1,8 @@
-"""Take rows from several inputs, by weight or by choice."""
+"""Combine rows of several inputs, by weight or by a stream of choices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -11,10 +10,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.flow.chunk_sizes import rows_of_a_chunk
-from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, unbroken_run
+from aiostream_data._engine.flow.merge_loop import MergeLoop
 from aiostream_data._engine.flow.recall import in_groups, inputs_of
-from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
@@ -29,120 +26,92 @@ from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.state_parts import Part
 from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
-from aiostream_data.transforms.interleave import Need
+from aiostream_data.transforms.interleave import MergeStep, Need, WaitingStream
 from aiostream_data.transforms.mixing import MixOrder, MixStep
 from aiostream_data.weights import UNIT
 
-SHORT_RUN = 4
-"""An unbroken run of less than this fraction (1/4) of a chunk is copied together with what follows it."""
-
 
 @dataclass
-class TakesTurns(Stage):
-    """A stage that takes rows from its inputs in the order that an order decides.
+class TakesTurns(MergeLoop, Stage):
+    """Base of stages that take rows from several inputs, in the sequence computed by an order object.
 
-    Its place is a step of the order and a number of that step's rows; the order tells the rest.
+    The log stores the steps of the order, so the position after any row can be recomputed from a step and a row count.
     """
 
     kind: ClassVar[str]
 
     _log: Log[Any] = field(default_factory=Log)
-    _resumed: dict[str, Any] | None = None  # the order's place in the state; None at the very beginning
+    _resumed: dict[str, Any] | None = None  # saved state of the order; None at the start of the stream
     _decided: int = 0
-    _rows_at_once: int = 1
-    _current: dict[int, Chunk] = field(default_factory=dict)
-    _picked: PickedRows = field(default_factory=PickedRows)
-    _picked_of: NDArray[np.int64] | int = 0  # how many of them are of each input
+    _unsent: NDArray[np.int64] | int = 0  # number of chosen rows of each input that were not sent
+    _inlets: Sequence[Inlet] = ()
 
     @property
     def order(self) -> MixOrder | ChooseOrder:
-        """What decides the order, at the place of the state if there is one; made when first asked for."""
+        """Order object, restored from the state if resuming; created on first access."""
         raise NotImplementedError
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the inputs that rows come from."""
+        """Names of the inputs that supply rows."""
         raise NotImplementedError
 
     def rows_taken(self, order: dict[str, Any]) -> list[int]:
-        """Return how many rows of every inlet a state of the order stands for."""
+        """Return the number of rows taken from each inlet at a saved state of the order."""
         raise NotImplementedError
 
-    def advance(self, max_rows: int) -> MixStep | ChooseStep:
-        """Let the order decide the next rows."""
+    def decide(self, max_rows: int) -> MixStep | ChooseStep:
+        """Advance the order by at most ``max_rows`` rows."""
         return self.order.advance(max_rows)
 
     def load(self, slot: int, chunk: Chunk) -> None:
-        """Let the order take rows of this chunk."""
-        self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
-        self._current[slot] = chunk
+        super().load(slot, chunk)
         self.order.load(slot, len(chunk))
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        self._inlets = inlets
         for name in self.names:
             self.counters.extra.setdefault(f"rows from {name}", 0)
         try:
-            await self._take_turns(inlets, outlet)
-        finally:  # its place is asked for as long as there is a loader, which must not keep rows
-            self._current.clear()
-            self._picked.taken()
+            await self.send_all(outlet)
+        finally:  # the loader keeps this stage for positions, so it must not keep rows
+            self.release()
+            self._inlets = ()
 
-    async def _take_turns(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-        while True:
-            step = self.advance(max(1, self._rows_at_once - len(self._picked)))
-            if len(step):
-                await self._give(step, outlet)
-            need, slot = step.waiting.need, step.waiting.slot
-            waits = need is Need.FINISHED or (need is Need.ROWS and not inlets[slot].ready)
-            if waits or len(self._picked) >= self._rows_at_once:
-                await self._send_picked(outlet)
-            if need is Need.FINISHED:
-                return
-            if need is Need.ROWS:
-                self._current.pop(slot, None)  # used up: do not hold its memory while waiting
-                try:
-                    self._provide(slot, await inlets[slot].receive())
-                except Exception:
-                    await self._send_picked(outlet)  # rows before the failure come first
-                    raise
+    def advance(self, max_rows: int) -> MergeStep:
+        step = self.decide(max_rows)
+        if len(step):
+            self._log.add(self._decided, step.place)
+            self._decided += len(step)
+        return step
 
-    def _provide(self, slot: int, chunk: Chunk | None) -> None:
+    def can_continue(self, waiting: WaitingStream) -> bool:
+        return waiting.need is Need.NOTHING or (waiting.need is Need.ROWS and self._inlets[waiting.slot].ready)
+
+    async def provide(self, waiting: WaitingStream) -> None:
+        slot = waiting.slot
+        self.current.pop(slot, None)  # release the consumed chunk while waiting
+        chunk = await self._inlets[slot].receive()
         if chunk is None:
             self.order.ended(slot)
         else:
             self.load(slot, chunk)
 
-    async def _give(self, step: MixStep | ChooseStep, outlet: Outlet) -> None:
-        self._log.add(self._decided, step.place)
-        self._decided += len(step)
-        taken = np.bincount(step.which, minlength=len(self.names))
-        run = unbroken_run(step.which, step.rows, self._current)
-        if run is not None and len(run) >= self._rows_at_once // SHORT_RUN:
-            await self._send_picked(outlet)
-            with self._counted_as_sent(taken):
-                await outlet.send(run)
-        else:
-            self._picked.add(step, self._current)
-            self._picked_of += taken
+    def chosen(self, step: MergeStep) -> None:
+        self._unsent += np.bincount(step.which, minlength=len(self.names))
 
-    async def _send_picked(self, outlet: Outlet) -> None:
-        if len(self._picked):
-            taken, self._picked_of = self._picked_of, 0
-            with self._counted_as_sent(taken):
-                await outlet.send_work(gathered, self._picked.taken())
-
-    @contextmanager
-    def _counted_as_sent(self, taken: NDArray[np.int64] | int) -> Iterator[None]:
-        """Count rows for each input if the outlet counts them, so that the numbers agree after a stop, too."""
+    async def sent(self, sending: Awaitable[None]) -> None:
+        """Await the sending, and count its rows per input if the outlet counted them, also after a stop."""
         before = self.counters.rows
+        rows, self._unsent = self._unsent, 0
         try:
-            yield
+            await sending
         finally:
             if self.counters.rows > before:
-                for name, rows in zip(self.names, np.asarray(taken).tolist(), strict=True):
-                    self.counters.extra[f"rows from {name}"] += rows
+                for name, count in zip(self.names, np.asarray(rows).tolist(), strict=True):
+                    self.counters.extra[f"rows from {name}"] += count
 
-    # -- its place
+    # -- saved position
 
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._log.find(rows)
@@ -176,19 +145,19 @@ class TakesTurns(Stage):
         return [*states[:at], *[None] * new, *states[at:]]
 
     def _revived(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Return the order's place, where inputs that were exhausted and have new shards are none of these any more."""
+        """Return the order's saved state, with exhausted inputs that gained new shards marked as not exhausted."""
         nodes = self.node.nodes
         over = [number for number in order[self.exhausted] if not gains_rows(self.context, nodes[number])]
         return {**order, self.exhausted: over}
 
     exhausted: ClassVar[str]
-    """Key of the exhausted inputs in the order's place."""
+    """Key of the exhausted inputs in the order's saved state."""
 
     own_inputs: ClassVar[int] = 0
-    """Inputs behind those that rows come from."""
+    """Number of additional inputs, after the inputs that supply rows."""
 
     def with_inputs(self, order: dict[str, Any], new: int) -> dict[str, Any]:
-        """Return the order's place with new inputs behind the others, which begin at their beginning."""
+        """Return the order's saved state with ``new`` inputs appended, each at its beginning."""
         return {**order, "given": [*order["given"], *[0] * new]}
 
     @classmethod
@@ -199,7 +168,7 @@ class TakesTurns(Stage):
         count = len(inputs) - cls.own_inputs
         if nodes is not None and count > nodes and not place.scope.exact:
             raise fewer_inputs(count, nodes)
-        if nodes is not None and count > nodes:  # fewer are those that were there before the mixture gained some
+        if nodes is not None and count > nodes:  # fewer are allowed: the mixture may have gained inputs
             raise fields["inputs"].refused(f"must be a list of {nodes + cls.own_inputs} entries at most")
         if fields["order"].value is not None:
             given = cls.order_schema(place, fields["order"], count)
@@ -213,7 +182,7 @@ class TakesTurns(Stage):
 
     @classmethod
     def order_schema(cls, place: Place, part: Part, inputs: int) -> list[int]:
-        """Check the place of an order of this many inputs; return how many rows of every inlet it stands for."""
+        """Validate the saved state of the order. Return the number of rows that it took from each inlet."""
         raise NotImplementedError
 
     async def recall(self, lineage: Lineage) -> Chunk:
@@ -228,7 +197,7 @@ class TakesTurns(Stage):
 
 @dataclass
 class MixStage(TakesTurns):
-    """Running form of ``Mix``."""
+    """Stage of a ``Mix`` node."""
 
     kind: ClassVar[str] = "mix"
     exhausted: ClassVar[str] = "dropped"
@@ -249,7 +218,7 @@ class MixStage(TakesTurns):
 
     @cached_property
     def _changes(self) -> WeightChanges:
-        """Weights set while running; a mixture that a user function made has none, as nobody can name it."""
+        """Weight changes made during the run. Mixtures in inner datasets have none, as no name refers to them."""
         return self.context.services.features.of(WeightChanges) if self.context.path == 0 else WeightChanges()
 
     @property
@@ -284,7 +253,7 @@ class MixStage(TakesTurns):
             raise fields["lags"].refused("must sum up to 0, and be at most what is due after so many rows")
         return given
 
-    def advance(self, max_rows: int) -> MixStep:
+    def decide(self, max_rows: int) -> MixStep:
         with self._changes.lock:
             return self.order.advance(max_rows)
 
@@ -298,7 +267,7 @@ class MixStage(TakesTurns):
 
 @dataclass
 class ChooseStage(TakesTurns):
-    """Running form of ``Choose``: its last inlet brings the choices."""
+    """Stage of a ``Choose`` node. The last inlet receives the choices."""
 
     kind: ClassVar[str] = "choose"
     exhausted: ClassVar[str] = "dead"
@@ -338,11 +307,11 @@ class ChooseStage(TakesTurns):
 
 
 MAX_LAG: Final = 1 << 60
-"""Most that an input can be due, in units."""
+"""Maximum number of units that an input can lag behind its weighted share."""
 
 
 def fewer_inputs(saved: int, now: int) -> StateMismatchError:
-    """Return the error of a mixture that lost inputs."""
+    """Build the error for a mixture with fewer inputs than in the state."""
     return StateMismatchError(
         [f"the saved mixture has {saved} inputs, this one has {now}"],
         "Add the missing inputs again. Give them the weight 0 if no more of their rows are wanted.",
