@@ -1,4 +1,4 @@
-"""The table from plan nodes to stages and steps: one line per node."""
+"""Map each plan node type to the stage or step class that runs it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ STAGES: Final[dict[type[Node], type[Stage]]] = {
     op.Repeat: RepeatStage,
     op.Take: TakeStage,
     TakeWhile: TakeWhileStage,
-    op.Skip: SkipStage,
+    op.SkipFirst: SkipStage,
     op.Shard: ShardStage,
     op.Enumerate: EnumerateStage,
     op.Zip: ZipStage,
@@ -98,14 +98,14 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
     WorkerShard: WorkerShardStep,
     LoaderShard: LoaderShardStep,
 }
-"""Nodes that ride on the hops of what they read, instead of being a task of their own."""
+"""Nodes that run as steps in the hops of the stage before them, without their own task."""
 
 
 def build(node: Node, context: RunContext, counters: StageCounters, fused: Sequence[op.Call] = ()) -> Stage:
-    """Return the stage that runs ``node``.
+    """Create the stage that runs ``node``.
 
     Args:
-        fused: Nodes below it whose work it does as well, in order; from :func:`fused_below`.
+        fused: Nodes below ``node`` that run in the same stage, in stream order; from :func:`fused_below`.
     """
     if fused:
         return RowwiseStage(node, context, counters, fused=fused)
@@ -114,7 +114,7 @@ def build(node: Node, context: RunContext, counters: StageCounters, fused: Seque
 
 
 def fused_below(node: Node) -> tuple[op.Call, ...]:
-    """Return the nodes whose functions run in the same hops as that of ``node``, in order, without itself."""
+    """Return the nodes below ``node`` whose functions run in the hops of ``node``, in stream order."""
     fused: list[op.Call] = []
     while isinstance(node, op.Call) and isinstance(node.input, op.Call) and _run_alike(node, node.input):
         node = node.input
@@ -130,7 +130,7 @@ def _run_alike(node: op.Call, lower: op.Call) -> bool:
 
 
 def steps_after(node: Node, context: RunContext) -> tuple[Node, list[Step]]:
-    """Return the node whose stage runs, and the steps from there up to ``node``, in order."""
+    """Return the node that runs as a stage, and the steps between that stage and ``node``, in stream order."""
     steps: list[Step] = []
     while type(node) in STEPS:
         assert isinstance(node, Operator)

@@ -1,4 +1,4 @@
-"""The engine of one loader: a private event loop on its own thread, from open to close."""
+"""The engine of one loader: a private event loop that runs on its own thread until the loader is closed."""
 
 from __future__ import annotations
 
@@ -38,33 +38,30 @@ from aiostream_data._engine.resume.lineage_writer import ROWS
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.running import open_plan
 from aiostream_data._engine.sources.listed_shards import ListedShards
+from aiostream_data._engine.stages.prefetch import waiting_elements
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, StageTimeoutError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, walk
-from aiostream_data.plan.operators import Prefetch, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.subprocess import own_nbytes, places_of
 from aiostream_data.plan.unshare import unshared
 from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.state_parts import naming
 
-PARCEL_ELEMENTS = 2
-"""Elements that wait for the consumer where the plan does not end in prefetch()."""
-
 
 class Engine:
-    """Runs one plan from open to close. Knows nothing of the loader that reads it.
+    """Runs one plan from open to close, independent of the loader that reads the elements.
 
     Attributes:
-        plan: As it is run.
-        bridge: Where the consumer gets parcels.
-        state: Where rows came from, and where the plan goes on.
-        resources: Executors, stores and devices; budget and board, for statistics.
-        hosting: Processes that run parts of the plan; None where none does.
-        thread, loop: Where everything runs; the loop is there once the thread runs.
-        pid: Process that the thread lives in.
-        loop_cpu_s: CPU seconds of the event loop when it last handed something over.
-        has_thread: The thread is its own.
+        plan: The plan after all rewrites.
+        bridge: Queue of parcels for the consumer.
+        state: Origins of rows, and positions from which the plan can resume.
+        resources: Executors, stores, devices, memory budget, and stage counters.
+        hosting: Worker processes that run parts of the plan; None without ``in_subprocess()``.
+        thread, loop: The engine's thread and event loop; ``loop`` is None until the thread has started.
+        pid: ID of the process that created the engine.
+        loop_cpu_s: CPU seconds of the event loop at its last hand-over to the consumer.
+        has_thread: True if the engine runs on its own thread, False if it runs on the caller's.
     """
 
     has_thread: ClassVar[bool] = True
@@ -79,7 +76,7 @@ class Engine:
         own = replace(self.options, run=run)
         self.resources = Resources(own)
         self.hosting = self.state.hosting = self._hosting()
-        self.bridge = Bridge(_waiting_elements(self.plan))
+        self.bridge = Bridge(waiting_elements(self.plan))
         self.bridge.on_wait = self.resources.budget.look_again
         self.resources.budget.consumer_waits = _weakly(self.bridge.consumer_has_nothing)
         self.pid = os.getpid()
@@ -98,7 +95,10 @@ class Engine:
         self._start()
 
     def _check_schema(self) -> None:
-        """Refuse a damaged state before anything runs. One of another pipeline is refused later, with what differs."""
+        """Raise an error for a damaged state before any stage runs.
+
+        A state of another pipeline is rejected later, with a list of the differences.
+        """
         options, resuming = self.options, self.options.run.resuming
         if options.held_against is None:
             return
@@ -114,13 +114,13 @@ class Engine:
                     check_state(self.plan, each, book, exact, self.state.keys)
 
     def _start(self) -> None:
-        """Start running, on a thread of its own or on the caller's."""
+        """Start the engine's thread."""
         self._new_loop = loop_maker()
         self.thread = threading.Thread(target=self._run, name="aiostream-engine", daemon=True)
         self._watchdog = self._watchdog_if_wanted()
         try:
             self.thread.start()
-        except BaseException:  # as by Ctrl-C: it may run already, and nobody would have this engine to stop it
+        except BaseException:  # e.g. Ctrl-C: the thread may run already, and no caller holds this engine to stop it
             self.stop_soon()
             raise
 
@@ -137,7 +137,7 @@ class Engine:
         )
 
     def _give_up(self, waited_s: float) -> None:
-        """End the run with the name of the stage that has kept the consumer waiting. On the watchdog's thread."""
+        """End the run with a StageTimeoutError that names the blocking stage. Runs on the watchdog's thread."""
         limit_s = self.options.run.diagnosing.stage_timeout_s
         assert limit_s is not None
         stage, sentence = self._what_is_stuck()
@@ -145,11 +145,11 @@ class Engine:
         logging.getLogger(LOGGER).warning(
             "no element for %.4g s (stage_timeout=%.4g)\n%s", waited_s, limit_s, self.dump()
         )
-        self.bridge.end(self._failure, discard=True)  # at once: what blocks the loop may do so for ever
+        self.bridge.end(self._failure, discard=True)  # directly from this thread: the loop may be blocked forever
         self.stop_soon()
 
     def _what_is_stuck(self) -> tuple[str, str]:
-        from aiostream_data._engine.diagnosis.dump import stuck_of  # which not many runs need
+        from aiostream_data._engine.diagnosis.dump import stuck_of  # seldom needed
 
         return stuck_of(self)
 
@@ -161,7 +161,7 @@ class Engine:
     def _hosting(self) -> Hosting | None:
         if not places_of(self.plan):
             return None
-        # By a weak reference, so that no cycle keeps an engine that nobody has any more.
+        # The weak reference avoids a cycle that would keep an unused engine alive.
         has_closed = partial(_has_stopped, weakref.ref(self))
         return Hosting(self.plan, self.options, self.state.origins, self.resources.budget, has_closed)
 
@@ -169,11 +169,11 @@ class Engine:
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs in this process. It does not in a fork, which has neither its threads nor its links."""
+        """True if the engine runs in this process. A forked child has neither its threads nor its connections."""
         return os.getpid() == self.pid
 
     def check_process(self) -> None:
-        """Raise ForkedPipelineError in a forked child: none of the engine's threads came along."""
+        """Raise ForkedPipelineError in a forked child, where the engine's threads do not exist."""
         if not self.is_here:
             raise ForkedPipelineError(
                 "this loader was opened before os.fork(), and its threads do not exist in the child; "
@@ -181,7 +181,7 @@ class Engine:
             )
 
     def wait_ready(self) -> None:
-        """Block until the sources were found and the stages started; raise what prevented it."""
+        """Block until files are listed and devices are open. Raise the error if opening failed."""
         self.check_process()
         if not self._ready.happened:
             with self.bridge.consumer_waits():
@@ -190,7 +190,7 @@ class Engine:
             raise self._open_error
 
     async def wait_ready_async(self) -> None:
-        """Like :meth:`wait_ready`, awaited on the caller's loop."""
+        """Await :meth:`wait_ready` on the caller's event loop."""
         self.check_process()
         if not self._ready.happened:
             with self.bridge.consumer_waits():
@@ -198,10 +198,7 @@ class Engine:
         self.wait_ready()
 
     def settle(self, elements: int) -> None:
-        """Record that the consumer has passed its first ``elements`` elements.
-
-        Notes what only the plan's processes know, which end as soon as the engine has.
-        """
+        """Save the position after ``elements`` elements and the statistics of worker processes; then release them."""
         if self.hosting is not None:
             self.hosting.hurry()
             self.state.keep_place(elements)
@@ -209,20 +206,20 @@ class Engine:
             self.hosting.let_go()
 
     def stats_elsewhere(self) -> list[Mapping[str, Any]]:
-        """Show the stages of the plan's processes on the board, and return what else these say of themselves."""
+        """Copy the stage counters of worker processes to the board. Return the processes' other statistics."""
         if self.hosting is None:
             return []
         self.hosting.show(self.resources.board, {node: number for number, node in enumerate(walk(self.plan))})
         return self.hosting.last_stats
 
     def dump(self) -> str:
-        """Return what stages, functions, tasks, threads and processes do now, as text. Safe from any thread."""
+        """Describe the current activity of stages, functions, tasks, threads and processes. Safe from any thread."""
         from aiostream_data._engine.diagnosis.dump import dump_of  # seldom needed
 
         return dump_of(self)
 
     def stop_soon(self) -> None:
-        """Ask everything to stop, without waiting. Idempotent; callable from any thread and finalizers."""
+        """Request cancellation of all stages; do not wait. Idempotent; callable from any thread and finalizers."""
         if not self.is_here or self._stopping:
             return
         self._stopping = True
@@ -230,13 +227,13 @@ class Engine:
             self.hosting.let_go()
         loop = self.loop
         if loop is not None:
-            with suppress(RuntimeError):  # already over
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._cancel_main)
 
     def stop(self) -> None:
-        """Stop, and wait until all is over, at most a little longer than ``CLOSE_S``.
+        """Stop the engine and wait for its thread, at most ``2 * CLOSE_S`` seconds, and for its worker processes.
 
-        Called by a function that the engine itself runs, it does not wait, as that would be for the function.
+        Return without waiting if a user function that the engine runs makes the call: waiting would deadlock.
         """
         self.stop_soon()
         if self.is_here and threading.current_thread() not in (self.thread, *self.resources.workers.threads()):
@@ -245,7 +242,7 @@ class Engine:
                 self.hosting.wait_closed(CLOSE_S)
 
     async def stop_async(self) -> None:
-        """Like :meth:`stop`, awaited on the caller's loop."""
+        """Await :meth:`stop` on the caller's event loop."""
         self.stop_soon()
         if self.is_here:
             await self._done.wait_async()
@@ -255,12 +252,12 @@ class Engine:
 
     def _cancel_main(self) -> None:
         if self._main is not None and self.loop is not None:
-            if not self._closing:  # what closes the stores must not be cut short
+            if not self._closing:  # do not interrupt the closing of stores
                 self._main.cancel()
             self._abandoning = self.loop.call_later(CLOSE_S, self._abandon)
 
     def _abandon(self) -> None:
-        """Leave behind a user's coroutine that does not end although it was cancelled."""
+        """Stop the loop although a cancelled user coroutine still runs."""
         if self.loop is not None:
             self._stuck = True
             self.loop.stop()
@@ -291,9 +288,9 @@ class Engine:
             self._main.cancel()
 
     def _end(self, loop: asyncio.AbstractEventLoop | None, failure: BaseException | None) -> None:
-        """Release everything, and tell the consumer how it ended. The loop does not run any more."""
+        """Release all resources and report the ending to the consumer. The loop has stopped before this call."""
         error = self._error_of(failure)
-        if self._abandoning is not None:  # or it would stop the loop while that is being closed
+        if self._abandoning is not None:  # otherwise this timer stops the loop during close_loop()
             self._abandoning.cancel()
         if not self._ready.happened:
             self._open_error = error
@@ -314,7 +311,7 @@ class Engine:
             self._done.announce()
 
     def _error_of(self, failure: BaseException | None) -> BaseException | None:
-        """Return what the consumer is told of what the run failed with."""
+        """Return the error that the consumer receives for the run's failure."""
         if failure is None:
             return None
         if isinstance(failure, asyncio.CancelledError):
@@ -322,12 +319,12 @@ class Engine:
                 return self._failure
             return LoaderClosedError("the loader was stopped before it had given all its elements")
         error = for_consumer(failure)
-        with suppress(Exception):  # rather than not at all, it is told as it is
+        with suppress(Exception):  # if present() fails, deliver the error unchanged
             present(error, full=self.options.run.failing.full_tracebacks)
         return error
 
     async def _until_asked(self) -> None:
-        """Wait until somebody wants elements: not at all, since they are made ahead."""
+        """Wait until the consumer requests an element. Return at once in this class, which reads ahead."""
 
     async def _work(self) -> None:
         resources = self.resources
@@ -352,13 +349,13 @@ class Engine:
         find_fetched_shard(self.plan, context, rows, self.options.fetched_from)
         try:
             fetched = await in_epochs(rows, self.plan, context)
-        except BaseExceptionGroup as failures:  # stages read what a row is made of at the same time
+        except BaseExceptionGroup as failures:  # stages recall the parts of a row concurrently
             raise_as_it_is(root_error(failures) or failures)
         await self.bridge.put(await _parcel(fetched, self.resources.pool))
 
     async def _give_all(self, context: RunContext) -> None:
         pool = self.resources.pool
-        known = pool.submit(self.state.identity.stored)  # so that it is there when a state is first taken
+        known = pool.submit(self.state.identity.stored)  # computed early for the first state_dict()
         async with open_plan(context, self.plan, self.options.state) as receiver:
             self.state.position = receiver.position
             rows = 0
@@ -377,7 +374,7 @@ class Engine:
             await self._until_slots_are_free()
 
     async def _until_slots_are_free(self) -> None:
-        """Wait for the consumer where devices' slots must outlive the batches that it has not taken out."""
+        """With devices, wait until the consumer has taken every batch: closing a device frees its slots."""
         if self.resources.devices:
             await self.bridge.until_all_taken()
 
@@ -392,7 +389,7 @@ class Engine:
             await self._take_over_shards(context)
 
     async def _take_over_shards(self, context: RunContext) -> None:
-        """Go on with the shards that were found, which may be others than those of the state."""
+        """Resume with the listed shards, which can differ from the shards of the state."""
         from aiostream_data._engine.changed_shards import ChangedShards  # needed for resuming only
 
         shards = value_of(await self.resources.pool.submit(ChangedShards, self.plan, context, self.options, self.state))
@@ -409,7 +406,7 @@ def _has_stopped(engine: weakref.ref[Engine]) -> None:
 
 
 def _weakly(question: Callable[[], bool]) -> Callable[[], bool]:
-    """Return the same question, which keeps nothing alive; the answer is True once whoever answers it is gone."""
+    """Wrap a bound method without keeping its object alive. The wrapper returns True once the object is deleted."""
     method = weakref.WeakMethod(question)
 
     def asked() -> bool:
@@ -417,13 +414,6 @@ def _weakly(question: Callable[[], bool]) -> Callable[[], bool]:
         return ask is None or ask()
 
     return asked
-
-
-def _waiting_elements(plan: Node) -> int:
-    node = plan.input if isinstance(plan, ToDevice) else plan
-    if isinstance(node, Prefetch) and isinstance(node.buffer_size, int):
-        return max(1, node.buffer_size)
-    return PARCEL_ELEMENTS
 
 
 async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:

@@ -1,4 +1,4 @@
-"""What is done when a loader is opened, before the first stage starts: find the files, open the device."""
+"""Prepare a run before the first stage starts: list the files and open the device."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from aiostream_data.transforms.spill_file import check_folder
 
 
 async def prepare(plan: Node, context: RunContext) -> None:
-    """Resolve every file pattern of the plan, all at once, open the device, and look where rows may wait in a file.
+    """Resolve all file patterns of the plan concurrently, open the devices, and check the spill folders.
 
     Raises:
         NoMatchError: A pattern matches nothing.
-        IndexFileError: What should name the files is no index.
+        IndexFileError: The index of files is invalid.
         StorageError: A store did not answer.
-        RankError: There are fewer files than ranks that share them, or rank 0 opened something else.
+        RankError: There are fewer files than ranks that share them, or rank 0 opened another plan.
         MissingExtraError, DeviceUnavailableError, DeviceMemoryError: The device cannot be used.
-        ForkedPipelineError: This process was forked from one that had opened a GPU.
-        SpillError: No file can be made in the folder where a shuffle may spill.
+        ForkedPipelineError: This process was forked from a process that had opened a GPU.
+        SpillError: The spill folder of a shuffle is not writable.
     """
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and names_shards(node)]
     for node, shards in zip(sources, await find_all_shards(context, sources), strict=True):
@@ -59,5 +59,5 @@ async def _open_device(node: ToDevice, context: RunContext) -> None:
 
     device = await hop(context.counters(node), context.services.pool.submit(open_stage))
     context.services.features.of(Devices)[node] = device
-    if not context.services.options.run.debug:  # where whoever needs a slot waits for its copy
+    if not context.services.workers.one_at_a_time:  # in debug mode, the user of a slot waits for its copy
         device.start_waiter()

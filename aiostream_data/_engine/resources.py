@@ -1,4 +1,4 @@
-"""What one engine owns and has to close: executors, stores, devices, blocks."""
+"""Resources that one engine owns and closes: executors, stores, devices, and memory blocks."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ from aiostream_data.storage.counters import joined
 from aiostream_data.storage.stores import StoreSet
 
 READER_THREADS = 4
-"""Threads for blocking reads of local files and of stores without an asynchronous client."""
+"""Number of threads for blocking reads of local files and of stores without an asynchronous client."""
 
 IDLE_NBYTES = 256 << 20
-"""Most bytes of blocks that were read into and wait to be read into again; at most 1/32 of the limit.
+"""Maximum bytes of idle read blocks kept for reuse; :func:`idle_blocks_nbytes` also caps them at 1/32 of the limit.
 
-A store that is quicker than training is read in bursts, after each of which many blocks wait for the next.
+A store faster than training is read in bursts. Between two bursts many blocks are idle.
 """
 
 
 def idle_blocks_nbytes(memory_limit: int) -> int:
-    """Return how much may wait to be read into again, under a memory limit in bytes."""
+    """Return the maximum bytes of idle read blocks under a memory limit in bytes."""
     return min(IDLE_NBYTES, memory_limit // 32)
 
 
 class Resources:
-    """Made before the engine's thread starts; used and closed on that thread.
+    """Resources of one engine, created before its thread starts, then used and closed on that thread.
 
     Attributes:
-        budget, board: Bytes, and the counters of stages.
-        pool: Threads for the engine's own work and the user's functions.
-        stores: Those that were used, by their options.
-        devices: Where batches are copied to, by the node that says so.
+        budget, board: Memory budget, and counters of all stages.
+        pool: Threads for the engine's own work and cheap user functions.
+        stores: Opened stores, keyed by their options as JSON.
+        devices: Open devices, keyed by their ``to_device`` node.
         workers: All executors.
-        runs: Which stages run now.
-        trimmer: Looks after what malloc keeps.
+        runs: Stages that are running.
+        trimmer: Returns unused malloc memory to the system.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -75,16 +75,16 @@ class Resources:
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
         self._blocks = BlockPool(idle_blocks_nbytes(options.run.memory_limit))
-        self.workers = Workers(self.pool, only_pool=options.run.debug)
-        # Apart from the pool: threads that wait for a slow disk must not keep decoding waiting.
+        self.workers = Workers(self.pool, one_at_a_time=options.run.debug)
+        # Separate from the pool, so that threads blocked on a slow disk do not delay decoding.
         self._readers = (
-            InlineExecutor()  # another than the pool: a read is no function that an interrupt may be raised in
-            if options.run.debug
+            InlineExecutor()  # separate from the pool: an interrupt may be raised in a user function, not in a read
+            if self.workers.one_at_a_time
             else self.workers.at("readers", lambda: ThreadExecutor(READER_THREADS, "asd-read"))
         )
 
     def context(self, plan: Node, state: EngineState) -> RunContext:
-        """Return what the stages of ``plan`` are given. On the engine's loop."""
+        """Create the run context for the stages of ``plan``. Call on the engine's loop."""
         self._letters = DeadLetters(self._options.run.failing.dead_letters, state.origins, state.root_seed, self.pool)
         services = Services(
             options=self._options,
@@ -126,19 +126,19 @@ class Resources:
         return self.stores[key]
 
     def storage_counters(self) -> dict[str, dict[str, float]]:
-        """Return what was asked of each store, by its scheme. From any thread."""
+        """Return the request counters of each store, keyed by URL scheme. Safe from any thread."""
         return joined(stores.counters_by_store() for stores in list(self.stores.values()))
 
     def holders(self) -> dict[str, tuple[int, int]]:
-        """Return who holds how many bytes, and held at most: those of the budget, and the shard cache beside it."""
+        """Return current and peak bytes of each holder of the budget, and of the shard cache."""
         held = None if self._options.run.shard_cache is None else self._options.run.shard_cache.held_nbytes()
         return dict(self.budget.holders) | ({} if held is None else {SHARD_CACHE: held})
 
     async def aclose(self) -> None:
-        """Close devices and stores, while the loop runs.
+        """Close devices and stores while the loop runs.
 
         Raises:
-            CloseError: They could not be closed.
+            CloseError: A device or store could not be closed.
         """
         devices = (self._close(device) for device in self.devices.values())
         results = await asyncio.gather(
@@ -149,27 +149,27 @@ class Resources:
             raise CloseError("closing devices and stores failed", failures)
 
     async def _close(self, device: DeviceStage) -> None:
-        """Close a device on a thread, since that waits for copies, and a loop never calls a device."""
-        if self._options.run.debug:
+        """Close a device on a worker thread: closing waits for copies, and the event loop never calls a device."""
+        if self.workers.one_at_a_time:
             device.close()
             return
         with self.workers.thread("asd-device") as thread:
             value_of(await thread.submit(device.close))
 
     def close_executors(self, timeout_s: float) -> bool:
-        """Close what runs functions, before the loop is; False when some are still in one after ``timeout_s``."""
-        self._closing.set()  # nobody waits for another attempt any more
+        """Close all executors before the loop closes. Return False if a function still runs after ``timeout_s``."""
+        self._closing.set()  # end the pauses between retries
         ended = self.workers.close(timeout_s)
-        if self._letters is not None:  # now that nobody writes any more, unless he is stuck in it
+        if self._letters is not None:  # after the workers, which write to these logs
             self._letters.close()
         return ended
 
     def look_after_memory(self) -> None:
-        """Have what malloc keeps looked at, when it is time to. Does not wait for that."""
+        """If a check is due, schedule a check of the memory that malloc keeps; do not wait for it."""
         if self.trimmer.is_due():
             self.pool.submit(self.trimmer.look)
 
     def drop_blocks(self) -> None:
-        """Give up the blocks that wait to be read into again."""
+        """Return idle read blocks to the system."""
         self._blocks.close()
-        trim()  # or loaders that come and go would leave what their threads freed in the arenas of these
+        trim()  # otherwise malloc keeps the memory that threads of closed loaders freed in their arenas

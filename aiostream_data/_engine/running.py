@@ -1,9 +1,9 @@
-"""Run a plan: one task per stage under one TaskGroup, and the last channel lent to the caller.
+"""Run a plan: one task per stage in one TaskGroup. The caller reads the last channel.
 
 How a run ends:
 
 =====================  ==============================================  ================================
-ending                 what the consumer sees                          what stages do
+ending                 the consumer sees                               stages
 =====================  ==============================================  ================================
 finished               every element, then the loop ends               close their outlets
 a stage failed         every element before, then the root error,      fail: the error follows the rows
@@ -36,29 +36,26 @@ from aiostream_data._engine.flow.root_cause import raise_as_it_is, root_error
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.flow.stage_runs import StageRuns
+from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.position import POSITION, Position, State
-from aiostream_data._engine.resume.resuming import resuming
+from aiostream_data._engine.stages.prefetch import channel_items
 from aiostream_data._engine.state_schema import InnerStates
 from aiostream_data.errors import CardinalityError
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Prefetch
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.rows.row_ids import RowIds
 
-CHANNEL_ITEMS = 2
-"""Chunks between two stages: one being taken, one ready."""
-
 
 @asynccontextmanager
 async def open_plan(context: RunContext, node: Node, state: State = None) -> AsyncIterator[Receiver[Chunk]]:
-    """Start every stage of ``node`` and yield a receiver of its chunks, whose ``position`` is the run's.
+    """Start every stage of ``node`` and yield a receiver of its chunks. Its ``position`` is the position of the run.
 
-    Leaving the block, for whatever reason, cancels every stage and waits for it to finish.
+    Leaving the block cancels every stage and waits for all of them.
 
     Raises:
-        BaseException: The root failure of the run, once, without the echoes it caused.
-        ReceiverClosed: The block itself raised it: a pass that was left early must not look complete.
+        BaseException: The root failure of the run, without the follow-up errors of other stages.
+        ReceiverClosed: The block raised ReceiverClosed. A run that was left early must not look complete.
     """
     left_whole = False
     try:
@@ -74,7 +71,7 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
                         task.cancel()
     except BaseExceptionGroup as failures:
         root = root_error(failures)
-        if root is None or isinstance(root, StreamAborted):  # cut by the cancellation above, which some see late
+        if root is None or isinstance(root, StreamAborted):  # caused by the cancellation above
             if left_whole:
                 return
             raise ReceiverClosed from failures
@@ -86,7 +83,7 @@ def _start(
 ) -> Receiver[Chunk]:
     node, steps = steps_after(node, context)
     for step in reversed(steps):
-        if state is None:  # the rest begins at its beginning
+        if state is None:  # the remaining steps start from the beginning
             break
         with resuming(POSITION, f"does not fit {step.node.label}"):
             state = step.resume(state)
@@ -106,8 +103,8 @@ def _start(
     services = context.services
     sender, receiver = (
         open_stepped_channel()
-        if services.options.run.debug
-        else open_channel(_channel_items(node), services.budget.channel_nbytes)
+        if services.workers.one_at_a_time
+        else open_channel(channel_items(node), services.budget.channel_nbytes)
     )
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
     for before in receivers:
@@ -129,13 +126,13 @@ def _joined_positions(stage: Stage, steps: Sequence[Step]) -> Position:
 
 
 def position_of(receiver: Receiver[Chunk]) -> Position:
-    """Return the place of the run that a receiver reads."""
+    """Return the position of the run that a receiver reads."""
     assert receiver.position is not None, "only a run has a place"
     return receiver.position
 
 
 async def recall(context: RunContext, node: Node, lineage: Lineage) -> Chunk:
-    """Make rows of ``node`` again, in the order asked for."""
+    """Recompute rows of ``node``, in the order of ``lineage``."""
     if not len(lineage):
         return Items([], RowIds.none())
     if type(node) in STEPS:
@@ -143,19 +140,10 @@ async def recall(context: RunContext, node: Node, lineage: Lineage) -> Chunk:
     return await build(node, context, context.counters(node)).recall(lineage)
 
 
-def _channel_items(node: Node) -> int:
-    if isinstance(node, Prefetch) and isinstance(node.buffer_size, int):
-        return max(CHANNEL_ITEMS, node.buffer_size)
-    return CHANNEL_ITEMS
-
-
 async def supervise(
     stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str, source_of: RunContext | None
 ) -> None:
-    """Run one stage and end its channels. A failure goes through its outlet, behind the rows before.
-
-    A stage whose rows do not add up at its end has failed, too.
-    """
+    """Run one stage, check its row counts, and close its channels. Send a failure through the outlet after its rows."""
     with ExitStack() as ends:
         for inlet in inlets:
             ends.enter_context(inlet)
@@ -169,14 +157,14 @@ async def supervise(
                     await outlet.refill()
                 await stage.run(inlets, outlet)
             finally:
-                if source_of is not None:  # what the tail still holds needs no source
+                if source_of is not None:  # flushing the tail below needs no source
                     source_of.drained.end()
             check_account(stage, inlets, outlet, label)
             await outlet.finish()
 
 
 def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str) -> None:
-    """Raise CardinalityError unless rows in = rows out + rows left out on purpose."""
+    """Raise CardinalityError unless rows in = rows out + rows dropped on purpose."""
     rows_in = sum(inlet.rows + inlet.held for inlet in inlets)
     rows_out = stage.rows_accounted(outlet)
     if rows_out is not None and rows_in != rows_out + outlet.dropped:
@@ -188,7 +176,7 @@ def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: 
 
 @contextmanager
 def _noted(node: Node) -> Iterator[None]:
-    """Name the stage on an error of the block that names none."""
+    """Add a note with the stage's name to an error of the block that has no such note."""
     try:
         yield
     except Exception as error:
@@ -203,17 +191,17 @@ class PlanRunner:
     """Implements :class:`~aiostream_data._engine.flow.context.Runner` for the stages of one loader."""
 
     def __init__(self, inner: InnerStates) -> None:
-        """Check parts of states for data sets made while running by ``inner``."""
+        """Use ``inner`` to check the saved positions of data sets that user functions create."""
         self._inner = inner
 
     def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """See :func:`open_plan`."""
+        """Run a plan; see :func:`open_plan`."""
         return open_plan(context, node, state)
 
     def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
-        """See :func:`recall`."""
+        """Recompute rows; see :func:`recall`."""
         return recall(context, node, lineage)
 
     def check_inner(self, node: Node, state: State, given: int) -> None:
-        """See :meth:`~aiostream_data._engine.state_schema.InnerStates.check`."""
+        """Check a saved place; see :meth:`~aiostream_data._engine.state_schema.InnerStates.check`."""
         self._inner.check(node, state, given)

@@ -1,4 +1,4 @@
-"""Await a user's coroutine function for every element, many at a time."""
+"""Await a user's coroutine function for every element, many at once."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ from aiostream_data.transforms.collate import collate, collate_results
 from aiostream_data.transforms.randomness import RecordGenerator
 
 AUTO_CONCURRENCY = 64
-"""Coroutines awaited at once with AUTO: they wait far more than they work."""
+"""Number of coroutines awaited at once with ``concurrency=AUTO``."""
 
 HELD = 4
-"""Rows held for each one that is awaited: so far others go on while one row is slow and the order waits for it."""
+"""Maximum rows held per awaited row, so that later rows proceed while ordered output waits for a slow row."""
 
 CHUNK_SHARE = 32
-"""Results are put into one chunk up to this fraction (1/32) of the memory limit."""
+"""Output chunks hold at most this fraction (1/32) of the memory limit."""
 
 FLUSH_S = 0.005
-"""Results that are ready are handed on together, but are not held longer than this."""
+"""Maximum seconds to hold a ready result while collecting others for the same chunk."""
 
 
 @dataclass
 class CoroutineStage(CallStage):
-    """Running form of ``Map`` and ``Filter`` for coroutine functions, which are awaited on the engine's loop."""
+    """Stage of a ``Map`` or ``Filter`` node with a coroutine function, awaited on the engine's event loop."""
 
     _ready: list[AwaitedRow] = field(default_factory=list)
     _ready_nbytes: int = 0
@@ -76,7 +76,7 @@ class CoroutineStage(CallStage):
         self.counters.workers = limit
         self.counters.runs_in = "loop"
         await self._make_state()
-        if self.context.services.options.run.debug:
+        if self.context.services.workers.one_at_a_time:
             await self._await_in_turn(inlets[0], outlet)
             return
         rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)
@@ -90,12 +90,12 @@ class CoroutineStage(CallStage):
                     await self._give_out(rows, results, outlet)
                 except BaseException as error:
                     rows.stop()
-                    empty_frames(error)  # they have rows, and an error may be kept
+                    empty_frames(error)  # a stored error must not keep rows alive through its frames
                     raise
         finally:
             rows.drop()
             self._ready.clear()
-            if isinstance(feed, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
+            if isinstance(feed, AsyncGenerator):  # the garbage collector might close it after its loop
                 await feed.aclose()
 
     async def _await_in_turn(self, inlet: Inlet, outlet: Outlet) -> None:
@@ -117,7 +117,7 @@ class CoroutineStage(CallStage):
         key = services.features.of(StateKeys).of(self.context.place(node), node.init)
         self._state = await services.features.of(LoopStates).of(key, node.init)
 
-    # -- what came of rows
+    # -- emitting results
 
     async def _give_out(self, rows: AwaitedRows, results: ResultBudget, outlet: Outlet) -> None:
         while entries := await rows.take():
@@ -127,7 +127,7 @@ class CoroutineStage(CallStage):
                 await asyncio.sleep(FLUSH_S - waited)
                 if rows.is_ready:
                     continue
-            await self._flush(outlet)  # what is ready must not wait for a slow one
+            await self._flush(outlet)  # ready results must not wait for a slow row
         await self._flush(outlet)
         if self._failure is not None:
             raise self._failure
@@ -140,7 +140,7 @@ class CoroutineStage(CallStage):
                 if self.node.ordered or self._rows is None:
                     await self._flush(outlet)
                     raise error
-                self._failure = self._failure or error  # raised when the rows that were begun before have ended
+                self._failure = self._failure or error  # raised when the calls in progress have ended
                 self._rows.take_no_more()
                 continue
             nbytes = object_nbytes(entry.value)
@@ -189,7 +189,7 @@ class CoroutineStage(CallStage):
         self.counters.retries += sum(entry.retries for entry in entries)
 
     async def _within_budget(self, entries: list[AwaitedRow]) -> tuple[list[AwaitedRow], BaseException | None]:
-        """Return the entries up to the one that too many failed with, and the error of that."""
+        """Return the entries before the first failure over the error limit, and the error that reports it."""
         context, node = self.context, self.node
         letters = context.services.dead_letters
         bad = [(number, entry.failed) for number, entry in enumerate(entries) if entry.failed is not None]
@@ -213,9 +213,9 @@ class CoroutineStage(CallStage):
             del chunk
 
     def awaited(self) -> list[tuple[str, float, bool]]:
-        """Return the records whose coroutines are awaited, when each began, and whether it keeps the loop busy now.
+        """Return (record name, ``perf_counter()`` start time, True if executing on the loop) for each awaited call.
 
-        Safe from any thread. Times are of ``perf_counter()``.
+        Any thread may call this method.
         """
         describe = self.context.services.origins.describe
         awaiting = {} if self._rows is None else self._rows.awaiting.copy()
@@ -242,14 +242,14 @@ class CoroutineStage(CallStage):
             self._decide(entry)
 
     def _decide(self, entry: AwaitedRow) -> None:
-        """Keep a row or leave it out, as the predicate has said."""
+        """Keep or discard a row according to the predicate's result."""
         if is_scalar_bool(entry.value):
             entry.left_out, entry.value = not entry.value, entry.element
         else:
             entry.error = no_scalar_bool(self.node.function_called, entry.value)
 
     async def _call(self, entry: AwaitedRow) -> BaseException | None:
-        """Await the function once; return what it raised."""
+        """Await the function once. Return the exception that it raised, or None."""
         node: Call = self.node
         arguments = as_arguments(entry.element)
         options: dict[str, Any] = {}
@@ -267,13 +267,13 @@ class CoroutineStage(CallStage):
         return None
 
     def _is_cancelled(self) -> bool:
-        """Return True if a cancellation is the stage's, and not the function's own."""
+        """Return True if the stage was cancelled, rather than the user function raising ``CancelledError``."""
         task = asyncio.current_task()
-        stopped = self._rows is None or self._rows.stopped  # without rows it is a recall, in its caller's task
+        stopped = self._rows is None or self._rows.stopped  # no rows: recall() runs in its caller's task
         return stopped and task is not None and task.cancelling() > 0
 
     def _give_up(self, entry: AwaitedRow, error: BaseException, handling: Handling) -> None:
-        """Let a row that failed be skipped or replaced, or end the stream with its error."""
+        """Mark a failed row as skipped or replaced, or set the error that ends the stream."""
         if handling.kind == "raise" or not _may_be_handled(error):
             entry.error = error
             return
@@ -285,7 +285,7 @@ class CoroutineStage(CallStage):
         entry.value = handling.value
 
     def _noted(self, entry: AwaitedRow, error: BaseException) -> BaseException:
-        """Say of what is told next which record it was; not before, as many may have failed with the same error."""
+        """Add notes about this row to an error just before it is reported: several rows may share one exception."""
         record = self.context.services.origins.describe(entry.ids, entry.row)
         rows = rows_within(entry.ids.row(entry.row), entry.made_of)
         name, is_batch = function_name(self.node.function_called), gives_batches(self.node.input)
@@ -296,15 +296,15 @@ class CoroutineStage(CallStage):
         node: Call = self.node
         key = self.context.key(node, node.seed, "rng", self.context.epoch)
         stream = rng_stream(key, entry.ids.row(entry.row).tolist()[0], self.context.services.origins.stable)
-        # A generator of its own: other rows are awaited meanwhile.
+        # Each call needs a separate generator: other rows are awaited at the same time.
         return RecordGenerator(stream.key).at(stream.split, stream.ordinal)
 
-    # -- rows made again
+    # -- recall
 
     async def recall(self, lineage: Lineage) -> Chunk:
         chunk = await self.context.recall(self.node.input, lineage)
         if isinstance(self.node, Filter):
-            return chunk  # they were kept
+            return chunk  # lineage names only rows that the filter kept
         await self._make_state()
         self._handling = self._handling.of_given_rows
         results = []
@@ -319,22 +319,22 @@ class CoroutineStage(CallStage):
 
 
 async def _within(seconds: float, call: Any) -> Any:
-    """Await a call for so long.
+    """Await a call with a timeout.
 
     Raises:
-        RecordTimeoutError: It took longer, and was cancelled.
+        RecordTimeoutError: The call took longer than ``seconds`` and was cancelled.
     """
     try:
         async with asyncio.timeout(seconds) as limit:
             return await call
     except TimeoutError:
         if not limit.expired():
-            raise  # the function's own
+            raise  # raised by the user function
         raise RecordTimeoutError(f"the call took longer than the stage's time-out of {seconds:g} s") from None
 
 
 def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:
-    """Yield entries that follow one another and whose rows can stand in one chunk as they are."""
+    """Yield runs of consecutive entries whose rows have the same layout and fit into one chunk."""
     alike: list[AwaitedRow] = []
     for entry in entries:
         if alike and not _fit(_chunk_of(alike[-1]), _chunk_of(entry)):
@@ -346,7 +346,7 @@ def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:
 
 
 def _may_be_handled(error: BaseException) -> bool:
-    """Return True if a policy holds for an error: not for a function that takes no such element."""
+    """Return True if the error policy applies: not if the function's parameters do not match the element."""
     return isinstance(error, Exception) and not isinstance(error, StageBuildError)
 
 
@@ -357,7 +357,7 @@ def _fit(chunk: Chunk, other: Chunk) -> bool:
 
 
 def _gathered(entries: list[AwaitedRow]) -> Chunk:
-    """Return the rows that were kept, as they were."""
+    """Gather the kept rows into one chunk, unchanged."""
     chunks = {id(entry.chunk): _chunk_of(entry) for entry in entries}
     numbers = {key: number for number, key in enumerate(chunks)}
     which = np.array([numbers[id(entry.chunk)] for entry in entries], np.int32)

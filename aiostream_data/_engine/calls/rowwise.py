@@ -1,4 +1,4 @@
-"""Run user functions over every element: maps and filters that follow one another, in one hop on one worker."""
+"""Run user functions for every element. Consecutive maps and filters share one hop on one worker."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ IN_OTHER_PLACES: Final = ("process", "interpreter")
 
 @dataclass
 class RowwiseStage(CallStage):
-    """Running form of ``Map`` and ``Filter`` for plain functions, and of several of them in a row.
+    """Stage of one or several consecutive ``Map``, ``Filter`` and parse nodes with plain functions.
 
     Attributes:
-        fused: The nodes below its own whose work is done in the same hop, in order.
+        fused: Upstream nodes that run in the same hop, in order.
     """
 
     fused: Sequence[Call] = ()
@@ -57,7 +57,7 @@ class RowwiseStage(CallStage):
         super().__post_init__()
         self._taken = 0
         self._has_looked = False
-        self._seen: dict[str, float] = {}  # of what only grows while it runs, that much was counted
+        self._seen: dict[str, float] = {}  # part of each growing total that was already counted
         self._counts_failures = [handling_of(each.on_error).kind != "raise" for each in self.nodes]
 
     @property
@@ -79,7 +79,7 @@ class RowwiseStage(CallStage):
             work=work,
             place=self._workers_elsewhere(node.executor, workers) if elsewhere else self._threads(workers),
             serial=None if elsewhere or node.timeout_s is not None else serial_executor(self),
-            processes=self._processes if node.executor == "auto" and not services.options.run.debug else None,
+            processes=self._processes if node.executor == "auto" and not services.workers.one_at_a_time else None,
             budget=services.budget,
             take_in=self._take_in,
             account=self._account,
@@ -88,7 +88,7 @@ class RowwiseStage(CallStage):
             cpus=services.cpus,
             timeout_s=node.timeout_s,
             hands_all_on=not any(self._counts_failures),
-            one_at_a_time=services.options.run.debug,
+            one_at_a_time=services.workers.one_at_a_time,
         )
         try:
             await self._hops.run(self.held_then(inlets[0]), outlet)
@@ -98,7 +98,7 @@ class RowwiseStage(CallStage):
                 name_records(error, services.origins)
             raise
 
-    # -- where the work runs
+    # -- executors
 
     def _threads(self, workers: int | None) -> WorkPlace:
         def make() -> Executor:
@@ -107,7 +107,7 @@ class RowwiseStage(CallStage):
         return OnThreads(self.context.services.workers.at(self.context.place(self.node), make))
 
     def _processes(self) -> WorkPlace | None:
-        """Return worker processes to go over to, where the user's functions reach them."""
+        """Return worker processes to switch to, or None if a user function cannot be sent to them."""
         reach = all(reaches_processes(node.function_called) for node in self.nodes)
         return self._workers_elsewhere("process", self.context.services.cpus) if reach else None
 
@@ -123,7 +123,7 @@ class RowwiseStage(CallStage):
             return OnInterpreters(executor)
         return OnWorkers(executor, services.origins.stable)
 
-    # -- what became of rows
+    # -- metrics and error limits
 
     def _take_in(self, chunk: Chunk) -> int:
         if not self._has_looked:
@@ -136,7 +136,7 @@ class RowwiseStage(CallStage):
         return first
 
     async def _account(self, piece: HopPiece, done: Done, transfer_s: float) -> Done:
-        """Count what became of rows; return the hop up to the row that one too many failed on, if there is one."""
+        """Count the rows of a hop. Return its result, truncated if the number of failures exceeds the error limit."""
         self._count_hop(done, transfer_s)
         for number, tally in enumerate(done.tallies):
             self._count(number, tally)
@@ -162,7 +162,7 @@ class RowwiseStage(CallStage):
         return done
 
     def _count(self, number: int, tally: Tally) -> None:
-        """Add one part's account to its stage's counters, but for what the ends of the chain count themselves."""
+        """Add one part's statistics to its stage's counters, except those counted at the ends of the chain."""
         counters, first, last = self.all_counters[number], self.all_counters[0], self.all_counters[-1]
         counters.workers = self._hops.workers
         counters.busy_s += tally.busy_s
@@ -181,12 +181,12 @@ class RowwiseStage(CallStage):
             counters.chunks += 1
             counters.nbytes += tally.nbytes
             counters.output_wait_s = last.output_wait_s
-        if self.fused:  # to each of them, the work of the others is waiting
+        if self.fused:  # a fused stage counts the others' work as waiting
             others = sum(other.busy_s for other in self.all_counters) - counters.busy_s
             counters.fused_wait_s = others / max(1, self._hops.workers)
 
     def _count_hop(self, done: Done, transfer_s: float) -> None:
-        """Add what is known of a whole hop to the counters of all its stages."""
+        """Add the statistics of a whole hop to the counters of all its stages."""
         pace, probe = self._hops.pace, self._hops.probe
         seen = {SLOW_ROWS: pace.slow_rows_s, GIL_LOOKS: probe.looks, GIL_TAKEN: probe.taken}
         hop = {TRANSFER: transfer_s, PREEMPTIONS: done.preemptions}
@@ -198,12 +198,12 @@ class RowwiseStage(CallStage):
             for name, value in hop.items():
                 counters.add(name, value)
 
-    # -- rows made again
+    # -- recall
 
     async def recall(self, lineage: Lineage) -> Chunk:
         rows = await self.context.recall(self.node.input, lineage)
         if isinstance(self.node, Filter):
-            return rows  # they were kept
+            return rows  # lineage names only rows that the filter kept
         part = part_of(self, self.node, handling_of(self.node.on_error).of_given_rows)
         done: Done = await self.hop(RowWork((part,)), rows)
         if done.failure is not None:
@@ -212,15 +212,15 @@ class RowwiseStage(CallStage):
 
 
 def _number_of(rows: Chunk, ids: RowIds) -> int:
-    """Return the number of the row that has these ids."""
+    """Return the index of the row with the given row ids."""
     return next(row for row in range(len(rows)) if rows.ids.row(row).tolist() == ids.tolist())
 
 
 def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> HopPart:
-    """Return what a node does to the rows of a hop."""
+    """Build the hop part of a node."""
     context = stage.context
     origins = context.services.origins
-    # This run's epoch counts beside the row's: rows out of a cache keep the epoch in which they were read.
+    # The key includes this run's epoch: rows from a cache keep the epoch in which they were read.
     key = context.key(node, node.seed, "rng", context.epoch) if node.wants_rng else None
     init = node.init if node.wants_state else None
     user = UserFunction(
@@ -243,7 +243,7 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
 
 
 def _workers_of(node: Call, cpus: int) -> int | None:
-    """Return how many calls run at once, or None to choose from what they cost."""
+    """Return the number of concurrent hops, or None to choose it from the cost of calls."""
     if node.executor == "inline":
         return 1
     fixed = node.concurrency if isinstance(node.concurrency, int) else None
@@ -260,6 +260,6 @@ def executor_elsewhere(kind: str, workers: int, name: str, memory_limit: int) ->
 
 
 def serial_executor(stage: RowwiseStage) -> Executor:
-    """Return the one thread on which a stage's cheap calls are made."""
+    """Return the single thread that runs a stage's cheap calls."""
     place = stage.context.place(stage.node) + "/serial"
     return stage.context.services.workers.at(place, lambda: ThreadExecutor(1, f"asd-{stage.node.label}"))

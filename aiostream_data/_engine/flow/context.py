@@ -1,4 +1,4 @@
-"""What the stages of one run share: loop-wide services, and the place of this run in its loader."""
+"""Objects that the stages of a run share: services of the loader, and the run's epoch and place in the plan."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from aiostream_data._engine.flow.executors import Workers
 from aiostream_data._engine.flow.features import Features
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.lineage_reader import TABLE, Book
 from aiostream_data._engine.resume.origins import Locate, Namespace, Origins, source_of
 from aiostream_data._engine.resume.position import State
-from aiostream_data._engine.resume.resuming import resuming
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
@@ -34,16 +34,16 @@ from aiostream_data.transforms.randomness import key_of
 
 
 class Runner(Protocol):
-    """Runs plans for the stages that open data sets, and makes rows again."""
+    """Runs plans for the stages that open data sets, and recomputes single rows."""
 
     def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """Run ``node`` and everything it reads, from ``state`` on."""
+        """Run ``node`` and its inputs, starting from ``state``."""
 
     def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
-        """Make rows of ``node`` again; see :mod:`aiostream_data._engine.flow.recall`."""
+        """Recompute rows of ``node``; see :mod:`aiostream_data._engine.flow.recall`."""
 
     def check_inner(self, node: Node, state: State, given: int) -> None:
-        """Check the part of a state that belongs to a data set made while running.
+        """Check the part of a state that belongs to a data set created by a user function.
 
         Raises:
             DamagedStateError: A value is missing, of another type, or out of its range.
@@ -52,24 +52,24 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
-    """One per loader: what all its runs use.
+    """Services shared by all runs of one loader.
 
     Attributes:
-        options: How the engine runs the plan.
-        runner: Runs plans inside plans.
-        pool: Runs the engine's own work and cheap user functions.
+        options: Options of the engine.
+        runner: Runs inner data sets and recomputes rows.
+        pool: Executor for the engine's own work and cheap user functions.
         workers: All executors.
-        budget: Bytes held.
-        blocks: Memory to read into again.
-        stores: Returns the object stores for storage options.
-        origins: Where rows came from.
-        book: Rows that the state mentions with which the loader was opened.
+        budget: Memory budget.
+        blocks: Pool of reusable read blocks.
+        stores: Function that returns the object stores for given storage options.
+        origins: Table of the namespaces of row ids.
+        book: Rows named in the state that the loader resumed from.
         board: Counters of stages.
         dead_letters: Log of skipped and replaced records.
-        pause: Waits some seconds on a worker thread, or until the loader is closed.
-        root_seed: Seed of everything that was given none.
-        cpus: Cores that this process may use.
-        features: What single features share throughout the loader.
+        pause: Function that blocks a worker thread for some seconds, or until the loader is closed.
+        root_seed: Seed for operators without their own seed.
+        cpus: Number of cores that this process may use.
+        features: Objects that single operators share throughout the loader.
     """
 
     options: EngineOptions
@@ -91,15 +91,15 @@ class Services:
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """One run of one (sub)plan.
+    """One run of a plan or of an inner data set.
 
     Attributes:
-        epoch: Which repetition this is.
-        path: Key of the place in the plan where this run was opened; differs per inner data set.
+        epoch: Number of the epoch.
+        path: Key of the place in the plan that opened this run; different for each inner data set.
         numbers: Number of every node of the plan, inputs first.
-        keys: The same without the nodes that decide nothing about rows, so that adding one changes no order.
-        prefix: Put before the names of places, for inner data sets.
-        made_by: Put before the names of stages, for inner data sets: who made them.
+        keys: Numbers that skip nodes without influence on rows, so that adding such a node changes no order.
+        prefix: Prefix of the names of places in an inner data set.
+        made_by: Prefix of the names of stages in an inner data set; names the operator that created it.
     """
 
     services: Services
@@ -112,23 +112,23 @@ class RunContext:
     made_by: str = ""
 
     def for_epoch(self, epoch: int) -> RunContext:
-        """Return the context of another repetition."""
+        """Return the context of another epoch."""
         return replace(self, epoch=epoch, drained=Drained())
 
     def open(self, node: Node, state: State = None) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """Run ``node`` and everything it reads; the block's receiver gives its chunks.
+        """Run ``node`` and its inputs within a block; the block's receiver yields the chunks of ``node``.
 
         Args:
-            state: Where to go on; None begins at the beginning.
+            state: Position to resume from; None starts at the beginning.
         """
         return self.services.runner.open(self, node, state)
 
     def recall(self, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
-        """Make rows of ``node`` again, in the order asked for; see :mod:`aiostream_data._engine.flow.recall`."""
+        """Recompute rows of ``node``, in the order of ``lineage``; see :mod:`aiostream_data._engine.flow.recall`."""
         return self.services.runner.recall(self, node, lineage)
 
     async def recall_held(self, node: Node, lineage: Lineage) -> Chunk:
-        """Make rows again that a state names.
+        """Recompute rows that a state names.
 
         Raises:
             StateMismatchError: ``node`` has no such rows.
@@ -137,7 +137,7 @@ class RunContext:
             return await self.recall(node, lineage)
 
     def counters(self, node: Node) -> StageCounters:
-        """Return the counters that every run of this node adds to."""
+        """Return the counters of a node, which all its runs share."""
 
         def make() -> StageCounters:
             inputs = tuple(self.place(child) for child in node.inputs)
@@ -146,35 +146,35 @@ class RunContext:
         return self.services.board.of(self.place(node), make)
 
     def place(self, node: Node) -> str:
-        """Return the name of the node's place in the plan, the same in every run."""
+        """Return the key of the node's place in the plan; it is equal in every run."""
         return f"{self.prefix}{self.numbers[node]}"
 
     def nth(self, node: Node) -> int:
-        """Return the number of the node among those of its label in the plan."""
+        """Return the number of the node among the plan's nodes with the same label, from 0."""
         mine = self.numbers[node]
         return sum(other.label == node.label and number < mine for other, number in self.numbers.items())
 
     def namespace(
         self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None, listed: str = ""
     ) -> Namespace:
-        """Open the row ids of one run of a source."""
+        """Open a namespace for the row ids of one run of a source."""
         number = self.keys[node]
         source = source_of(self.path, number)
         return self.services.origins.open(source, number, self.epoch, url_of, locate=locate, listed=listed)
 
     def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
-        """Return the random key of a node: a function of seed, place in the plan, and names."""
+        """Compute the random key of a node from its seed, its place in the plan, and ``names``."""
         base = self.services.root_seed if seed is None else seed
         return key_of(base, self.path, self.keys[node], *names)
 
 
 async def hop(counters: StageCounters, submitted: Awaitable[Outcome]) -> Any:
-    """Await one hop, note its cost, and return its value or raise its error."""
+    """Await a hop and count its cost. Return its value or raise its error."""
     return settle(counters, await submitted)
 
 
 def settle(counters: StageCounters, outcome: Outcome) -> Any:
-    """Note the cost of a finished hop, and return its value or raise its error."""
+    """Count the cost of a finished hop. Return its value or raise its error."""
     counters.busy_s += outcome.busy_s
     counters.cpu_s += outcome.cpu_s
     return value_of(outcome)

@@ -1,4 +1,4 @@
-"""The executors of one loader: shared by all runs of a place in the plan, or a source's own thread."""
+"""Executors of one loader: executors shared by all runs of a node, and single threads for sources."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from aiostream_data.executors.thread import ThreadExecutor
 
 
 class Workers:
-    """Everything that runs user code, and how it ends.
+    """All executors of one loader.
 
-    A stage is run anew in every epoch and for every inner data set. Its executor is not made anew:
-    worker processes would have to start each time, and what was left of them would pile up.
+    A stage starts again in every epoch and for every inner data set. Its executor is created once and reused, because
+    starting worker processes is slow.
+
+    Attributes:
+        one_at_a_time: True in debug mode: functions run on the consumer's thread, and stages take single elements.
     """
 
-    def __init__(self, pool: ThreadExecutor, *, only_pool: bool = False) -> None:
-        """Own ``pool``, too; with ``only_pool`` it is the executor of every place, and lends itself for a thread."""
-        self._only = pool if only_pool else None
+    def __init__(self, pool: ThreadExecutor, *, one_at_a_time: bool = False) -> None:
+        """Take ownership of ``pool``. With ``one_at_a_time``, use it in place of every other executor and thread."""
+        self.one_at_a_time = one_at_a_time
+        self._only = pool if one_at_a_time else None
         self._shared: dict[str, Executor] = {"": pool}
         self._leaving: list[ThreadExecutor] = []
 
     def at(self, key: str, make: Callable[[], Executor]) -> Executor:
-        """Return the executor of a place in the plan, made when first asked for."""
+        """Return the executor with this key; create it on first use. The key starts with a place in the plan."""
         if self._only is not None:
             return self._only
         if key not in self._shared:
@@ -34,7 +38,7 @@ class Workers:
 
     @contextmanager
     def thread(self, name: str) -> Iterator[ThreadExecutor]:
-        """Lend one thread to the block. At its end the thread does what it was given, and then ends."""
+        """Create a one-thread executor for the block. After the block the thread finishes its queue, then ends."""
         if self._only is not None:
             yield self._only
             return
@@ -47,18 +51,18 @@ class Workers:
             thread.close(0.0)
 
     def unfinished(self, place: str) -> int:
-        """Return how many hops of a place in the plan have no outcome yet. Safe from any thread."""
+        """Return the number of unfinished hops of a place in the plan. Safe from any thread."""
         return sum(executor.unfinished for key, executor in self._of_threads() if _place_of(key) == place)
 
     def threads_by_place(self) -> dict[str, list[int]]:
-        """Return the identifiers of threads by the place in the plan that they work for; "" for all others."""
+        """Return thread identifiers, keyed by the threads' place in the plan; the key of shared threads is ""."""
         found: dict[str, list[int]] = {}
         for key, executor in self._of_threads():
             found.setdefault(_place_of(key), []).extend(thread.ident or 0 for thread in executor.threads)
         return found
 
     def threads(self) -> list[threading.Thread]:
-        """Return all threads that are alive. Safe from any thread."""
+        """Return all running threads. Safe from any thread."""
         return [thread for _, executor in self._of_threads() for thread in executor.threads]
 
     def _of_threads(self) -> list[tuple[str, ThreadExecutor]]:
@@ -68,12 +72,12 @@ class Workers:
         return [*shared, *(("", executor) for executor in list(self._leaving))]
 
     def stacks(self, timeout_s: float) -> str:
-        """Return what every thread of every worker process does now, as text; "" where there is none."""
+        """Return the stacks of all threads of all worker processes as text; "" without worker processes."""
         processes = [each for each in list(self._shared.values()) if hasattr(each, "stacks")]
         return "\n".join(filter(None, (each.stacks(timeout_s) for each in processes)))
 
     def close(self, timeout_s: float) -> bool:
-        """Close all executors; False when some are still in a function after ``timeout_s``."""
+        """Close all executors. Return False if a function still runs after ``timeout_s`` seconds."""
         deadline = monotonic() + timeout_s
         executors: list[Executor] = [*self._shared.values(), *self._leaving]
         ended = [executor.close(max(0.0, deadline - monotonic())) for executor in executors]
@@ -81,5 +85,5 @@ class Workers:
 
 
 def _place_of(key: str) -> str:
-    """Return the place that the key of an executor begins with: numbers, and then what it is for."""
+    """Extract the place in the plan from an executor's key: its numeric parts."""
     return "/".join(part for part in key.split("/") if part.isdigit())

@@ -1,4 +1,4 @@
-"""The two ends that a stage sees: channels that count rows, bytes and charges as chunks pass."""
+"""Inlets and outlets: a stage's ends of its channels, which count rows and bytes and charge the memory budget."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from aiostream_data._engine.flow.context import settle, value_of
 from aiostream_data._engine.flow.fused_steps import Joined, Step, Tail
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.memory.budget import Budget, Charge
+from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.lineage_reader import TABLE
-from aiostream_data._engine.resume.resuming import resuming
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.rows.records import Chunk
 
 
 class Inlet:
-    """Receiving end of a stage; iterate it.
+    """Receiving end of a stage; iterate it to get chunks.
+
+    Args:
+        gate: Awaited before each chunk; waits while the memory budget is full.
 
     Attributes:
-        rows: Rows received.
-        held: Rows that the stage takes in beside them, since it had held them when a state was taken.
-        gate: Waits while nothing should be taken in, as more is held than the budget allows; or None.
+        rows: Number of rows received.
+        held: Number of rows that the stage recalled from a resumed state, in addition to ``rows``.
     """
 
     def __init__(
@@ -44,20 +46,20 @@ class Inlet:
 
     @property
     def ready(self) -> bool:
-        """True when :meth:`receive` would not wait."""
+        """True if :meth:`receive` would not wait."""
         return self._receiver.ready
 
     @property
     def waits(self) -> ChannelWaits:
-        """What either end of its channel waits for."""
+        """Start times of the waits at both ends of the channel."""
         return self._receiver.waits
 
     async def receive(self) -> Chunk | None:
         """Return the next chunk, or None at the end of the stream.
 
         Raises:
-            InputFailed: The sender has failed, and all rows before were received.
-            StreamAborted: The stream was cut short.
+            InputFailed: The sender failed; all rows before the failure were received.
+            StreamAborted: The sender aborted the stream.
         """
         if self._gate is not None:
             await self._gate()
@@ -87,14 +89,14 @@ class Inlet:
 
 
 class Outlet:
-    """Sending end of a stage, with the steps that ride on its hops.
+    """Sending end of a stage, with the steps that run in its hops.
 
-    Rows that leave without a lease are charged to the budget.
+    The outlet charges chunks without a lease to the memory budget.
 
     Attributes:
-        budget: What its rows are charged to.
-        rows, dropped: What the stage itself made and left out; its tail counts for itself.
-        tail: Steps that every chunk goes through before it is sent, or None.
+        budget: Memory budget for the chunks sent.
+        rows, dropped: Number of rows that the stage emitted and dropped, not counting its tail.
+        tail: Steps that process every chunk before it is sent, or None.
     """
 
     def __init__(
@@ -117,47 +119,47 @@ class Outlet:
 
     @property
     def waits(self) -> ChannelWaits:
-        """What either end of its channel waits for."""
+        """Start times of the waits at both ends of the channel."""
         return self._sender.waits
 
     @property
     def steps(self) -> Sequence[Step]:
-        """The steps of its tail."""
+        """Steps of the tail."""
         return () if self.tail is None else self.tail.steps
 
     @property
     def queued(self) -> ChannelSnapshot:
-        """What its channel holds."""
+        """Number and size of the chunks buffered in the channel."""
         return self._sender.snapshot()
 
     def is_awaited(self) -> bool:
-        """Return whether somebody waits for what this outlet sends, and the consumer in the end."""
+        """Return True if all readers from this outlet up to the consumer wait for a chunk."""
         return self._sender.is_awaited
 
     async def within_budget(self) -> None:
-        """Wait while the budget is full, unless somebody waits for what this outlet sends."""
+        """Wait while the budget is full, unless the consumer waits for this outlet."""
         if self.budget.is_full:
             await self.budget.until_within(self.is_awaited)
 
     async def admit(self, nbytes: int) -> Charge:
-        """Wait for room in the budget, as sources do, unless somebody waits for what this outlet sends."""
+        """Wait for room in the budget, with the limit for sources, unless the consumer waits for this outlet."""
         return await self.budget.admit(nbytes, self.is_awaited)
 
     async def until_wanted(self) -> None:
-        """Wait until the stage may begin; see :meth:`.channel.Sender.until_wanted`."""
+        """Wait until the stage may start; see :meth:`.channel.Sender.until_wanted`."""
         await self._sender.until_wanted()
 
     async def refill(self) -> None:
-        """Let the tail get back what it held when the state was taken with which the run was opened."""
+        """Recompute the rows that the tail held when the state was saved."""
         if self.tail is not None:
             with resuming(TABLE.path, "has rows that cannot be put back into the operators that held them"):
                 await self.tail.refill()
 
     async def send(self, chunk: Chunk) -> None:
-        """Hand on a chunk; empty ones are not worth a hand-over.
+        """Send a chunk through the tail to the reader. Ignore empty chunks.
 
         Raises:
-            ReceiverClosed: Nobody wants more.
+            ReceiverClosed: The reader was closed.
         """
         if not len(chunk):
             return
@@ -171,11 +173,11 @@ class Outlet:
         await self._pass(*value_of(await pushed))
 
     async def send_mark(self, chunk: Chunk) -> None:
-        """Hand on a chunk without rows, for the losses noted beside it."""
+        """Send a chunk without rows, to announce losses."""
         await self._sender.send(chunk, 0)
 
     async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
-        """Hand on what ``work(*args)`` returns, made on a worker thread in one hop with the tail."""
+        """Run ``work(*args)`` and the tail in one hop on a worker thread, and send the result."""
         if self.tail is None:
             done = self._off_loop(work, *args)
             del args
@@ -186,10 +188,10 @@ class Outlet:
         await self.accept(value_of(await joined))
 
     async def send_settled(self, outcome: Outcome) -> None:
-        """Hand on the chunk that a hop of the stage made, or what it made before it failed.
+        """Send the chunk of a finished hop, or the rows before its failure.
 
         Raises:
-            BaseException: What the hop failed with.
+            BaseException: The error of the hop.
         """
         try:
             chunk = settle(self.counters, outcome)
@@ -199,7 +201,7 @@ class Outlet:
         await self.send(chunk)
 
     async def accept(self, joined: Joined) -> None:
-        """Hand on what one hop of the stage's work and its tail gave."""
+        """Count and send the result of one hop of stage and tail."""
         self.counters.busy_s += joined.busy_s
         self.counters.cpu_s += joined.cpu_s
         if joined.rows:
@@ -207,7 +209,7 @@ class Outlet:
         await self._pass(joined.chunk, joined.chunk_nbytes, joined.failure)
 
     async def finish(self) -> None:
-        """Hand on what the tail still holds; the stage has nothing more."""
+        """Send the remaining rows of the tail at the end of the stage."""
         if self.tail is None:
             return
         while True:
@@ -228,7 +230,7 @@ class Outlet:
         self.counters.nbytes += nbytes
 
     async def _pass(self, chunk: Chunk | None, nbytes: int, failure: BaseException | None = None) -> None:
-        """Hand on what came out of the tail, and raise what a step failed with behind it."""
+        """Send the output of the tail, then raise the error of a step, if any."""
         if chunk is not None:
             self._sent += len(chunk)
             if chunk.lease is None:
@@ -238,16 +240,16 @@ class Outlet:
             raise as_raisable(failure)
 
     def drop(self, rows: int) -> None:
-        """Account for rows left out on purpose."""
+        """Count rows dropped on purpose."""
         self.dropped += rows
         self.counters.dropped += rows
 
     def fail(self, error: BaseException) -> None:
-        """Have the receiver raise ``error`` behind what was sent."""
+        """Make the receiver raise ``error`` after all chunks sent before."""
         self._sender.fail(error)
 
     def abort(self) -> None:
-        """Mark the stream as cut short."""
+        """Mark the stream as incomplete."""
         self._sender.abort()
 
     def __enter__(self) -> Self:

@@ -1,10 +1,9 @@
-"""Row ids in a state: written such that another process can find the same rows again.
+"""Encode row ids in a state so that another process can find the same rows.
 
-How this works. Inside a run, the upper bits of a split number name a namespace: one run of one source.
-Those numbers mean nothing elsewhere, so a state has a table of the namespaces that its rows use, and ids
-refer to the table. A namespace is written as the source's number in its plan, the epoch, and what
-the source knows about where its records are (:class:`Hint`), so that reading a row again need not begin
-at the start of its shard.
+How this works. Inside a run, the upper bits of a split number name a namespace: one run of one source. Namespace
+numbers are valid only in their process, so a state has a table of the namespaces that its rows use. A namespace is
+stored as the source's number in its plan, the epoch, and known byte offsets of records (:class:`Hint`). With these
+offsets, recalling a row need not read its shard from the start.
 """
 
 from __future__ import annotations
@@ -19,32 +18,33 @@ from numpy.typing import NDArray
 from aiostream_data._engine.resume.origins import Hint, Namespace, Origins
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, MadeOf
 from aiostream_data.rows.row_ids import SPLIT_MASK, RowIds
-from aiostream_data.state_check import checksum_of
+from aiostream_data.state_checksum import checksum_of
 from aiostream_data.transforms.packed_ids import pack
 
 PAD: Final = 0
 MARK: Final = 1
 FIRST: Final = 2
-"""Codes: of a pair that a row lacks, of one that names no source, and the first of namespaces."""
+"""Codes for a missing pair (PAD), for a pair without a source (MARK), and for the first namespace (FIRST)."""
 
 KINDS: Final[dict[type[Lineage], str]] = {CutFrom: "c", Beside: "b", Lineage: "m"}
 IDS: Final = "i"
 NONE: Final = "-"
-"""Letters for what an element was made of."""
+"""Letters for the kinds of ``made_of`` entries."""
 
 
 ROWS: Final = "rows"
-"""The one key of what a state refers to rows by, so that all of them can be found in it."""
+"""Key of a row reference. A reference is a dict with this key alone, so a walk over a state finds all references."""
 
 Reference: TypeAlias = dict[str, int]
 
 
 class Encoded(NamedTuple):
-    """Rows as a state holds them; plain data but for ``hints``.
+    """Rows as a state stores them.
 
     Attributes:
-        hints: For every namespace that the rows are of, by its code, where to find them.
-        check: Checksum of the value.
+        value: The encoded ids, as JSON-compatible data.
+        hints: Known byte offsets of records, keyed by namespace code.
+        check: Checksum of ``value``.
     """
 
     value: Any
@@ -53,12 +53,12 @@ class Encoded(NamedTuple):
 
 
 class Spaces:
-    """Gives namespaces codes that stay the same in all states of one run, so that encoded rows can be used again.
+    """Assigns codes to namespaces. Codes are equal in all states of one run, so encoded rows can be reused.
 
-    Safe from one thread at a time.
+    Use from one thread at a time.
 
     Args:
-        first: The first code; processes that write parts of one state must not use the same ones.
+        first: The first code. Processes that write parts of the same state need separate ranges of codes.
     """
 
     def __init__(self, origins: Origins, first: int = FIRST) -> None:
@@ -72,7 +72,7 @@ class Spaces:
         return self._spaces[code]
 
     def encode(self, lineage: Lineage) -> Encoded:
-        """Return rows in the form that a state holds them in."""
+        """Encode rows for a state."""
         hints: dict[int, list[Hint]] = {}
         value = self._written(lineage, hints)
         return Encoded(value, hints, checksum_of(value))
@@ -87,7 +87,7 @@ class Spaces:
         kinds, flat, sizes = [], [], []
         deep: list[Any] = []
         known: dict[int, int] = {}
-        alike: dict[str, int] = {}  # a resumed run makes equal rows apart from each other
+        alike: dict[str, int] = {}  # after resuming, equal rows are separate objects
         which: list[int] = []
         for entry in entries:
             if entry is None:
@@ -108,7 +108,7 @@ class Spaces:
         return {"kinds": "".join(kinds), "ids": ids, "sizes": sizes, "deep": deep, "which": which}
 
     def _packed(self, ids: RowIds, hints: dict[int, list[Hint]]) -> list[Any]:
-        """Return the width in columns, and three packed columns per pair: code of the namespace, split, ordinal."""
+        """Return the width of the ids and three packed columns per pair: namespace code, split, ordinal."""
         pairs = list(RowIds(ids.padded()).pairs())
         columns = np.empty((len(ids), 3 * len(pairs)), np.int64)
         for place, pair in enumerate(pairs):
@@ -129,7 +129,7 @@ class Spaces:
         if number not in self._codes:
             space = self._origins.namespace(number)
             alike = (space.number, space.epoch, space.cached, space.locate, space.listed)
-            if alike not in self._alike:  # data sets made by flat_map() by the thousand need one entry in all
+            if alike not in self._alike:  # thousands of inner data sets of flat_map() share one entry
                 self._alike[alike] = self._first + len(self._spaces)
                 self._spaces[self._alike[alike]] = space
             self._codes[number] = self._alike[alike]
@@ -137,10 +137,10 @@ class Spaces:
 
 
 class BookWriter:
-    """Collects the rows that a state mentions. One per state.
+    """Collects the rows that one state names.
 
     Attributes:
-        checks: Checksums of the rows, in their order.
+        checks: Checksums of the entries, in order.
     """
 
     def __init__(self, spaces: Spaces) -> None:
@@ -151,11 +151,11 @@ class BookWriter:
         self.checks: list[int] = []
 
     def rows(self, lineage: Lineage) -> Reference | None:
-        """Note rows, and return what the state refers to them by; None for no rows."""
+        """Add rows and return a reference to them; None for no rows."""
         return self.add(self.spaces.encode(lineage)) if len(lineage) else None
 
     def add(self, encoded: Encoded) -> Reference:
-        """Note rows that were encoded before."""
+        """Add rows that are already encoded, and return a reference to them."""
         for code, hints in encoded.hints.items():
             self._hints.setdefault(code, {}).update(dict.fromkeys(hints))
         self._rows.append(encoded.value)
@@ -163,7 +163,7 @@ class BookWriter:
         return {ROWS: len(self._rows) - 1}
 
     def include(self, position: Any, contents: Mapping[str, Any], checks: Sequence[int]) -> Any:
-        """Note all rows of another process's writer, and return part of its state with references to them here."""
+        """Add all rows of another process's book. Return that process's position with adjusted references."""
         first = len(self._rows)
         self._rows += contents["rows"]
         self._written += contents["spaces"]
@@ -171,7 +171,7 @@ class BookWriter:
         return _shifted(position, first) if first else position
 
     def contents(self) -> dict[str, Any]:
-        """Return everything noted, as plain data."""
+        """Return all namespaces and rows as JSON-compatible data."""
         return {"spaces": [*(self._space(code) for code in self._hints), *self._written], "rows": self._rows}
 
     def _space(self, code: int) -> list[Any]:
@@ -183,7 +183,7 @@ class BookWriter:
 
 
 def _shifted(state: Any, by: int) -> Any:
-    """Return part of a state whose references are to rows of so much higher numbers."""
+    """Return a copy of part of a state, with all row references increased by ``by``."""
     if isinstance(state, dict):
         if state.keys() == {ROWS}:
             return {ROWS: state[ROWS] + by}
@@ -192,7 +192,7 @@ def _shifted(state: Any, by: int) -> Any:
 
 
 def _distinct(numbers: NDArray[np.int64]) -> list[int]:
-    """Return the numbers in order of first appearance: codes must not depend on the order in which runs began."""
+    """Return the distinct numbers in order of appearance: codes must not depend on the order in which runs started."""
     if len(numbers) and (numbers == numbers[0]).all():
         return [int(numbers[0])]
     found, firsts = np.unique(numbers, return_index=True)

@@ -1,10 +1,9 @@
-"""Which rows a shuffle held back at any moment that its consumer may still stand at.
+"""History of a shuffle buffer: the rows that it held at any position that a state can still refer to.
 
-How this works. What is held after so many pushed rows is a function of what was held earlier and of the
-rows pushed since, so it suffices to note it once per *era* and to note the ids of pushed rows. Asked for a
-moment, the same buffer that holds the rows runs over their ids alone. Eras are as long as the buffer, so
-looking back costs no more than running through it once; and as moments are asked for in order, mostly, the
-one asked for last is where the next begins.
+How this works. The rows held at a position depend only on the rows held earlier and the rows pushed since. The history
+stores the held rows once per *era* and the ids of all pushed rows. In this module, an era is as many pushed rows as the
+buffer holds. To compute a position, a buffer of ids replays the pushes since the start of the era. If the previously
+computed position is closer, the replay starts there.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from aiostream_data.rows.records import Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
 from aiostream_data.state_parts import Part
-from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
+from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
 
 MIN_ERA_ROWS = 1024
 
 
 SINCE_SHARE = 8
-"""A state names at most this fraction (1/8) of a buffer's rows twice."""
+"""A state names at most this fraction (1/8) of the buffer size as rows pushed since its base."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class _Era:
 
 
 class HeldHistory:
-    """Notes of one shuffle. Written by the thread that pushes, read by any."""
+    """History of one shuffle buffer. Written by the thread that pushes, read by any thread."""
 
     def __init__(self, buffer: ShuffleBuffer) -> None:
         self._buffer = buffer
@@ -60,7 +59,7 @@ class HeldHistory:
         self._base: _Base | None = None
 
     def resume(self, state: dict[str, Any], book: Book) -> None:
-        """Begin at the place of a state, which :meth:`written` is part of."""
+        """Start from a saved state that :meth:`written` returned."""
         pushed, drained, held = state["base"]
         since = book.rows(state["since"])
         self._era = _Era(drained, book.rows(held), [since], len(since))
@@ -68,14 +67,14 @@ class HeldHistory:
         self._eras.add(pushed, self._era)
 
     def begin(self, pushed: int, held: Lineage) -> None:
-        """Begin with so many rows pushed, of which these are held, by ascending slot."""
+        """Start after ``pushed`` rows, of which the buffer holds ``held``, in the order of slots."""
         self._era = _Era(0, held)
         self._eras = Log()
         self._eras.add(pushed, self._era)
         self._cursor = None
 
     def push(self, rows: Lineage) -> None:
-        """Note rows that are about to be pushed."""
+        """Record rows immediately before they are pushed."""
         order = self._buffer.order
         if self._era.rows >= max(order.buffer_size, MIN_ERA_ROWS):
             self._era = _Era(0, self._buffer.held())
@@ -84,13 +83,13 @@ class HeldHistory:
         self._era.rows += len(rows)
 
     def held(self, pushed: int, drained: int) -> Lineage:
-        """Return which rows were held when so many had been pushed and drained, by ascending slot."""
+        """Return the rows held after ``pushed`` pushed and ``drained`` drained rows, in the order of slots."""
         return self._moment(pushed, drained).held()
 
     def written(self, pushed: int, drained: int, book: BookWriter) -> dict[str, Any]:
-        """Return what a state keeps: which rows were held some time ago, and which were pushed since.
+        """Return the part of a state: the rows held at an earlier position (the base), and the rows pushed since.
 
-        The former, which are many, are encoded once for many states.
+        The rows of the base are encoded once and reused in many states.
         """
         base = self._base
         if base is None or drained or not self._eras.first <= base.pushed <= pushed <= base.pushed + self._rows_since():
@@ -103,15 +102,15 @@ class HeldHistory:
         return {"base": [base.pushed, base.drained, held_then], "since": rows_since}
 
     def _rows_since(self) -> int:
-        """Return how many pushed rows a state may hold beside what was held some time ago."""
+        """Return the maximum number of rows pushed since the base that a state may name."""
         return self._buffer.order.buffer_size // SINCE_SHARE
 
     def _moment(self, pushed: int, drained: int) -> ShuffleBuffer:
-        """Return a buffer of ids as it was then; it moves on when the next, later moment is asked for."""
+        """Return a buffer of ids at the given position. The next call may advance the same buffer."""
         moment = self._cursor
         if moment is None or not self._eras.first <= moment.order.pushed <= pushed or moment.order.drained > drained:
             moment = self._begun(pushed)
-        moment.order.buffer_size = self._buffer.order.buffer_size  # a growing one may have been stopped meanwhile
+        moment.order.buffer_size = self._buffer.order.buffer_size  # a growing buffer may have stopped growing
         for rows in self._rows_between(moment.order.pushed, pushed):
             moment.push(_ids_only(rows))
         if drained > moment.order.drained:
@@ -127,7 +126,7 @@ class HeldHistory:
         return restored(self._buffer.order, start, era.drained, era.held)
 
     def _rows_between(self, start: int, stop: int) -> list[Lineage]:
-        """Return the rows pushed from number ``start`` to ``stop``."""
+        """Return the rows pushed as numbers ``start`` to ``stop - 1``."""
         found: list[Lineage] = []
         for first, era in self._eras.since(start):
             for rows in list(era.pushed):
@@ -139,12 +138,12 @@ class HeldHistory:
         return found
 
     def forget(self, pushed: int) -> None:
-        """Discard history before this number of pushed rows."""
+        """Discard history before ``pushed`` pushed rows."""
         self._eras.forget(pushed)
 
 
 def restored(order: ShuffleOrder, pushed: int, drained: int, held: Lineage) -> ShuffleBuffer:
-    """Return a buffer of ids that stands where so many rows had been pushed and drained."""
+    """Create a buffer of ids at the position after ``pushed`` pushed and ``drained`` drained rows."""
     buffer = ShuffleBuffer(ShuffleOrder(order.buffer_size, order.key, order.growing))
     state = {"key": int(order.key), "pushed": pushed, "drained": drained}
     buffer.restore(state, [_ids_only(held)] if len(held) else [])
@@ -157,11 +156,11 @@ def _ids_only(rows: Lineage) -> Columns:
 
 
 def check_history(place: Place, fields: Mapping[str, Part], order: ShuffleOrder, growing: bool | None) -> bool:
-    """Check what :meth:`HeldHistory.written` returned; return whether the buffer was a growing one.
+    """Check the saved result of :meth:`HeldHistory.written`. Return True if the buffer was growing.
 
     Args:
-        order: An order of the state's size.
-        growing: None if the plan does not say whether the buffer grew. Its rows then do.
+        order: Shuffle order with the saved buffer size.
+        growing: True if the buffer was growing; None derives it from the number of held rows.
 
     Raises:
         DamagedStateError: A value is missing, of another type, or out of its range.

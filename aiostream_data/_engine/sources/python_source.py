@@ -1,4 +1,4 @@
-"""Sources that are the user's own Python: generators, iterables, async iterables."""
+"""Read rows from Python generators, iterables and async iterables."""
 
 from __future__ import annotations
 
@@ -37,25 +37,24 @@ from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.collate import collate
 
 PASSED_PER_HOP = 1024
-"""Elements passed over in one hop, between which a run can be cancelled."""
+"""Elements skipped in one hop when resuming. A run can be cancelled between two hops."""
 
 PULL_S = 0.005
-"""Seconds after which what was pulled so far is handed on."""
+"""Maximum seconds to collect elements for one chunk."""
 
 _begun: weakref.WeakSet[Node] = weakref.WeakSet()
-"""One-shot iterables that were read, or begun to be."""
+"""One-shot iterables that a run has started to read."""
 
 
 @dataclass
 class PythonSource(NumberedRows):
-    """Running form of ``Generator`` and ``PythonIterable``.
+    """Stage of a ``Generator`` or ``PythonIterable`` node.
 
-    A sync iterator lives on one thread of its own, so that it may block, and is closed there when the
-    run ends, however it ends. An async one is awaited on the engine's loop. Neither can be entered in the
-    middle, so that one that is resumed is run over again up to its place.
+    A sync iterator runs and is closed on a dedicated thread, so it may block. An async iterator is awaited on the
+    engine's event loop. On resume, the iterator runs again from its beginning, and already delivered rows are skipped.
     """
 
-    refills: ClassVar[bool] = True  # rows of a source that can be read only once are kept while they are passed over
+    refills: ClassVar[bool] = True  # skipped rows of a one-shot iterable are kept for recalls
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node = self.node
@@ -74,7 +73,7 @@ class PythonSource(NumberedRows):
 
     async def _run_sync(self, thread: ThreadExecutor, iterable: Any, namespace: Namespace, outlet: Outlet) -> None:
         iterator = await hop(self.counters, thread.submit(iter, iterable))
-        # The first item is handed on before the second is asked for, which may be long in coming.
+        # Send the first item before pulling the second, which may take long.
         count, ended, nbytes = 1, False, 0
         try:
             first = self._first
@@ -95,7 +94,7 @@ class PythonSource(NumberedRows):
         finally:
             close = getattr(iterator, "close", None)
             if close is not None:
-                thread.submit(close)  # runs when the pull in progress is done; nobody can wait for that
+                thread.submit(close)  # runs after the pull in progress, which may block forever
 
     async def _run_async(self, iterator: AsyncIterator[Any], namespace: Namespace, outlet: Outlet) -> None:
         count, ended, nbytes = 1, False, 0
@@ -129,7 +128,7 @@ class PythonSource(NumberedRows):
         yield from super().schema(place)
         if place.node is None or place.rows.most >= MAX_COUNT or cls.count(place.node) is not None:
             return
-        # Rows are read again from the first one on, so a number far beyond what was received would take for ever.
+        # Resuming reads again from row 0, so a number far beyond the rows received would take forever.
         most = max(place.rows.most, place.scope.received) + SKIPPED_ROWS
         named = place.scope.book.ordinals_of(place.scope.keys[place.node])
         if len(named) and int(named[-1]) >= most:
@@ -140,7 +139,7 @@ class PythonSource(NumberedRows):
         rows = cardinality(node)
         return rows if rows >= 0 else None
 
-    # -- rows made again
+    # -- recall
 
     async def recall(self, lineage: Lineage) -> Chunk:
         _, ordinals = local(lineage.ids)
@@ -179,7 +178,7 @@ class PythonSource(NumberedRows):
     async def _pass_over(
         self, thread: ThreadExecutor, iterator: Iterator[Any], count: int, keep: Collection[int]
     ) -> dict[int, Any]:
-        """Take ``count`` elements, some at a time, and return those of the numbers asked for."""
+        """Skip ``count`` elements in several hops. Return the skipped elements whose numbers are in ``keep``."""
         kept: dict[int, Any] = {}
         for start in range(0, count, PASSED_PER_HOP):
             stop = min(start + PASSED_PER_HOP, count)
@@ -187,15 +186,15 @@ class PythonSource(NumberedRows):
         return kept
 
     def _following(self, count: int) -> int:
-        """Return how many elements to take next, of as many as would be good."""
-        return 1 if self.context.services.options.run.debug else max(1, min(count, CHUNK_ROWS))
+        """Limit the number of elements to pull next: 1 in debug mode, at most ``CHUNK_ROWS`` otherwise."""
+        return 1 if self.context.services.workers.one_at_a_time else max(1, min(count, CHUNK_ROWS))
 
     def _make(self) -> Any:
         node = self.node
         return node.factory if isinstance(node, Generator) else lambda: node.iterable
 
     def _wanted(self) -> set[int]:
-        """Return which of the rows that are passed over somebody will ask for, where they can be read once only."""
+        """For a one-shot iterable, return the row numbers that the state refers to; else an empty set."""
         if not getattr(self.node, "one_shot", False):
             return set()
         return set(self.context.services.book.ordinals_of(self.context.keys[self.node]).tolist())
@@ -216,7 +215,7 @@ class PythonSource(NumberedRows):
 
 
 def _begin_once(node: PythonIterable) -> None:
-    # Reading on where another run left off would silently lose the rows that it had read ahead.
+    # A second run would silently lose the rows that the first run had read ahead.
     if node in _begun:
         raise StageBuildError(
             f"from_iterable() was given a {type(node.iterable).__name__}, which can be read only once, and it was "
@@ -228,7 +227,7 @@ def _begin_once(node: PythonIterable) -> None:
 def _pull(
     iterator: Iterator[Any], count: int, split: int, first: int, signature: Any, name: str
 ) -> tuple[Chunk, bool, BaseException | None]:
-    """Return the next few elements, whether they are the last, and what the iterator failed with behind them."""
+    """Pull up to ``count`` elements. Return a chunk, True at the end of the iterator, and the error, if any."""
     elements: list[Any] = []
     nbytes, ended, failure = 0, False, None
     deadline = perf_counter() + PULL_S
@@ -287,7 +286,7 @@ def _pass_over(
 
 
 async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Collection[int]) -> dict[int, Any]:
-    """Take ``count`` elements, and return those of the numbers asked for."""
+    """Skip ``count`` elements. Return the skipped elements whose numbers are in ``keep``."""
     kept: dict[int, Any] = {}
     for row in range(count):
         try:
@@ -303,7 +302,7 @@ async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Colle
 
 
 async def _to_its_end(closing: Awaitable[None]) -> None:
-    """Await the user's clean-up; a second cancellation, as when a run that ends is closed, must not cut it short."""
+    """Await the user's clean-up to its end, even if the waiting task is cancelled again."""
     task = asyncio.ensure_future(closing)
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
@@ -320,7 +319,7 @@ def _too_short(rows: int, needed: int) -> StateMismatchError:
 
 
 def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> tuple[Chunk, AiostreamError | None]:
-    """Return the elements up to the first that does not fit the signature, and what is wrong with that one."""
+    """Collate the elements up to the first that violates the signature. Return the chunk and the error, if any."""
     wrong = None
     for row, element in enumerate(elements if signature is not None else ()):
         try:

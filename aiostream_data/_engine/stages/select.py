@@ -1,4 +1,4 @@
-"""Leave rows out by their number: take, skip and shard; and number them: enumerate."""
+"""Select rows by number (take, skip, shard) and number rows (enumerate)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import State, taken_up
-from aiostream_data.plan.operators import Enumerate, Shard, Skip, Take
+from aiostream_data.plan.operators import Enumerate, Shard, SkipFirst, Take
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import NUMBERED
@@ -25,7 +25,7 @@ from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, Skip
 
 @dataclass
 class TakeStage(Stage):
-    """Running form of ``Take``: ends its input as soon as it has enough."""
+    """Stage of a ``Take`` node. The stage stops its input after the last row that it needs."""
 
     kind: ClassVar[str] = "take"
 
@@ -61,12 +61,12 @@ class TakeStage(Stage):
 
 @dataclass
 class SkipStage(Stage):
-    """Running form of ``Skip``."""
+    """Stage of a ``SkipFirst`` node."""
 
     kind: ClassVar[str] = "skip"
 
     def __post_init__(self) -> None:
-        node: Skip = self.node
+        node: SkipFirst = self.node
         self._order = SkipOrder(node.count)
         self._skipped = 0
 
@@ -78,7 +78,7 @@ class SkipStage(Stage):
             await outlet.send(rest)
 
     def at(self, rows: int, book: BookWriter) -> State:
-        if rows == 0:  # rows that are still to be skipped must not be counted twice
+        if rows == 0:  # rows not skipped yet must not be counted twice
             return {"op": "skip", "skipped": self._skipped, "input": self.inputs[0].at(0, book)}
         before = self._order.count - self._skipped
         return {"op": "skip", "skipped": self._order.count, "input": self.inputs[0].at(before + rows, book)}
@@ -106,7 +106,7 @@ class SkipStage(Stage):
 
 @dataclass
 class ShardStage(Stage):
-    """Running form of ``Shard``."""
+    """Stage of a ``Shard`` node."""
 
     kind: ClassVar[str] = "shard"
 
@@ -155,7 +155,7 @@ class ShardStage(Stage):
 
 @dataclass
 class EnumerateStage(OneToOne):
-    """Running form of ``Enumerate``."""
+    """Stage of an ``Enumerate`` node."""
 
     kind: ClassVar[str] = "enumerate"
 

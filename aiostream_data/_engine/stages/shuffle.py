@@ -1,4 +1,4 @@
-"""Give rows in random order out of a bounded buffer."""
+"""Shuffle rows with a bounded buffer."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from aiostream_data.rows.records import Chunk, lineage_of
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.randomness import key_of
-from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
+from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
 from aiostream_data.transforms.spilled_slots import Spill
 
 FIRST_PIECE_ROWS = 64
-"""Rows that are got back first of a buffer that may be larger than memory, to learn how large they are."""
+"""Rows of the first recall when refilling a buffer that may exceed memory, to measure the size of a row."""
 
 
 @dataclass
 class ShuffleStep(Step):
-    """Running form of ``Shuffle``."""
+    """Step of a ``Shuffle`` node."""
 
     kind: ClassVar[str] = "shuffle"
     makes_own_rows: ClassVar[bool] = True
@@ -49,12 +49,12 @@ class ShuffleStep(Step):
         self._history = HeldHistory(self._buffer)
         self._given = 0
         self._pushed = 0
-        self._earlier = 0  # rows before those that the order counts
+        self._earlier = 0  # input rows before the order's first row
         self._state: dict[str, Any] | None = None
         self._rows_held = Lineage(RowIds.none())
         self._on_disk = 0
         self._held = self._budget.charge(0, "shuffle")
-        self._passes_nbytes = 0  # for a row larger than the limit, which passes over it
+        self._passes_nbytes = 0  # size of a row that may exceed the limit
 
     def push(self, chunk: Chunk) -> Chunk | None:
         if self._buffer.order.drained:
@@ -65,7 +65,7 @@ class ShuffleStep(Step):
                 head="cannot resume with these rows:",
             )
         self._history.push(lineage_of(chunk))
-        # Twice, as columns of rows that differ in length have room for as much again.
+        # Reserve twice the size: variable-length columns over-allocate by up to 100 %.
         self._passes_nbytes = max(self._passes_nbytes, 2 * self._budget.passes(chunk))
         shuffled = self._buffer.push(chunk)
         self._note_held()
@@ -79,7 +79,7 @@ class ShuffleStep(Step):
             yield shuffled
 
     def _rows_of_a_chunk(self, rows: int, nbytes: int) -> int:
-        """Return how many of the rows that are left come out at once; from a file, they are new in memory."""
+        """Return the number of rows per chunk while draining. Rows read back from a file count as new memory."""
         at_once = rows_of_a_chunk(rows, nbytes)
         if not self._buffer.nbytes_on_disk:
             return at_once
@@ -105,7 +105,7 @@ class ShuffleStep(Step):
     def resume(self, state: State) -> State:
         self._state = taken_up(state, "shuffle")
         self._pushed = self._state["pushed"]
-        order = self._buffer.order  # of the state: what was changed since holds from the next repetition on
+        order = self._buffer.order  # uses size and key of the state; changes of the plan apply from the next epoch
         order.buffer_size, order.key = self._state["size"], np.uint64(self._state["key"])
         self._history.resume(self._state, self.context.services.book)
         self._earlier = self._state.get("earlier", 0)
@@ -116,7 +116,7 @@ class ShuffleStep(Step):
         return self._state["input"]
 
     def _begin_again(self, state: dict[str, Any]) -> None:
-        """Take rows in again: new shards follow those after which the buffer was being emptied."""
+        """Switch a draining buffer back to filling, because new shards follow."""
         order, held = self._buffer.order, len(self._rows_held)
         order.key = key_of(int(order.key), "again", self._pushed)
         pushed = order.pushed_until_filled(held) if held else 0
@@ -155,7 +155,7 @@ class ShuffleStep(Step):
         self.rows_in += len(self._rows_held)
 
     async def _refill_in_pieces(self, state: dict[str, Any], most_nbytes: int) -> None:
-        """Get back rows that may be more than fit into memory: sorted as they are read, by pieces of so many bytes."""
+        """Recall rows that may exceed memory, in reading order and in pieces of about ``most_nbytes`` bytes."""
         order = self._rows_held.ids.order()
         await self._hop(self._buffer.begin_restore, state, order)
         first, rows = 0, FIRST_PIECE_ROWS
@@ -184,7 +184,7 @@ class ShuffleStep(Step):
             self._on_disk = on_disk
 
     def _place(self, rows: int) -> tuple[int, int]:
-        """Return how many rows had been pushed, and how many drained, when ``rows`` of this run had been given."""
+        """Return the number of rows pushed and the number drained after ``rows`` rows of this run were emitted."""
         order = self._buffer.order
         given = self._given + rows
         pushed, so_far = max(order.pushed_for(given), self._pushed), max(order.pushed, self._pushed)

@@ -1,4 +1,4 @@
-"""Keep the rows of a completed pass in memory, and give them again without their input."""
+"""Keep the rows of a completed pass in memory, and replay them without reading the input."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.memory.budget import Charge
 from aiostream_data._engine.resume.cached_epochs import CachedEpochs
+from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.epochs import epoch_within
 from aiostream_data._engine.resume.lineage_reader import TABLE
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Cached, Namespace, Origins, Rename, source_of
 from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import Position, State, in_order_only, taken_up
-from aiostream_data._engine.resume.resuming import resuming
 from aiostream_data._engine.stages.caching.cache_pass import CachePass, CachePasses
 from aiostream_data._engine.stages.caching.shared_caches import FilledElsewhere, SharedCaches
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
@@ -37,18 +37,18 @@ from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.fresh import fresh
 
 HOLDER = "cache"
-"""Holder of cached rows."""
+"""Name under which the memory budget counts cached rows."""
 
 ROWS_AT_ONCE = 256
-"""Rows that are made again together."""
+"""Number of rows recalled together."""
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """Rows of a completed pass, and what their ids mean.
+    """Rows of a completed pass, with the origins and the epoch of their ids.
 
     Attributes:
-        order: Name of the order they are in; None where every pass over the input has the same.
+        order: Unique name of the row order; None if every pass over the input has the same order.
     """
 
     chunks: list[Chunk]
@@ -59,20 +59,19 @@ class _Kept:
 
 
 _complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
-"""Completed passes of this process. An entry goes when the last data set that holds its token does."""
+"""Completed passes of this process. An entry is removed with the last dataset that holds its token."""
 
 
 @dataclass
 class CacheStage(Stage):
-    """Running form of ``Cache``.
+    """Stage of a ``Cache`` node.
 
-    Iterators share the rows; a pass that is not completed is thrown away, as in tf.data. Another run
-    of the same loader that comes while the first pass is on waits until that has read everything,
-    instead of reading it again.
+    Iterators share the cached rows. An incomplete pass is discarded, as in tf.data. A second run of the same loader
+    waits for a first pass in progress instead of reading the input again.
 
-    Where the input's order is free, how many rows were given tells which only together with the very pass that
-    gave them. A state then names its order, and says what is left of the pass for whoever has not kept it: as the
-    input's place while that is read, by name later.
+    If the input order is not deterministic, a row count identifies rows only within one pass. The state then stores the
+    name of the pass order. For processes without the rows, the state also stores the input position during the first
+    pass, or the lineage of the remaining rows during a replay.
     """
 
     kind: ClassVar[str] = "cache"
@@ -80,7 +79,7 @@ class CacheStage(Stage):
     def __post_init__(self) -> None:
         self._state: State = None
         self._order: str | None = None
-        self._left: Sequence[Lineage] | None = None  # of a free order: what the pass gives behind the first rows
+        self._left: Sequence[Lineage] | None = None  # nondeterministic order: rows emitted after _before_left
         self._before_left = 0
         self._given = 0
         self._skip = 0
@@ -89,7 +88,7 @@ class CacheStage(Stage):
 
     @property
     def _key(self) -> tuple[int, int]:
-        """Name of what the cache reads, the same wherever it is read."""
+        """Key of the cached input, equal for all nodes that read the same cache."""
         return self.context.path, self.context.keys[self.node.input]
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
@@ -113,7 +112,7 @@ class CacheStage(Stage):
                     held = await self._read(node, first)
                 except Exception as error:  # noqa: BLE001 - raised behind the rows before
                     first.fail(error)
-                    del passes[node.token]  # whoever waits begins anew: the rows before may wait for his
+                    del passes[node.token]  # waiting runs restart now: the rows before may depend on their rows
                     first.end()
                     return
                 origins = self.context.services.origins
@@ -121,7 +120,7 @@ class CacheStage(Stage):
                 del passes[node.token]
                 first.end()
         finally:
-            if passes.get(node.token) is first:  # given up: whoever waits begins anew
+            if passes.get(node.token) is first:  # the pass was abandoned, so waiting runs restart
                 del passes[node.token]
                 first.end()
 
@@ -129,14 +128,14 @@ class CacheStage(Stage):
         return None if gives_one_order(self.node.input) else uuid.uuid4().hex
 
     def _kept(self) -> _Kept | None:
-        """Return the rows of a completed pass, if this run can go on in their order."""
+        """Return the rows of a completed pass, if this run can resume in their order."""
         kept = _complete.get(self.node.token)
         if kept is None or self._given == 0 or kept.order == self._state.get("order"):
             return kept
         return None
 
     async def _gone_on(self, outlet: Outlet) -> bool:
-        """Give what is left of a pass that another process began, if its state says more than a number of rows."""
+        """Emit the rest of a pass from another process. Return False if the state has only a row count."""
         if self._state["input"] is not None:
             await self._read_rest(self.node, outlet)
         elif "left" in self._state:
@@ -175,7 +174,7 @@ class CacheStage(Stage):
         return [lineage_of(self._marked(chunk)) for chunk in chunks]
 
     def _charge(self, kept: _Kept) -> None:
-        """Count rows that another loader had read: they are held for this one as well."""
+        """Charge rows that another loader read to this loader's budget."""
         services = self.context.services
         if kept.held.budget is not services.budget:
             services.features.of(FilledElsewhere).setdefault(
@@ -183,14 +182,14 @@ class CacheStage(Stage):
             )
 
     def _renamed(self, chunk: Chunk, then: Origins, moved: dict[int, int]) -> Chunk:
-        """Return the chunk with ids of this repetition."""
+        """Return the chunk with the row ids of the current epoch."""
         return _with_origins(chunk, self.context.services.origins, then, moved, self._name_now)
 
     def _name_now(self, known: Namespace) -> Namespace:
-        """Return the namespace of this repetition for one of the repetition that was read."""
+        """Return the current epoch's namespace for a namespace of the epoch that filled the cache."""
         context = self.context
         if known.source != source_of(context.path, known.number):
-            return known  # an inner data set's: the outer row tells epochs apart
+            return known  # namespace of an inner dataset: the outer row identifies the epoch
         epoch = epoch_within(self.node.input, context.keys, known.number, known.epoch, context.epoch)
         if epoch == known.epoch:
             return known
@@ -204,11 +203,11 @@ class CacheStage(Stage):
 
     @property
     def _name(self) -> int:
-        """Name of this place of the cache: the same in every run, and a number that JSON keeps exactly."""
+        """Number of this cache node: equal in every run, and small enough for exact JSON."""
         return source_of(self.context.path, self.context.keys[self.node]) & MAX_COUNT
 
     def _marked(self, chunk: Chunk) -> Chunk:
-        """Mark the ids with the place that delivered the rows, if several places read the same cache."""
+        """Append this node's key to the row ids if several nodes read the same cache."""
         if not self._is_shared:
             return chunk
         return chunk.with_ids(chunk.ids.with_pair(CACHED, self.context.keys[self.node]))
@@ -218,14 +217,14 @@ class CacheStage(Stage):
         return self.context.path == 0 and self.node.token in self.context.services.features.of(SharedCaches)
 
     async def _send_rest(self, chunk: Chunk, outlet: Outlet) -> None:
-        """Send what was not given before the state was taken."""
+        """Send the rows of a chunk that were not emitted before the state was saved."""
         cut = min(self._skip, len(chunk))
         self._skip -= cut
         rest = chunk.slice(cut, len(chunk)) if cut else chunk
         await outlet.send(self._marked(await self._copy(rest)))
 
     async def _read_rest(self, node: Cache, outlet: Outlet) -> None:
-        """Go on with a pass that another process began; it cannot be completed, so the next pass fills the cache."""
+        """Resume the first pass of another process. A resumed pass cannot fill the cache, so the next pass does."""
         moved: dict[int, int] = {}
         self._order = self._new_order()
         async with self._reading().open(node.input, self._state["input"]) as receiver:
@@ -239,7 +238,7 @@ class CacheStage(Stage):
             receiver.check(rows)
 
     async def _make_again(self, left: Lineage, outlet: Outlet) -> None:
-        """Go on with a pass over rows that another process kept."""
+        """Resume a replay of rows that another process cached, by recalling the remaining rows."""
         if any(getattr(node, "one_shot", False) for node in walk(self.node.input)):
             raise StateMismatchError(
                 [
@@ -255,15 +254,15 @@ class CacheStage(Stage):
             await outlet.send(rows)
 
     def _reading(self) -> RunContext:
-        """Return the context in which the input is read: that of the pass that fills the cache."""
+        """Return the run context for reading the input, in the epoch that fills the cache."""
         if self._read_epoch == self.context.epoch:
             return self.context
         return self.context.for_epoch(self._read_epoch)
 
-    # -- its place: a row number of the pass, and what says which rows those were
+    # -- saved position: a row number of the pass, and the data that identifies the pass
 
     def at(self, rows: int, book: BookWriter) -> State:
-        if rows == 0 and self._state is not None and self._position is None and self._left is None:  # not begun
+        if rows == 0 and self._state is not None and self._position is None and self._left is None:  # not started
             return self.context.services.book.carried_over(self._state, book)
         given = self._given + rows
         place = None if self._position is None else self._position.at(rows, book)
@@ -293,11 +292,11 @@ class CacheStage(Stage):
             fields["order"].text()
         if "left" in fields:
             place.held(fields["left"])
-        if fields["input"].value is not None:  # all rows may have been read already
+        if fields["input"].value is not None:  # None if all rows have been read
             yield replace(place.of_input(fields["input"], rows=Rows(given, given)), epoch=epoch)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Return rows, read again under the repetition that had filled the cache."""
+        """Recompute rows in the epoch that filled the cache."""
         node: Cache = self.node
         if self._is_shared:
             lineage = Lineage(lineage.ids.without_pair(), lineage.made_of)
@@ -307,11 +306,11 @@ class CacheStage(Stage):
         return self._marked(self._renamed(chunk, origins, {}))
 
     async def _copy(self, chunk: Chunk) -> Chunk:
-        # Columns are protected by being read-only; what stands in a list is the consumer's to change.
+        # Columns are read-only. Consumers may modify other elements, so these are copied.
         return await self.hop(_copied, chunk) if isinstance(chunk, Items) else chunk
 
     async def _read(self, node: Cache, first: CachePass) -> Charge:
-        """Keep every row of the input; return what they are charged with."""
+        """Read and keep every row of the input. Return the charge for the rows."""
         budget = self.context.services.budget
         held = Charge(budget, 0, HOLDER)
         async with self._reading().open(node.input) as receiver:
@@ -344,7 +343,7 @@ def _copied(chunk: Items) -> Chunk:
 
 
 def _owned(chunk: Chunk) -> Chunk:
-    """Return the rows over memory of their own, which user functions cannot write into."""
+    """Copy the rows into read-only arrays. ``Items`` chunks are not copied."""
     if not isinstance(chunk, Columns):
         return chunk.with_lease(None)
     leaves = tuple(leaf.compact() if isinstance(leaf, VarColumn) else np.array(leaf) for leaf in chunk.leaves)

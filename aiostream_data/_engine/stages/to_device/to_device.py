@@ -1,10 +1,10 @@
-"""Write batches into slots and send them to a device; the consumer takes them out on its own thread.
+"""Write batches into host slots and copy them to a device, in order.
 
-How this works. Every batch gets a host slot in its turn, and waits for one in this coroutine, where that costs no
-thread. It is written there by a thread of the pool, beside others that are written into other slots. A thread of the
-stage's own then submits the copies in the order of the batches, and is never held up: it is asked only when a device
-slot is free. Host slots come back from the device's waiter. Whatever ends the run, no slot is lost: each is owned by
-its :class:`~aiostream_data.device.filling.Filling` until the batch was handed on.
+Each batch waits for a host slot in the stage's coroutine, which blocks no thread. Pool threads write several batches at
+once into different slots. A dedicated thread then submits the copies in batch order; it never blocks, because the stage
+calls it only when a device slot is free. The device's waiter thread releases host slots. A
+:class:`~aiostream_data.device.filling.Filling` owns each slot until the batch was sent, so no slot is lost if the run
+ends.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.rows.row_ids import RowIds
 
 LOOK_AGAIN_S: Final = 0.05
-"""How often a full device is looked at, where batches are lent, although nobody told of a change: a batch that the
-garbage collector found can tell nobody."""
+"""Seconds between checks of a full device that lends batches; a garbage-collected batch sends no notification."""
 
 
 @dataclass
 class ToDeviceStage(OneToOne):
-    """Running form of ``ToDevice``."""
+    """Stage of a ``ToDevice`` node."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: ToDevice = self.node
@@ -55,7 +54,7 @@ class ToDeviceStage(OneToOne):
 
 
 class _Row(NamedTuple):
-    """A batch on its way into a slot, its id, and what it was made of."""
+    """Batch with its host slot, row id and lineage."""
 
     filling: Filling
     ids: RowIds
@@ -64,7 +63,7 @@ class _Row(NamedTuple):
 
 @dataclass
 class _Sending:
-    """One run: batches in, batches on the device out, in order."""
+    """One run of the stage: receives batches and sends device batches in order."""
 
     stage: ToDeviceStage
     device: Device
@@ -83,7 +82,7 @@ class _Sending:
             window=ResizableSemaphore(self.device.host_slots),
             ordered=True,
             running=ResizableSemaphore(self._counters.workers),
-            one_at_a_time=services.options.run.debug,
+            one_at_a_time=services.workers.one_at_a_time,
         )
         try:
             await hops.run(self._rows(inlet))
@@ -96,14 +95,14 @@ class _Sending:
         return self.stage.counters
 
     async def _rows(self, inlet: Inlet) -> AsyncIterator[_Row]:
-        """Yield every batch with a host slot of its own, which nobody has written yet."""
+        """Yield each batch with a free host slot."""
         while (chunk := await self._received(inlet)) is not None:
             for row, batch in enumerate(chunk.elements()):
                 filling = await self._slot_for(batch, chunk.lease)
                 self._open.add(filling)
                 made_of = None if chunk.made_of is None else chunk.made_of[row : row + 1]
                 yield _Row(filling, chunk.ids.row(row), made_of)
-            del chunk, batch  # waiting for the next must not hold this one's memory
+            del chunk, batch  # release the memory while waiting for the next chunk
 
     async def _received(self, inlet: Inlet) -> Chunk | None:
         if inlet.ready:
@@ -112,7 +111,7 @@ class _Sending:
             return await inlet.receive()
 
     async def _slot_for(self, batch: object, lease: object) -> Filling:
-        # While filled slots wait for a device slot, it is the consumer who is waited for, and not a copy.
+        # While filled slots wait for a device slot, count the wait as waiting for the consumer.
         waits = self.device.host_waits.beside(self.device.device_waits)
         return await self.changes.until(partial(self.device.try_fill, batch, lease), waits)
 
@@ -125,14 +124,14 @@ class _Sending:
         filling = row.filling
         await self._submit(filling)
         self._slots.resize(self.device.host_nbytes)
-        # The device's slots are charged, for as long as this stage runs; so the batch is not charged again.
+        # The slots are charged while this stage runs, so the batch is not charged again.
         await self.outlet.send(Items([filling.sent], row.ids, "slot", row.made_of))
-        filling.take()  # it is the receiver's, since nothing was awaited in between
+        filling.take()  # the receiver owns the slot now: no await since it was sent
         self._open.discard(filling)
 
     def _has_device_slot(self, patience: Patience) -> bool | None:
-        if self.stage.context.services.options.run.debug:
-            patience.next_look_s()  # on the thread of the consumer, who waits for this batch and cannot look itself
+        if self.stage.context.services.workers.one_at_a_time:
+            patience.next_look_s()  # debug mode: the consumer waits on this thread and cannot check itself
         return self.device.has_device_slot()
 
     async def _submit(self, filling: Filling) -> None:
@@ -145,6 +144,6 @@ class _Sending:
             changes = state.changes
             if await hop(self._counters, self.submitter.submit(filling.submit)):
                 break
-            with waits:  # what seemed to be free was not: a leased slot, as long as its stream is being captured
+            with waits:  # the slot was not free: it is leased and its stream is being captured
                 await self.changes.past(changes, LOOK_AGAIN_S)
         self._counters.output_wait_s += waits.seconds - waited_s
