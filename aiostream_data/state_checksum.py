@@ -1,4 +1,4 @@
-"""A checksum of plain data, so that a state that was damaged or edited is told from one that was not."""
+"""Checksums of saved states, to detect damaged or edited states."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 
 def checksum_of(value: Any) -> int:
-    """Return 32 bits over plain data; the same before and after JSON.
+    """Compute a 32-bit checksum of JSON-compatible data. A JSON round trip does not change the checksum.
 
     Raises:
-        TypeError, ValueError, RecursionError: There is something else in it.
+        TypeError, ValueError, RecursionError: The value cannot be written as JSON.
     """
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 def checksum_of_state(values: Mapping[str, Any], row_checks: Sequence[int] | None = None) -> str | None:
-    """Return 8 hex digits over a state; None where it holds anything but plain data.
+    """Compute the checksum of a state as 8 hex digits; None if the state cannot be written as JSON.
 
     Args:
-        row_checks: Checksums of its rows, which are most of it, where they are known already.
+        row_checks: Precomputed checksums of the state's rows. None to compute them here.
     """
     rows = values.get("rows")
     try:

@@ -1,4 +1,4 @@
-"""Give each record together with the URL of the object it came from."""
+"""Decoder that adds the URL of its object to each record."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from aiostream_data.rows.structure import LEAF, Structure
 
 @dataclass(frozen=True)
 class WithUrl:
-    """Row-wise decoder: a record becomes ``{"url": str, "data": record}``."""
+    """Row-wise decoder that converts a record to ``{"url": str, "data": record}``."""
 
     label: ClassVar[str] = "with_url"
     structure: ClassVar[Structure] = Structure("dict", ("url", "data"), (LEAF, LEAF))
     element_specs: ClassVar[tuple[tuple[tuple[int, ...], type, bool], ...]] = (((), object, False),) * 2
 
     def parse(self, chunk: Columns, describe: Callable[[int], tuple[str, int]]) -> Columns:
-        """Return the chunk's records with their URLs; the records' bytes are shared, not copied."""
+        """Add the URL to each record of a chunk. The record bytes are shared, not copied."""
         urls = np.empty(len(chunk), object)
         urls[:] = [describe(row)[0] for row in range(len(chunk))]
         return Columns(self.structure, (urls, *chunk.leaves), chunk.ids)

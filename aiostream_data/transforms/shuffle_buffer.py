@@ -1,11 +1,11 @@
-"""Shuffle rows through a buffer: decide the order, and hold the rows meanwhile.
+"""Shuffle rows through a buffer.
 
-How this works. :class:`ShuffleOrder` decides. It never sees a row; row n of the stream fills a free
-slot, or takes the slot that draw n of the key names, whose row goes out. Which of the two it does
-follows from n alone: with a fixed size rows fill until every slot is taken; a growing buffer gives a
-row out for every few that it takes in until then. At the end the held rows leave in a permutation of
-the slots. So the order is a function of the key and of how many rows came, whatever chunks they came
-in, and a position is one number. :class:`ShuffleBuffer` carries it out, one store per column
+How this works. :class:`ShuffleOrder` computes the order from row numbers alone. Row n of the stream either fills a
+free slot, or replaces the row in the slot that draw n of the key selects; the replaced row is emitted. The choice
+between the two depends only on n. A buffer of fixed size first fills all slots. A growing buffer emits one row per
+:data:`GROW_EVERY` incoming rows until all slots are filled. At the end of the stream, the remaining rows are emitted
+in a random permutation of the slots. So the order depends only on the key and the number of rows, not on chunk
+boundaries, and a position is one number. :class:`ShuffleBuffer` stores the rows, with one store per column
 (``slots.py``).
 """
 
@@ -26,25 +26,25 @@ from aiostream_data.transforms.slots import ColumnSlots, ListSlots
 from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots, can_spill
 
 GROW_FROM: Final = 64
-"""Rows that a growing buffer holds before it gives the first one out."""
+"""Number of rows that a growing buffer holds before it emits the first row."""
 
 GROW_EVERY: Final = 4
-"""A growing buffer gives one row out for so many that come in, and grows by the others."""
+"""A growing buffer emits one row per this number of incoming rows, and grows by the others."""
 
 
 class ShuffleOrder:
-    """Order of tf.data's ``shuffle(buffer_size)`` for one epoch, with or without the wait; resumable.
+    """Order of tf.data's ``shuffle(buffer_size)`` for one epoch. Resumable.
 
-    With a fixed size: fill the buffer; then, for every incoming row, give out a uniformly chosen slot
-    and put the row in its place; at the end give out what is held, uniformly at random.
+    With a fixed size, the first rows fill the buffer. Each further row replaces the row in a uniformly chosen slot,
+    and the replaced row is emitted. At the end of the stream, the remaining rows are emitted in random order.
 
-    ``growing`` gives rows out long before all slots are taken: after the first :data:`GROW_FROM` rows,
-    every :data:`GROW_EVERY`-th one sends out a uniformly chosen row of those held.
+    A growing buffer emits rows before it is full: after the first :data:`GROW_FROM` rows, every
+    :data:`GROW_EVERY`-th row replaces a uniformly chosen stored row, which is emitted.
 
     Args:
-        buffer_size: Slots; at least 1. 1 keeps the input's order.
-        key: From :func:`~aiostream_data.transforms.randomness.key_of`; one per seed and epoch.
-        growing: Whether rows go out before every slot is taken.
+        buffer_size: Number of slots; at least 1. A size of 1 keeps the input order.
+        key: Random key from :func:`~aiostream_data.transforms.randomness.key_of`; one per seed and epoch.
+        growing: If True, emit rows before all slots are filled.
     """
 
     def __init__(self, buffer_size: int, key: np.uint64, growing: bool = False) -> None:
@@ -59,16 +59,16 @@ class ShuffleOrder:
 
     @property
     def filled(self) -> int:
-        """How many slots have been filled; they are slots 0 to ``filled`` (excluded)."""
+        """Number of slots filled so far: slots 0 to ``filled`` (exclusive)."""
         return self.pushed - self.given_after(self.pushed)
 
     def push(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return what becomes of ``count`` incoming rows.
+        """Assign slots to ``count`` incoming rows.
 
         Returns:
-            Which of them (int64, ascending) fill the next free slots; and for each of the others the
-            slot (int64) whose row it sends out and takes. In order: a slot may be drawn twice. Filling
-            first and exchanging then is the same as one row after another.
+            Two int64 arrays. The first has the indices of the rows that fill the next free slots, ascending. The
+            second has, for each of the other rows in order, the slot whose row it replaces; a slot can occur twice.
+            Filling all free slots before the replacements gives the same result as processing row by row.
         """
         if self.drained:
             raise ValueError("rows cannot come after the drain began")
@@ -89,13 +89,13 @@ class ShuffleOrder:
         return np.flatnonzero(~sends), draws_below(self.key, first, held, count)[sends]
 
     def given_after(self, pushed: int) -> int:
-        """Return how many rows have gone out after ``pushed`` have come in, the drain left aside."""
+        """Return the number of rows emitted after ``pushed`` rows arrived, without the drain."""
         if self.growing and pushed < self.pushed_until_filled(self.buffer_size):
             return max(0, pushed - GROW_FROM) // GROW_EVERY
         return max(0, pushed - self.buffer_size)
 
     def pushed_for(self, given: int) -> int:
-        """Return the least number of pushed rows that sends ``given`` rows out, as if the drain never began."""
+        """Return the minimum number of pushed rows after which ``given`` rows are emitted, without the drain."""
         if not given:
             return 0
         if self.growing and given <= self.pushed_until_filled(self.buffer_size) - self.buffer_size:
@@ -103,17 +103,17 @@ class ShuffleOrder:
         return given + self.buffer_size
 
     def pushed_until_filled(self, slots: int) -> int:
-        """Return the number of pushed rows with which slot ``slots - 1`` is filled, in a buffer that large."""
+        """Return the number of pushed rows after which ``slots`` slots are filled, if the buffer is large enough."""
         grown = max(0, slots - GROW_FROM) if self.growing else 0
         return slots + max(0, grown - 1) // (GROW_EVERY - 1)
 
     def has_doubled(self) -> bool:
-        """Whether the last row filled the last of :data:`GROW_FROM` slots, or of twice, four times, ... as many."""
+        """Return True if the last row raised the number of filled slots to :data:`GROW_FROM` times a power of two."""
         rounds, odd = divmod(self.filled, GROW_FROM)
         return rounds > 0 and not odd and not rounds & (rounds - 1) and self._filled_last
 
     def until_doubled(self) -> int | None:
-        """Return after how many rows the slots will have doubled or be full; None when they are."""
+        """Return the number of rows until the buffer doubles or is full; None if it is full or has a fixed size."""
         if not self.growing or self.filled == self.buffer_size:
             return None
         slots = GROW_FROM
@@ -122,10 +122,10 @@ class ShuffleOrder:
         return self.pushed_until_filled(min(slots, self.buffer_size)) - self.pushed
 
     def stop_growing(self) -> None:
-        """Let the slots filled so far be all there are, in this epoch.
+        """Limit the buffer to the slots filled so far, for this epoch.
 
         Raises:
-            ValueError: More rows were pushed since the last slot was filled, so that their order would change.
+            ValueError: Rows were pushed after the last slot was filled; the limit would change their order.
         """
         if not self._filled_last:
             raise ValueError(f"a buffer stops growing with a row that fills a slot, not with row {self.pushed}")
@@ -136,23 +136,23 @@ class ShuffleOrder:
         return self.pushed == self.pushed_until_filled(self.filled)
 
     def drain(self, max_rows: int) -> NDArray[np.int64]:
-        """Return the next slots (int64) to be given out for good after the last row came; empty at the end."""
+        """Return the next slots (int64) to empty at the end of the stream, at most ``max_rows``; empty when done."""
         slots = self._drained_slots()[self.drained : self.drained + max_rows]
         self.drained += len(slots)
         return slots
 
     def occupied(self) -> NDArray[np.int64]:
-        """Return the slots that hold a row, ascending."""
+        """Return the numbers of the slots that hold a row, ascending."""
         if not self.drained:
             return np.arange(self.filled)
         return np.sort(self._drained_slots()[self.drained :])
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Return the current position as plain data."""
         return {"key": int(self.key), "size": self.buffer_size, "pushed": self.pushed, "drained": self.drained}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position, key and size included."""
+        """Move to a saved position, including key and buffer size."""
         self.key = np.uint64(state["key"])
         self.buffer_size = state.get("size", self.buffer_size)
         self.pushed = state["pushed"]
@@ -166,17 +166,18 @@ class ShuffleOrder:
 
 
 class ShuffleBuffer:
-    """The rows that a :class:`ShuffleOrder` holds back. Not thread-safe.
+    """Storage for the rows of a :class:`ShuffleOrder`. Not thread-safe.
 
-    Rows are copied in and out, so neither an incoming chunk nor its lease is kept, and the chunks that
-    come out share nothing with the buffer. While all chunks share one layout rows are held in columns;
-    from the first chunk of another layout on, in a list.
+    Rows are copied in and out. So the buffer keeps no incoming chunk or lease, and emitted chunks share no memory with
+    it. Rows are stored in columns while all chunks have one layout, and in a list after the first chunk of a
+    different layout.
 
     Args:
-        spill: Where rows go when they take more memory than it says; None for nowhere. What comes out is the same.
-            :meth:`drop` gives the file back.
-        max_nbytes: A growing buffer stops growing where twice its rows would have more bytes. It looks
-            each time the rows have doubled, so that where it stops follows from the rows alone.
+        order: Order of the rows.
+        max_nbytes: A growing buffer stops growing when doubling its rows would exceed this size in bytes. The check
+            runs each time the rows have doubled, so the result depends only on the rows.
+        spill: Settings of the spill file, to which rows move if they exceed its memory threshold; None for no file.
+            Spilling does not change the output. :meth:`drop` deletes the file.
     """
 
     def __init__(self, order: ShuffleOrder, max_nbytes: int | None = None, spill: Spill | None = None) -> None:
@@ -184,30 +185,30 @@ class ShuffleBuffer:
         self.max_nbytes = max_nbytes
         self.spill = spill
         self._held: ColumnSlots | ListSlots | SpilledSlots | None = None
-        self._given_back = 0  # rows, of a restore
+        self._given_back = 0  # number of rows restored so far
         self._places: NDArray[np.int64] | None = None
-        self._slots_held: NDArray[np.int64] | None = None  # after a restore: the slot that each row stands for
+        self._slots_held: NDArray[np.int64] | None = None  # after a restore during the drain: slot of each stored row
 
     def __len__(self) -> int:
         return self.order.filled - self.order.drained
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, free room included; a list's elements are estimated."""
+        """Allocated memory in bytes, including free capacity. The size of list elements is an estimate."""
         return 0 if self._held is None else self._held.nbytes
 
     @property
     def rows_nbytes(self) -> int:
-        """Bytes of the rows held, wherever they are; what :attr:`nbytes` is where all are in memory."""
+        """Size of the stored rows in bytes, in memory and on disk. Equals :attr:`nbytes` if all are in memory."""
         return max(self.nbytes, self._held.rows_nbytes(len(self)) if isinstance(self._held, SpilledSlots) else 0)
 
     @property
     def nbytes_on_disk(self) -> int:
-        """Bytes of the file that rows were written to; 0 when there is none."""
+        """Size of the spill file in bytes; 0 without a file."""
         return self._held.nbytes_on_disk if isinstance(self._held, SpilledSlots) else 0
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        """Take in all rows of ``chunk``; return the rows that they send out, or None when there are none."""
+        """Push ``chunk`` into the buffer. Return the rows it displaced, or None."""
         parts: list[Chunk] = []
         while len(chunk):
             until_look = self._until_look()
@@ -220,7 +221,7 @@ class ShuffleBuffer:
         return concat(parts) if parts else None
 
     def _until_look(self) -> int | None:
-        """Return how many rows may be pushed before the bytes are looked at again; None for any number."""
+        """Return how many rows can be pushed before the next size check; None for any number."""
         if self.max_nbytes is None or self.order.until_doubled() is None:
             return None
         held = self._held if self.order.has_doubled() else None
@@ -238,7 +239,7 @@ class ShuffleBuffer:
         return held.exchange(slots, chunk.take(np.delete(np.arange(len(chunk)), fills))) if len(slots) else None
 
     def drain(self, max_rows: int) -> Chunk | None:
-        """Return at most ``max_rows`` of the held rows for good, or None when none is left."""
+        """Remove and return the next ``max_rows`` rows at the end of the stream; None if the buffer is empty."""
         slots = self.order.drain(max_rows)
         if not len(slots) or self._held is None:
             return None
@@ -248,26 +249,26 @@ class ShuffleBuffer:
         return drained
 
     def drop(self) -> None:
-        """Release the rows, and of the file; nothing is pushed or drained after that. Idempotent."""
+        """Release the rows and the spill file. The buffer must not be used for push or drain afterwards. Idempotent."""
         held, self._held = self._held, None
         if isinstance(held, SpilledSlots):
             held.close()
 
     def held(self) -> Lineage:
-        """Return which rows are held, by ascending slot."""
+        """Return the lineage of the stored rows, in ascending slot order."""
         if self._held is None:
             return Lineage(RowIds.none())
         return self._held.lineage(self._position_of(self.order.occupied()))
 
     def restore(self, state: dict[str, Any], held: Sequence[Chunk]) -> None:
-        """Go to a position of the order.
+        """Move to a saved position.
 
         Args:
-            state: From the order's ``state()``.
-            held: The rows that were held at that moment, in the order of :meth:`held`.
+            state: Result of the order's ``state()``.
+            held: The rows that were stored at that position, in the order of :meth:`held`.
 
         Raises:
-            ValueError: Another number of rows was held.
+            ValueError: The number of rows differs from the state.
         """
         self.begin_restore(state)
         for chunk in held:
@@ -275,12 +276,11 @@ class ShuffleBuffer:
         self.end_restore()
 
     def begin_restore(self, state: dict[str, Any], places: NDArray[np.int64] | None = None) -> None:
-        """Go to a position of the order, whose rows are then given back in as many chunks as there may be.
+        """Start moving to a saved position. Pass the stored rows to :meth:`give_back`, in any number of chunks.
 
         Args:
-            state: From the order's ``state()``.
-            places: Which of the rows, by their number in :meth:`held`, is given back first, second, ...; None where
-                they come in that order.
+            state: Result of the order's ``state()``.
+            places: For each restored row, its index in the order of :meth:`held`; None if the rows come in that order.
         """
         self.order.restore(state)
         self.drop()
@@ -289,7 +289,7 @@ class ShuffleBuffer:
         self._places = places
 
     def give_back(self, chunk: Chunk) -> None:
-        """Take the next rows back that were held."""
+        """Restore the next rows that were stored at the saved position."""
         if not len(chunk):
             return
         first = self._given_back
@@ -302,10 +302,10 @@ class ShuffleBuffer:
             self._spill_what_is_too_much(self._given_back)
 
     def end_restore(self) -> None:
-        """Finish restoring: all rows are back.
+        """Finish restoring, after all rows were passed to :meth:`give_back`.
 
         Raises:
-            ValueError: Another number of rows was held.
+            ValueError: The number of restored rows differs from the state.
         """
         if self._given_back != len(self):
             raise ValueError(f"{len(self)} rows were held, {self._given_back} are given back")
@@ -324,7 +324,7 @@ class ShuffleBuffer:
         return None if self._places is None else self._places[first:stop]
 
     def _spill_what_is_too_much(self, slots_used: int) -> None:
-        """Move the rows to a file where they take more memory than they may."""
+        """Move the rows to a spill file if they exceed the memory threshold."""
         held, spill = self._held, self.spill
         if spill is None or held is None or isinstance(held, SpilledSlots) or held.nbytes <= spill.memory_nbytes:
             return
@@ -343,7 +343,7 @@ class ShuffleBuffer:
         self._held = spilled
 
     def _held_for(self, chunk: Chunk, slots_used: int | None = None) -> ColumnSlots | ListSlots | SpilledSlots:
-        """Return a store that accepts ``chunk`` and holds what was held."""
+        """Return a store that accepts ``chunk``. Move the stored rows to a new store if the layout changed."""
         if self._held is None:
             size = self.order.buffer_size
             self._held = ColumnSlots(chunk, size) if isinstance(chunk, Columns) else ListSlots(size)

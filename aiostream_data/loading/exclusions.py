@@ -1,4 +1,4 @@
-"""Elements that are passed over, and rows that are blocked: what a user asks for besides the plan."""
+"""Elements to skip and rows to block, as requested by the user in addition to the plan."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Steering:
-    """What is left out of a stream.
+class Exclusions:
+    """Rows and elements excluded from a stream.
 
     Attributes:
-        skip: Elements ``a`` (included) to ``b`` (excluded) that are read and not given, counted from the stream's
-            very beginning; ascending, apart from each other.
-        blocked: Rows and shards that are not given.
+        skip: Half-open ranges of elements to read and discard, counted from the start of the stream. Ascending and
+            disjoint.
+        blocked: Excluded rows and shards.
     """
 
     skip: tuple[Span, ...] = ()
@@ -28,22 +28,21 @@ class Steering:
 
     @classmethod
     def of(cls, skip: Iterable[Span] = (), block: Iterable[Any] = ()) -> Self:
-        """Return what the arguments ask for.
+        """Build a Exclusions from the arguments of ``open()``.
 
         Raises:
-            PlanError: A span is not a pair of numbers, the first of which is the smaller one, or an entry of
-                ``block`` is nothing that can be blocked.
+            PlanError: A range is not a pair of numbers in ascending order, or an entry of ``block`` cannot be blocked.
         """
         return cls(
             _joined([_span(entry) for entry in several("skip", skip, "pairs of numbers (first, stop)")]),
             Blocked.of(block),
         )
 
-    def __or__(self, other: Steering) -> Steering:
-        return Steering(_joined([*self.skip, *other.skip]), self.blocked | other.blocked)
+    def __or__(self, other: Exclusions) -> Exclusions:
+        return Exclusions(_joined([*self.skip, *other.skip]), self.blocked | other.blocked)
 
     def kept(self, first: int, count: int) -> list[Span]:
-        """Return which of ``count`` elements, the first of number ``first``, are given: spans counted from 0."""
+        """Return the ranges, relative to ``first``, that remain of the ``count`` elements from number ``first`` on."""
         kept: list[Span] = []
         start, stop = first, first + count
         for left, right in self.skip:
@@ -57,32 +56,36 @@ class Steering:
         return kept
 
     def as_dict(self) -> dict[str, Any] | None:
-        """Return it as plain data; None when it asks for nothing."""
+        """Serialize to JSON-compatible data, or None if empty."""
         if not self.skip and not self.blocked:
             return None
         return {"skip": [list(span) for span in self.skip], **self.blocked.as_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any] | None) -> Self:
-        """Return what :meth:`as_dict` was called on.
+        """Restore a Exclusions from the result of :meth:`as_dict`.
 
         Raises:
-            StateMismatchError: It is damaged.
+            StateMismatchError: The data is damaged.
         """
         if values is None:
             return cls()
         try:
             return cls(_joined([_span(entry) for entry in values["skip"]]), Blocked.from_dict(values))
         except (KeyError, TypeError, ValueError) as error:
-            raise StateMismatchError([f"what it leaves out is damaged: {error}"]) from None
+            raise StateMismatchError(
+                [f"the list of skipped and blocked rows in the state is damaged: {error}"],
+                "Use another checkpoint.",
+                head="cannot resume:",
+            ) from None
 
 
 def _span(entry: Any) -> Span:
     if not isinstance(entry, (tuple, list)) or len(entry) != 2:
-        raise PlanError(f"elements to skip are given as (first, stop), got {shown(entry)}")
-    start, stop = (integer("a number of an element to skip", number) for number in entry)
+        raise PlanError(f"skip must contain pairs (first, stop), got {shown(entry)}")
+    start, stop = (integer("an element number in skip", number) for number in entry)
     if not 0 <= start < stop:
-        raise PlanError(f"elements to skip are given as (first, stop) with 0 <= first < stop, got {shown(entry)}")
+        raise PlanError(f"skip must contain pairs (first, stop) with 0 <= first < stop, got {shown(entry)}")
     return start, stop
 
 

@@ -1,4 +1,4 @@
-"""Turn what nobody foresaw of a damaged state into the error that says so."""
+"""Convert unexpected errors during resuming into DamagedStateError."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ UNFORESEEN: Final = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError),
     *(TypeError, ValueError),
 )
-"""Errors that a wrong number or a missing key leads to."""
+"""Errors that a wrong number or a missing key in a state can cause."""
 
 OF_A_CALL: Final = ("function: ", "record: ")
-"""What notes of errors begin with that user code raised."""
+"""Prefixes of the notes on errors of user code."""
 
 _OURS: Final = str(Path(errors.__file__).parent)
 _NUMPYS: Final = str(Path(np.__file__).parent)
@@ -30,13 +30,13 @@ _PYTHONS: Final = (sysconfig.get_path("stdlib"), "<frozen")
 
 @contextmanager
 def resuming(path: str, what: str) -> Iterator[None]:
-    """Raise DamagedStateError instead of an error that only a damaged state leads to.
+    """Convert errors that only a damaged state can cause into DamagedStateError.
 
-    Schemas find damage first (:mod:`~aiostream_data._engine.state_schema`); this is for what they do not know.
+    Schemas find most damage earlier (:mod:`~aiostream_data._engine.state_schema`). This block converts the rest.
 
     Args:
-        path: Where in the state the values are that the block uses.
-        what: What the block cannot do with them, e.g. "cannot resume shuffle".
+        path: Path of the values in the state that the block uses.
+        what: Failed action for the message, e.g. "cannot resume shuffle".
     """
     try:
         yield
@@ -49,7 +49,7 @@ def resuming(path: str, what: str) -> Iterator[None]:
 
 
 def _of_user_code(error: BaseException) -> bool:
-    """Return True if user code raised an error: a note says so, or one of its frames is not the package's."""
+    """Return True if user code raised an error, according to its notes or the files of its frames."""
     if any(note.startswith(OF_A_CALL) for note in getattr(error, "__notes__", ())):
         return True
     return any(_is_foreign(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))
