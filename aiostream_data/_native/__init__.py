@@ -1,6 +1,6 @@
-"""Native kernels, each with a clear pure-Python twin that is its oracle and its fallback.
+"""Native kernels. Each kernel has a pure-Python twin, which serves as its fallback and as its test oracle.
 
-``HAVE_NATIVE`` says which of the two this installation runs.
+``HAVE_NATIVE`` is True if this installation uses the native kernels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
-"""Draw bounded random numbers; ``draws_py`` says it clearly.
+"""Draw bounded random numbers; ``draws_py`` is the pure-Python twin.
 
-The GIL is kept: a chunk's draws take a few microseconds, less than another thread would keep it for.
+The kernel keeps the GIL, because the draws of a chunk take a few microseconds and reacquiring the GIL can take longer.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def words_below(start, bound, Py_ssize_t count):
-    """Return ``count`` int64 below ``bound``: the hashes of a Weyl sequence that begins at ``start``."""
+    """Return ``count`` int64 numbers below ``bound``, from the hashes of a Weyl sequence starting at ``start``."""
     if not 0 < bound <= 1 << 32 or count < 0:
         raise ValueError(f"{count} draws below {bound}")
     cdef uint64_t position = start, limit = bound, word
@@ -23,6 +23,6 @@ def words_below(start, bound, Py_ssize_t count):
         word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ULL
         word = (word ^ (word >> 27)) * 0x94D049BB133111EBULL
         word ^= word >> 31
-        # The high 64 bits of a 64 x 32 bit product, in two halves.
+        # Compute the high 64 bits of a 64 x 32 bit product from two halves.
         drawn[i] = <int64_t>(((word >> 32) * limit + (((word & 0xFFFFFFFFULL) * limit) >> 32)) >> 32)
     return out

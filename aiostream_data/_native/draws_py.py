@@ -1,4 +1,4 @@
-"""Draw random words: the clear twin of ``draws.pyx``."""
+"""Draw random 64-bit words: the pure-Python twin of ``draws.pyx``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WEYL = 0x9E3779B97F4A7C15
-"""Step of the sequence whose hashes are the draws; SplitMix64's."""
+"""Increment of the Weyl sequence of SplitMix64, whose hashed values are the draws."""
 
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -15,7 +15,7 @@ _27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
 
 
 def words(start: int, count: int) -> NDArray[np.uint64]:
-    """Return ``count`` 64-bit words: the hashes of a Weyl sequence that begins at ``start``."""
+    """Return ``count`` 64-bit words: the hashes of a Weyl sequence starting at ``start``."""
     positions = np.arange(count, dtype=np.uint64)
     positions *= np.uint64(WEYL)
     positions += np.uint64(start)
@@ -23,7 +23,7 @@ def words(start: int, count: int) -> NDArray[np.uint64]:
 
 
 def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Replace every word by its hash, SplitMix64's, and return the array; different words have different hashes."""
+    """Hash each word in place with the bijective hash of SplitMix64. Return the array."""
     words ^= words >> _30
     words *= _MIX_1
     words ^= words >> _27
@@ -33,7 +33,7 @@ def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def words_below(start: int, bound: int, count: int) -> NDArray[np.int64]:
-    """Return ``count`` int64, each uniform from 0 to ``bound`` (excluded), which is at most 2**32.
+    """Return ``count`` int64 numbers, each uniform from 0 to ``bound`` (exclusive); ``bound`` is at most 2**32.
 
     Raises:
         ValueError: ``bound`` or ``count`` is out of range.
@@ -41,7 +41,7 @@ def words_below(start: int, bound: int, count: int) -> NDArray[np.int64]:
     if not 0 < bound <= 1 << 32 or count < 0:
         raise ValueError(f"{count} draws below {bound}")
     drawn = words(start, count)
-    # The high 64 bits of a 64 x 32 bit product, in two halves.
+    # Compute the high 64 bits of a 64 x 32 bit product from two halves.
     low = drawn & _LOW_HALF
     low *= np.uint64(bound)
     low >>= _32

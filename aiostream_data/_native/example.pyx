@@ -1,13 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Parse ``tf.train.Example`` messages straight into columns, without the GIL.
+"""Parse ``tf.train.Example`` messages directly to columns, without the GIL; ``example_py`` is the pure-Python twin.
 
-The rules are those of ``example_py.py``, function by function; only the bookkeeping differs. A reader
-returns the position after what it read, or ``-1 - at`` for damage at ``at``, or ``INT64_MIN`` for want of memory.
-Every read is checked against the end of the message that it belongs to.
+A reader returns the position after the bytes it read, ``-1 - at`` for damage at ``at``, or ``INT64_MIN`` if memory is
+exhausted. Each read is checked against the end of its message.
 
-Keys are looked up by remembering which key stood at the same place in the record before: writers
-repeat themselves, so a lookup is usually one comparison of length and bytes, also for features that
-nobody asked for.
+The parser remembers the key at each position of the previous record. Writers usually repeat the order of keys, so a
+look-up is one comparison of length and bytes, also for unwanted features.
 """
 
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
@@ -36,7 +34,7 @@ from aiostream_data._native.example_py import (
     BYTES,
     FLOAT,
     INT64,
-    Fault,
+    ParseFault,
     ParsedFeature,
     MALFORMED,
     MISSING,
@@ -48,7 +46,7 @@ cdef enum:
     CODE_MALFORMED = 1
     CODE_OUTSIDE = 5
     CODE_NO_MEMORY = 6
-    REMEMBERED = 256  # keys per record that are looked up by place
+    REMEMBERED = 256  # number of key positions per record that are remembered
 
 
 assert (BYTES, FLOAT, INT64) == (KIND_BYTES, KIND_FLOAT, KIND_INT64)
@@ -60,7 +58,7 @@ assert (MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING) == (
 cdef struct Place:
     const uint8_t* key
     int64_t key_nbytes
-    int32_t column    # -1: nobody asked for it
+    int32_t column    # -1: unwanted feature
 
 
 cdef struct Parse:
@@ -68,7 +66,7 @@ cdef struct Parse:
     Column* columns
     int32_t column_count
     Place* places
-    int32_t place     # entries seen in this record
+    int32_t place     # number of map entries read in this record
 
 
 cdef struct Outcome:
@@ -128,7 +126,7 @@ cdef int32_t search(Parse* parse, const uint8_t* key, int64_t key_nbytes) noexce
 
 
 cdef inline int32_t look_up(Parse* parse, const uint8_t* key, int64_t key_nbytes) noexcept nogil:
-    """Return the column of a key, or -1."""
+    """Return the column number of a key, or -1."""
     cdef Place* place
     if parse.place >= REMEMBERED:
         return search(parse, key, key_nbytes)
@@ -142,7 +140,7 @@ cdef inline int32_t look_up(Parse* parse, const uint8_t* key, int64_t key_nbytes
 
 
 cdef int64_t read_entry(Parse* parse, int64_t at, int64_t stop) noexcept nogil:
-    """Read a map entry: key and value, in any order, the last of each."""
+    """Read a map entry. Key and value can be in any order; the last of each counts."""
     cdef const uint8_t* base = parse.base
     cdef uint64_t tag = 0
     cdef int64_t length = 0
@@ -241,7 +239,7 @@ cdef void parse_rows(
 
 
 cdef class Columns:
-    """The columns under construction: C memory where rows vary in length, NumPy's where they do not."""
+    """Columns under construction, in C memory if rows vary in length, else in NumPy arrays."""
 
     cdef Column* columns
     cdef Place* places
@@ -267,8 +265,8 @@ cdef class Columns:
             column.kind = want.kind
             column.size = want.size
             column.required = want.required
-            places = rows * max(want.size, 0)  # in Python, where this cannot overflow
-            # Every place is written: with values, or cleared where a row has none.
+            places = rows * max(want.size, 0)  # Python integers cannot overflow
+            # Each entry is written: with a value, or with 0 if the row has none.
             data = np.empty(places, np.float32 if column.kind == KIND_FLOAT else np.int64)
             nbytes = np.empty(places if column.kind == KIND_BYTES else 0, np.int64)
             counts = np.empty(rows, np.int64)
@@ -294,7 +292,7 @@ cdef class Columns:
         free(self.places)
 
     cdef object finish(self, int32_t i):
-        """Return the finished column i; what varies in length is copied out of C memory."""
+        """Return the finished column i. Columns of variable length are copied from C memory to arrays."""
         cdef Column* column = &self.columns[i]
         data, nbytes, counts = self.arrays[i]
         if column.size < 0 and column.first > 0:
@@ -321,7 +319,7 @@ cdef uint8_t* data_of_floats(array):
 
 
 def parse_examples(values, starts, lengths, wanted):
-    """Parse records into columns; as :func:`aiostream_data._native.example_py.parse_examples`, GIL released."""
+    """Parse records like :func:`aiostream_data._native.example_py.parse_examples`, without the GIL."""
     cdef const uint8_t[::1] buffer = np.ascontiguousarray(values)
     cdef const int64_t[::1] first = np.ascontiguousarray(starts)
     cdef const int64_t[::1] nbytes = np.ascontiguousarray(lengths)
@@ -348,5 +346,5 @@ def parse_examples(values, starts, lengths, wanted):
         raise MemoryError
     if outcome.code:
         feature = -1 if outcome.code == CODE_MALFORMED else outcome.feature
-        return Fault(outcome.record, feature, outcome.code, outcome.found)
+        return ParseFault(outcome.record, feature, outcome.code, outcome.found)
     return [columns.finish(i) for i in range(columns.count)]

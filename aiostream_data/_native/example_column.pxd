@@ -1,7 +1,7 @@
-"""One wanted feature while it is parsed: reads the values of a record into the column, and settles its row.
+"""Column of one wanted feature during parsing: reads the values of a record and completes its row.
 
-A reader returns the position after what it read, or ``-1 - at`` for damage at ``at``, or ``INT64_MIN`` for
-want of memory.
+A reader returns the position after the bytes it read, ``-1 - at`` for damage at ``at``, or ``INT64_MIN`` if memory is
+exhausted.
 """
 
 from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint64_t
@@ -26,13 +26,13 @@ cdef struct Column:
     int64_t size      # values per row; negative: any number
     bint required
     int64_t* counts   # one per row, owned by NumPy
-    int64_t* longs    # INT64: values; BYTES: offsets. C memory, as the next two, when size is negative; else NumPy's
+    int64_t* longs    # INT64: values; BYTES: offsets. This and the next two: C memory if size is negative, else NumPy's
     int64_t* nbytes   # BYTES: length of each value
     uint8_t* floats   # FLOAT: raw bits
-    int64_t capacity  # values that fit
+    int64_t capacity  # number of values that fit
     int64_t first     # index of this row's first value
-    int64_t count     # values seen in this row
-    int found         # kind seen in this row, 0 for none
+    int64_t count     # number of values found in this row
+    int found         # kind found in this row, 0 for none
 
 
 cdef inline bint grow(void** memory, int64_t item_nbytes, int64_t capacity) noexcept nogil:
@@ -44,7 +44,7 @@ cdef inline bint grow(void** memory, int64_t item_nbytes, int64_t capacity) noex
 
 
 cdef inline bint make_room(Column* column, int64_t more) noexcept nogil:
-    """Make room for ``more`` values of this row. ``more`` never exceeds the bytes they came in."""
+    """Make room for ``more`` values of this row. ``more`` never exceeds the number of input bytes of the values."""
     cdef int64_t needed = column.first + column.count + more
     cdef int64_t capacity
     if needed <= column.capacity:
@@ -62,7 +62,7 @@ cdef inline bint make_room(Column* column, int64_t more) noexcept nogil:
 
 
 cdef inline bint may_write(Column* column, int64_t count) noexcept nogil:
-    """A sized feature keeps no more values than it has places for; the rest is only counted."""
+    """Return True if ``count`` more values may be stored. Excess values of a sized feature are only counted."""
     return column.size < 0 or column.count + count <= column.size
 
 
@@ -122,7 +122,7 @@ cdef inline int64_t read_float_list(const uint8_t* base, int64_t at, int64_t sto
 
 
 cdef inline int64_t read_packed(const uint8_t* base, int64_t at, int64_t stop, Column* column) noexcept nogil:
-    """Read varints up to ``stop``; room for one value per byte was made, or the row's places are all there is."""
+    """Read varints up to ``stop``. The caller made room for one value per byte, unless the feature has a fixed size."""
     cdef uint64_t value = 0
     cdef int64_t* out = column.longs + column.first
     cdef int64_t count = column.count
@@ -172,7 +172,7 @@ cdef inline int64_t read_int64_list(const uint8_t* base, int64_t at, int64_t sto
 
 
 cdef inline void clear_places(Column* column) noexcept nogil:
-    """Zero the row's places: an entry that was replaced by an empty one may have written there."""
+    """Set the row's values to 0, because an entry that was replaced later may have written values there."""
     if column.kind == KIND_FLOAT:
         memset(column.floats + 4 * column.first, 0, <size_t>(4 * column.size))
     else:
@@ -182,7 +182,7 @@ cdef inline void clear_places(Column* column) noexcept nogil:
 
 
 cdef inline int settle_row(Column* column, int64_t row, int64_t* found) noexcept nogil:
-    """Accept what the row holds for this column; return a fault code, or 0."""
+    """Check and complete the current row of this column. Return a fault code, or 0."""
     cdef int64_t width = column.size if column.size >= 0 else column.count
     if column.found == 0:
         if column.required:

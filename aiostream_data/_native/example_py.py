@@ -1,4 +1,4 @@
-"""Parse ``tf.train.Example`` messages straight into columns: the clear twin of ``example.pyx``.
+"""Parse ``tf.train.Example`` messages directly to columns: the pure-Python twin of ``example.pyx``.
 
 How this works. A record is the protobuf message::
 
@@ -7,13 +7,12 @@ How this works. A record is the protobuf message::
     Feature    {oneof kind {BytesList = 1, FloatList = 2, Int64List = 3}}
     map entry  {string key = 1, Feature value = 2}  Int64List {repeated int64 value = 1}  packed or not
 
-One function per message reads its fields between two positions and skips what it does not know.
-Features that were not asked for are passed over by their length. What protobuf says about repetition
-holds: the last map entry of a key replaces the earlier ones, the last kind of a ``oneof`` clears the
-others, lists of one kind are joined, packed and single values may be mixed.
+One function per message type reads the fields between two positions and skips unknown fields. Unwanted features are
+skipped by their length. Repetition follows the protobuf rules: the last map entry of a key replaces earlier ones. The
+last kind of a ``oneof`` clears the others. Lists of one kind are concatenated. Packed and single values can be mixed.
 
-Both twins report the same first fault: damage as soon as it is read, and what is wrong with a
-feature at the end of its record, since a later entry of the same key may still replace it.
+Both twins report the same first fault. Damaged bytes are reported immediately. A faulty feature is reported at the end
+of its record, because a later entry of the same key can replace it.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 BYTES, FLOAT, INT64 = 1, 2, 3
-"""Kinds of a feature: the field numbers in the ``oneof``."""
+"""Kinds of features: their field numbers in the ``oneof``."""
 
 ANY_NUMBER = -1
-"""Size of a feature whose rows may hold any number of values."""
+"""Size of a feature with any number of values per row."""
 
 MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING = 1, 2, 3, 4
-"""Codes of a fault."""
+"""Codes of the possible faults in a record."""
 
 _KEY_TAG, _VALUE_TAG = 0x0A, 0x12
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -42,13 +41,13 @@ _UINT64 = (1 << 64) - 1
 
 
 class Wanted(NamedTuple):
-    """One feature to look for.
+    """One feature to extract.
 
     Attributes:
-        name: Its key in the map, as UTF-8.
+        name: Key of the feature in the map, as UTF-8.
         kind: ``BYTES``, ``FLOAT`` or ``INT64``.
-        size: Values that every row must have, at least 1, or ``ANY_NUMBER``.
-        required: Whether a row without it is a fault. A list without values is there, with 0 values.
+        size: Required number of values per row, at least 1, or ``ANY_NUMBER``.
+        required: True if a row without the feature is a fault. An empty list counts as present, with 0 values.
     """
 
     name: bytes
@@ -61,11 +60,11 @@ class ParsedFeature(NamedTuple):
     """The values of one feature in all rows.
 
     Attributes:
-        data: float32 or int64 values; for ``BYTES`` the int64 offset of each value in the buffer. One
-            row after another: a sized feature has ``size`` values in every row (0 where the row has
-            none of its own), any other as many as ``counts`` says.
-        nbytes: int64 length of each value for ``BYTES``, in step with ``data``; else empty.
-        counts: int64 number of values per row; -1 for a row without the feature.
+        data: float32 or int64 values, row by row; for ``BYTES`` the int64 offset of each value in the buffer. A feature
+            of fixed size has ``size`` values per row, which are 0 in rows without the feature. Other features have
+            ``counts`` values per row.
+        nbytes: For ``BYTES``, the length of each value in ``data``, int64; else empty.
+        counts: Number of values per row, int64; -1 for a row without the feature.
     """
 
     data: NDArray[Any]
@@ -73,14 +72,14 @@ class ParsedFeature(NamedTuple):
     counts: NDArray[np.int64]
 
 
-class Fault(NamedTuple):
-    """The first thing that does not fit.
+class ParseFault(NamedTuple):
+    """The first fault in the records.
 
     Attributes:
         record: Row index.
-        feature: Index of the wanted feature; -1 when the message itself is damaged.
+        feature: Index of the wanted feature; -1 if the message is damaged.
         code: ``MALFORMED``, ``WRONG_KIND``, ``WRONG_COUNT`` or ``MISSING``.
-        found: Byte offset of the damage in the record, the kind, the number of values, or 0.
+        found: Depending on ``code``: byte offset of the damage in the record, kind found, number of values found, or 0.
     """
 
     record: int
@@ -90,11 +89,11 @@ class Fault(NamedTuple):
 
 
 Field: TypeAlias = tuple[int, int, int, int]
-"""Tag, varint value (0 for other wire types), start and stop of the payload."""
+"""Tag, varint value (0 for other wire types), start and stop of the payload of a protobuf field."""
 
 
 class DamagedMessageError(Exception):
-    """The bytes from ``at`` on are not protobuf."""
+    """Error for bytes at position ``at`` that are not a valid protobuf field."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
@@ -102,7 +101,7 @@ class DamagedMessageError(Exception):
 
 
 class _Cell:
-    """What one record says about one wanted feature."""
+    """Values of one wanted feature in one record."""
 
     def __init__(self, kind: int) -> None:
         self.kind = kind
@@ -112,7 +111,7 @@ class _Cell:
         self.found = found
         self.ints: list[int] = []  # INT64: values; BYTES: offsets
         self.nbytes: list[int] = []
-        self.floats = bytearray()  # raw little-endian bits, so that every NaN stays what it is
+        self.floats = bytearray()  # raw little-endian bits, which preserves NaN payloads
 
     @property
     def count(self) -> int:
@@ -121,16 +120,17 @@ class _Cell:
 
 def parse_examples(
     values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], wanted: Sequence[Wanted]
-) -> list[ParsedFeature] | Fault:
-    """Parse record i at ``values[starts[i] : starts[i] + lengths[i]]`` for every i.
+) -> list[ParsedFeature] | ParseFault:
+    """Parse the records at ``values[starts[i] : starts[i] + lengths[i]]``.
 
     Args:
-        values: uint8, C-contiguous; only read. The result refers to it by offsets, not by pointers.
-        starts, lengths: int64, one per record.
-        wanted: The features to extract; names must differ.
+        values: C-contiguous uint8 array. It is not modified. The result refers to it by offsets, not by pointers.
+        starts: Start of each record, int64.
+        lengths: Length of each record in bytes, int64.
+        wanted: The features to extract, with distinct names.
 
     Returns:
-        One ParsedFeature per wanted feature, owning its arrays; or the first Fault.
+        One ParsedFeature per wanted feature, owning its arrays; or the first ParseFault.
 
     Raises:
         IndexError: A record is outside ``values``.
@@ -146,16 +146,16 @@ def parse_examples(
         try:
             _read_example(buffer, start, start + length, index, cells)
         except DamagedMessageError as damage:
-            return Fault(row, -1, MALFORMED, damage.at - start)
+            return ParseFault(row, -1, MALFORMED, damage.at - start)
         for i, (column, cell) in enumerate(zip(columns, cells, strict=True)):
             code, found = column.append(cell)
             if code:
-                return Fault(row, i, code, found)
+                return ParseFault(row, i, code, found)
     return [column.finish() for column in columns]
 
 
 class _Growing:
-    """A column under construction."""
+    """Column of one feature during parsing."""
 
     def __init__(self, want: Wanted) -> None:
         self.want = want
@@ -165,7 +165,7 @@ class _Growing:
         self.counts: list[int] = []
 
     def append(self, cell: _Cell) -> tuple[int, int]:
-        """Add one row; return the code of what is wrong with it (0: nothing) and what was found."""
+        """Add one row. Return the fault code of the row (0 if valid) and the value for ``ParseFault.found``."""
         want, count = self.want, cell.count
         if cell.found not in (0, want.kind):
             return WRONG_KIND, cell.found
@@ -209,7 +209,7 @@ def _read_example(buffer: memoryview, start: int, stop: int, index: dict[bytes, 
 
 
 def map_entry(buffer: memoryview, start: int, stop: int) -> tuple[bytes, int, int]:
-    """Return key, and start and stop of the value, of a map entry; the fields come in any order."""
+    """Return the key and the start and stop of the value of a map entry. The fields can be in any order."""
     key, value_start, value_stop = b"", stop, stop
     for tag, _, field_start, field_stop in fields(buffer, start, stop):
         if tag == _KEY_TAG:
@@ -250,7 +250,7 @@ def _read_list(buffer: memoryview, start: int, stop: int, cell: _Cell) -> None:
 
 
 def fields(buffer: memoryview, at: int, stop: int) -> Iterator[Field]:
-    """Yield the fields of the message between two positions; raise ``DamagedMessageError`` at damage."""
+    """Yield the fields of the message from ``at`` to ``stop``. Raise ``DamagedMessageError`` for damaged bytes."""
     while at < stop:
         tag, after = _varint(buffer, at, stop)
         if tag < 8 or tag > 0xFFFFFFFF:
@@ -266,7 +266,7 @@ def fields(buffer: memoryview, at: int, stop: int) -> Iterator[Field]:
         elif wire_type in (_FIXED64, _FIXED32):
             end = at + (8 if wire_type == _FIXED64 else 4)
         else:
-            raise DamagedMessageError(at)  # groups are long gone from protobuf; 6 and 7 never were
+            raise DamagedMessageError(at)  # groups (3, 4) are deprecated; wire types 6 and 7 do not exist
         if end > stop:
             raise DamagedMessageError(at)
         yield tag, value, at, end

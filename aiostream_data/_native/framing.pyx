@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Cut a buffer into records without holding the GIL, and sum CRC-32C; ``framing_py`` is the clear twin.
+"""Split a buffer into records without the GIL, and compute CRC-32C; ``framing_py`` is the pure-Python twin.
 
-Every position is checked against the end of the buffer before it is read. Index arrays grow with the
-records found, so what is allocated is in proportion to the bytes given, whatever the bytes say.
+Each position is checked against the end of the buffer before it is read. Index arrays grow with the number of records
+found. So the allocated memory is proportional to the size of the input, even for malicious input.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -20,7 +20,7 @@ cdef extern from "crc32c.h" nogil:
     uint32_t crc32c_little32(const unsigned char *p)
     uint64_t crc32c_little64(const unsigned char *p)
 
-    # For the tests: the table must agree with the instructions on a machine that has both.
+    # Used by tests, which compare the table implementation with the CPU instructions.
     uint32_t crc32c_by_table(uint32_t state, const unsigned char *p, size_t nbytes)
 
 crc32c_init()
@@ -34,12 +34,12 @@ cdef Py_ssize_t FIRST_CAPACITY = 512
 
 
 def hardware_crc() -> bool:
-    """Return whether checksums use CPU instructions here."""
+    """Return True if checksums use CPU instructions on this machine."""
     return bool(crc32c_use_hardware)
 
 
 def crc32c(data, uint32_t value=0) -> int:
-    """Return the CRC-32C of ``data`` (any contiguous buffer), continuing from the checksum ``value``."""
+    """Return the CRC-32C of ``data`` (any contiguous buffer). ``value`` is the checksum of preceding data."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     with nogil:
@@ -49,7 +49,7 @@ def crc32c(data, uint32_t value=0) -> int:
 
 
 def crc32c_table(data) -> int:
-    """Return the CRC-32C of ``data`` by look-up tables, whatever the CPU can do."""
+    """Return the CRC-32C of ``data``, computed with look-up tables on any CPU."""
     cdef Py_buffer view
     cdef uint32_t state
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -59,7 +59,7 @@ def crc32c_table(data) -> int:
 
 
 def masked_crc32c(data) -> int:
-    """Return the CRC-32C of ``data`` masked as TFRecord stores it."""
+    """Return the masked CRC-32C of ``data``, as stored in TFRecord files."""
     return crc32c_mask(crc32c(data))
 
 
@@ -67,7 +67,7 @@ cdef Verdict cut_tfrecords(
     const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop, bint verify, uint64_t max_nbytes,
     int64_t[::1] starts, int64_t[::1] lengths, Py_ssize_t *count,
 ) noexcept nogil:
-    """Cut records from ``at[0]`` on until something stops it; ``at[0]`` is then where."""
+    """Split records, starting at ``at[0]``, until the data ends or a record is invalid. Store the end in ``at[0]``."""
     cdef uint64_t length
     cdef const unsigned char *record
     while stop - at[0] >= HEADER_NBYTES:
@@ -95,7 +95,7 @@ cdef Verdict cut_tfrecords(
 def frame_tfrecords(
     const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, bint verify, int64_t max_nbytes
 ):
-    """Cut the complete TFRecords out of ``buffer[start:stop]``. See ``framing_py.frame_tfrecords``."""
+    """Find the complete TFRecords in ``buffer[start:stop]``. See ``framing_py.frame_tfrecords``."""
     _check(buffer.shape[0], start, stop)
     cdef Py_ssize_t at = start, count = 0
     cdef uint64_t limit = min(max(max_nbytes, 0), <int64_t> 1 << 62)
@@ -125,7 +125,7 @@ cdef bint cut_lines(
     const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop,
     int64_t[::1] starts, int64_t[::1] lengths, Py_ssize_t *count,
 ) noexcept nogil:
-    """Cut lines from ``at[0]`` on; return False when the index arrays are full before the buffer is done."""
+    """Split lines, starting at ``at[0]``. Return False if the index arrays are full before the end of the buffer."""
     cdef const unsigned char *found
     cdef Py_ssize_t end
     while at[0] < stop:
@@ -143,7 +143,7 @@ cdef bint cut_lines(
 
 
 def find_lines(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop):
-    """Cut the complete lines out of ``buffer[start:stop]``. See ``framing_py.find_lines``."""
+    """Find the complete lines in ``buffer[start:stop]``. See ``framing_py.find_lines``."""
     _check(buffer.shape[0], start, stop)
     cdef Py_ssize_t at = start, count = 0
     cdef const unsigned char *data = &buffer[0] if buffer.shape[0] else NULL

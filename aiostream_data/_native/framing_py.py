@@ -1,4 +1,4 @@
-"""Cut a buffer into records and sum CRC-32C: the clear twin of ``framing.pyx``."""
+"""Split a buffer into records and compute CRC-32C: the pure-Python twin of ``framing.pyx``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _TABLE = [_table_row(byte) for byte in range(256)]
 
 
 def hardware_crc() -> bool:
-    """Return whether checksums use CPU instructions here."""
+    """Return True if checksums use CPU instructions on this machine."""
     return False
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """Return the CRC-32C of ``data`` (any contiguous buffer), continuing from the checksum ``value``."""
+    """Return the CRC-32C of ``data`` (any contiguous buffer). ``value`` is the checksum of preceding data."""
     state = value ^ 0xFFFFFFFF
     for byte in memoryview(data).cast("B"):
         state = (state >> 8) ^ _TABLE[(state ^ byte) & 0xFF]
@@ -38,7 +38,7 @@ def crc32c(data: Buffer, value: int = 0) -> int:
 
 
 def masked_crc32c(data: Buffer) -> int:
-    """Return the CRC-32C of ``data`` masked as TFRecord stores it."""
+    """Return the masked CRC-32C of ``data``, as stored in TFRecord files."""
     value = crc32c(data)
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -46,23 +46,24 @@ def masked_crc32c(data: Buffer) -> int:
 def frame_tfrecords(
     buffer: NDArray[np.uint8], start: int, stop: int, verify: bool, max_nbytes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, str | None]:
-    """Cut the complete TFRecords out of ``buffer[start:stop]``.
+    """Find the complete TFRecords in ``buffer[start:stop]``.
 
-    A frame is a little-endian u64 length, its masked CRC-32C, the payload, and the payload's masked
-    CRC-32C. A length is believed only after its checksum was compared, whatever ``verify`` says.
+    A frame is a little-endian u64 length, its masked CRC-32C, the payload, and the payload's masked CRC-32C. The
+    checksum of the length is always verified before the length is used.
 
     Args:
-        buffer: uint8, contiguous.
-        verify: Compare the checksum of every payload, too.
-        max_nbytes: Longest payload accepted.
+        buffer: Contiguous uint8 array.
+        start: First byte to read.
+        stop: End of the bytes to read (exclusive).
+        verify: Also verify the checksum of each payload.
+        max_nbytes: Maximum payload size in bytes.
 
     Returns:
-        Starts and lengths (int64) of the payloads as indices into ``buffer``; the index of the first
-        byte that belongs to none of the records; and what is wrong with the record there, or None
-        when it is only incomplete.
+        Starts and lengths (int64) of the payloads in ``buffer``; the index of the first byte after the last complete
+        record; and the error of the record at that index, or None if that record is only incomplete.
 
     Raises:
-        IndexError: ``start`` and ``stop`` are not inside the buffer.
+        IndexError: ``start`` or ``stop`` is outside the buffer.
     """
     _check(len(buffer), start, stop)
     data = buffer.data
@@ -93,16 +94,15 @@ def _payload_problem(payload: memoryview, footer: memoryview) -> str | None:
 
 
 def find_lines(buffer: NDArray[np.uint8], start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    r"""Cut the complete lines out of ``buffer[start:stop]``.
+    r"""Find the complete lines in ``buffer[start:stop]``.
 
-    A line ends with ``\n``, which does not belong to it, nor does one ``\r`` right before it.
+    A line ends with ``\n`` or ``\r\n``, which is not part of the line.
 
     Returns:
-        Starts and lengths (int64) of the lines as indices into ``buffer``, and the index of the first
-        byte behind the last ``\n``.
+        Starts and lengths (int64) of the lines in ``buffer``, and the index of the first byte after the last ``\n``.
 
     Raises:
-        IndexError: ``start`` and ``stop`` are not inside the buffer.
+        IndexError: ``start`` or ``stop`` is outside the buffer.
     """
     _check(len(buffer), start, stop)
     data = buffer[start:stop].tobytes()

@@ -1,12 +1,11 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Copy rows from where they are to where the order wants them; ``gather_py`` says it clearly.
+"""Gather rows by index; ``gather_py`` is the pure-Python twin.
 
-How this works. Every kernel has two passes. The first checks every index in C and copies nothing, so
-that a bad index raises with all arrays untouched; the second copies. Both run with the GIL released, once,
-unless there is so little to copy that getting the GIL back from another thread would take longer. Rows of
-1, 2, 4, 8 and 16 bytes are copied by the same inline loop, called with a constant width, which the
-compiler turns into one load and one store. Arrays that hold references (object, StringDType) go to
-the twin, because copying their bytes would not count the references.
+How this works. Each kernel has two passes. The first pass checks all indices without copying, so a bad index raises
+with all arrays unchanged. The second pass copies. Both passes run without the GIL, unless the copy is so small that
+reacquiring the GIL would take longer. Rows of 1, 2, 4, 8 and 16 bytes use an inline loop with a constant width, which
+the compiler reduces to one load and one store. Arrays with object references (object, StringDType) are passed to the
+twin, because copying their bytes would not update reference counts.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -20,7 +19,7 @@ from aiostream_data._native import gather_py as twin
 
 
 cdef enum:
-    KEEP_GIL_NBYTES = 1 << 18  # copied in some 20 microseconds; another thread gives the GIL back no sooner
+    KEEP_GIL_NBYTES = 1 << 18  # takes about 20 microseconds to copy; reacquiring the GIL takes at least as long
 
 
 cdef struct Source:
@@ -29,7 +28,7 @@ cdef struct Source:
 
 
 def take_rows(source, rows):
-    """Return a new array with ``source[rows[i]]`` at i. Negative rows are out of range."""
+    """Return a new array with ``source[rows[i]]`` at index i. Negative row numbers are out of range."""
     if not source.flags.c_contiguous or _holds_references(source):
         return twin.take_rows(source, rows)
     rows = _indices(rows, np.int64)
@@ -50,7 +49,7 @@ def take_rows(source, rows):
 
 
 def take_rows_many(sources, which, rows):
-    """Return a new array with ``sources[which[i]][rows[i]]`` at i. All sources share dtype and row shape."""
+    """Return a new array with ``sources[which[i]][rows[i]]`` at index i. All sources share dtype and row shape."""
     twin.check_alike(sources)
     if _holds_references(sources[0]):
         return twin.take_rows_many(sources, which, rows)
@@ -78,12 +77,12 @@ def take_rows_many(sources, which, rows):
 
 
 def compact(values, starts, lengths):
-    """Copy variable rows one after another; return the new values and the new starts."""
+    """Copy variable rows to contiguous memory. Return the new values and the new starts."""
     return compact_many([values], np.zeros(len(starts), np.int32), starts, lengths)
 
 
 def compact_many(sources, which, starts, lengths):
-    """Copy ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` one after another."""
+    """Concatenate ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` for all i. Return values and starts."""
     twin.check_alike(sources)
     if _holds_references(sources[0]):
         return twin.compact_many(sources, which, starts, lengths)
@@ -115,7 +114,7 @@ def compact_many(sources, which, starts, lengths):
 
 
 def exchange_rows(buffer, slots, incoming):
-    """For each i in order: give out ``buffer[slots[i]]`` and put ``incoming[i]`` in its place."""
+    """Replace ``buffer[slots[i]]`` by ``incoming[i]``, for each i in order. Return the replaced rows."""
     twin.check_alike([buffer, incoming])
     if not buffer.flags.c_contiguous or _holds_references(buffer):
         return twin.exchange_rows(buffer, slots, incoming)
@@ -152,7 +151,7 @@ cdef bint _holds_references(array):
 
 
 cdef size_t _row_width(array):
-    """Return the bytes of one row of a C-contiguous array."""
+    """Return the size in bytes of one row of a C-contiguous array."""
     cdef size_t width = array.dtype.itemsize
     for extent in array.shape[1:]:
         width *= <size_t>extent
@@ -160,20 +159,20 @@ cdef size_t _row_width(array):
 
 
 cdef object _indices(array, dtype):
-    """Return a contiguous vector of exactly ``dtype``: a cast could turn a bad index into a good one."""
+    """Return a contiguous index vector. Require the exact ``dtype``, because a cast could make a bad index valid."""
     if array.ndim != 1 or array.dtype != dtype:
         raise TypeError(f"expected a vector of {np.dtype(dtype)}, got {array.ndim} axes of {array.dtype}")
     return np.ascontiguousarray(array)
 
 
 cdef char* _address(array) except? NULL:
-    """Return where the bytes of a C-contiguous array begin; the caller keeps the array alive.
+    """Return the data address of a C-contiguous array. The caller must keep the array alive.
 
-    The bytes are viewed as uint8, because the buffer protocol knows no datetime64.
+    The array is viewed as uint8, because the buffer protocol does not support datetime64.
     """
     cdef Py_buffer view
     if array.nbytes == 0:
-        return <char*>1  # never followed, and not NULL
+        return <char*>1  # not NULL, and never dereferenced
     PyObject_GetBuffer(array.reshape(-1).view(np.uint8), &view, PyBUF_SIMPLE)
     cdef char* address = <char*>view.buf
     PyBuffer_Release(&view)
@@ -181,7 +180,7 @@ cdef char* _address(array) except? NULL:
 
 
 cdef Source* _table(sources) except NULL:
-    """Return a table of the sources' memory, to be freed by the caller."""
+    """Return a table of the sources' addresses and row counts. The caller must free it."""
     cdef Source* table = <Source*>malloc(len(sources) * sizeof(Source))
     if table == NULL:
         raise MemoryError
@@ -201,7 +200,7 @@ cdef Source* _table(sources) except NULL:
 cdef Py_ssize_t _first_outside(const int64_t* at, Py_ssize_t count, int64_t size) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(count):
-        if <uint64_t>at[i] >= <uint64_t>size:  # as unsigned, a negative index is huge
+        if <uint64_t>at[i] >= <uint64_t>size:  # a negative index becomes a huge unsigned number
             return i
     return -1
 
@@ -220,12 +219,12 @@ cdef Py_ssize_t _first_bad_span(
     const Source* table, Py_ssize_t kinds, const int32_t* which, const int64_t* begin, const int64_t* size,
     Py_ssize_t count, int64_t* new_begin, int64_t* total,
 ) noexcept nogil:
-    """Also fill ``new_begin`` and ``total`` with where the spans go."""
+    """Find the first invalid span. Also compute the target positions ``new_begin`` and the ``total`` length."""
     cdef Py_ssize_t i
     for i in range(count):
         if which[i] < 0 or which[i] >= kinds or begin[i] < 0 or size[i] < 0:
             return i
-        # begin + size could overflow, rows - size cannot; nor may the sum of all sizes.
+        # begin + size could overflow, but rows - size cannot. The sum of all sizes must not overflow.
         if begin[i] > table[which[i]].rows - size[i] or size[i] > INT64_MAX - total[0]:
             return i
         new_begin[i] = total[0]
@@ -256,7 +255,7 @@ cdef void _copy_spans(
     char* out, int64_t out_rows, const Source* table, const int32_t* which, const int64_t* begin, const int64_t* size,
     const int64_t* new_begin, Py_ssize_t count, size_t width,
 ) noexcept nogil:
-    """Copy a short span as 32 bytes where both ends have room: the next spans overwrite the excess."""
+    """Copy all spans. If both arrays have room, copy 32 bytes for a short span; the next spans overwrite the excess."""
     cdef Py_ssize_t i
     cdef Source source
     cdef size_t nbytes, start, target

@@ -1,7 +1,7 @@
-"""Copy rows from where they are to where the order wants them: the clear twin of ``gather.pyx``.
+"""Gather rows by index: the pure-Python twin of ``gather.pyx``.
 
-Every index is checked before use; an index outside its array raises ``IndexError``, and arrays that
-do not belong together raise ``ValueError``, before anything is copied.
+All indices are checked before anything is copied. An index outside its array raises ``IndexError``. Arrays with
+different dtypes, row shapes or lengths raise ``ValueError``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Rows = NDArray[np.int64]
 
 
 def take_rows(source: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    """Return a new array with ``source[rows[i]]`` at i. Negative rows are out of range."""
+    """Return a new array with ``source[rows[i]]`` at index i. Negative row numbers are out of range."""
     _check_inside(rows, len(source))
     return source[rows]
 
 
 def take_rows_many(sources: Sequence[NDArray[Any]], which: NDArray[np.int32], rows: Rows) -> NDArray[Any]:
-    """Return a new array with ``sources[which[i]][rows[i]]`` at i. All sources share dtype and row shape."""
+    """Return a new array with ``sources[which[i]][rows[i]]`` at index i. All sources share dtype and row shape."""
     check_alike(sources)
     check_lengths(which, rows)
     first = sources[0]
@@ -37,14 +37,14 @@ def take_rows_many(sources: Sequence[NDArray[Any]], which: NDArray[np.int32], ro
 
 
 def compact(values: NDArray[Any], starts: Rows, lengths: Rows) -> tuple[NDArray[Any], Rows]:
-    """Copy variable rows one after another; return the new values and the new starts."""
+    """Copy variable rows to contiguous memory. Return the new values and the new starts."""
     return compact_many([values], np.zeros(len(starts), np.int32), starts, lengths)
 
 
 def compact_many(
     sources: Sequence[NDArray[Any]], which: NDArray[np.int32], starts: Rows, lengths: Rows
 ) -> tuple[NDArray[Any], Rows]:
-    """Copy ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` one after another."""
+    """Concatenate ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` for all i. Return values and starts."""
     check_alike(sources)
     check_lengths(which, starts, lengths)
     _check_inside(which, len(sources))
@@ -61,7 +61,7 @@ def compact_many(
 
 
 def exchange_rows(buffer: NDArray[Any], slots: Rows, incoming: NDArray[Any]) -> NDArray[Any]:
-    """For each i in order: give out ``buffer[slots[i]]`` and put ``incoming[i]`` in its place."""
+    """Replace ``buffer[slots[i]]`` by ``incoming[i]``, for each i in order. Return the replaced rows."""
     check_alike([buffer, incoming])
     check_lengths(slots, incoming)
     _check_inside(slots, len(buffer))
@@ -74,7 +74,7 @@ def exchange_rows(buffer: NDArray[Any], slots: Rows, incoming: NDArray[Any]) -> 
 
 
 def check_alike(arrays: Sequence[NDArray[Any]]) -> None:
-    """Raise ``ValueError`` unless there is an array and all share dtype and row shape."""
+    """Raise ``ValueError`` unless ``arrays`` is non-empty and all arrays share dtype and row shape."""
     if not arrays:
         raise ValueError("expected at least one array")
     first = arrays[0]

@@ -1,16 +1,16 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Hash a run of a stream's rows into two sums that add up; ``hashing_py`` says it clearly."""
+"""Hash a run of rows of a stream into two sums; ``hashing_py`` is the pure-Python twin."""
 
 from libc.stdint cimport int64_t, uint64_t
 
 from aiostream_data._native.hashing_py import check_ids, check_run
 
 cdef enum:
-    KEEP_GIL_ROWS = 1 << 15  # hashed in some 100 microseconds; getting the GIL back can take longer
+    KEEP_GIL_ROWS = 1 << 15  # takes about 100 microseconds to hash; reacquiring the GIL can take longer
 
 
 def hash_rows(salts, ordinals, first_index, step):
-    """Return the low and the high lane's sum over the rows, each modulo 2**64."""
+    """Return the sums of the low and the high lane over the rows, each modulo 2**64."""
     check_run(salts, ordinals, first_index, step)
     cdef const uint64_t[:] salt_of = salts
     cdef const int64_t[:] ordinal_of = ordinals
@@ -24,7 +24,7 @@ def hash_rows(salts, ordinals, first_index, step):
 
 
 def hash_ids(ids, source, salt, of_split, first_index, step):
-    """Return the lanes' sums over rows of one source, or None when some are of another; never gives the GIL away."""
+    """Return the lane sums over rows of ``source``, or None if a row has another source. Never releases the GIL."""
     check_ids(ids, first_index, step)
     cdef const int64_t[:, :] id_of = ids
     cdef int64_t one_source = source

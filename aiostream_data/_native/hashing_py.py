@@ -1,22 +1,23 @@
-"""Hash a run of a stream's rows into two sums that add up: the clear twin of ``hashing.pyx``.
+"""Hash a run of rows of a stream into two sums: the pure-Python twin of ``hashing.pyx``.
 
-How this works. Each of two lanes hashes every row into 64 bits, and adds the hashes modulo 2**64:
+How this works. Each of two lanes hashes each row to 64 bits and adds the hashes modulo 2**64:
 
     hash(row) = finish(salt + ordinal * A + position * C + B)
 
-``finish`` is the finaliser of SplitMix64 in the low lane and that of MurmurHash3 in the high one: bijections of
-64 bits in which each bit that goes in changes about half of those that come out. A, B and C differ by lane.
+``finish`` is the finalizer of SplitMix64 in the low lane, and of MurmurHash3 in the high lane. Both are bijections of
+64-bit words in which each input bit changes about half of the output bits. A, B and C differ by lane.
 
-- A sum does not care who adds, or when: the sums of ranks that read every W-th row of a stream are those of one
-  process that reads all of it, and a running hash keeps two words. Order still counts, through the position.
-- Within a salt, no two rows at any two positions agree in both lanes before the finalisers: both numbers would
-  have to differ by 0 or 2**63, because the determinant of the A and C is an odd multiple of two.
-- Two streams that differ share both sums with a chance of 2**-128, under the usual heuristic that finalisers
-  give unrelated random numbers. A test measures this for parts of the sums that are small enough; it is not
-  proved.
-- It tells accidents, and is no cryptographic hash: who may choose the rows can make two streams that agree.
-- The salt is all that is known of where a row is from. Of n salts that are 64-bit hashes of names, two are
-  equal with a chance of n**2 / 2**65, and their rows are then taken for each other.
+- Sums are independent of the order of addition. So the sums of ranks that read every W-th row of a stream add up to
+  those of one process that reads all rows. A running hash is two words. The hash depends on row order through the
+  position.
+- For one salt, two rows at two positions never agree in both lanes before the finalizers. Both numbers would have to
+  differ by 0 or 2**63, because the determinant of the A and C is an odd multiple of two.
+- Two different streams have equal sums with probability 2**-128, if finalizers act like independent random functions.
+  This is a common heuristic, not a proof. A test measures it for truncated sums.
+- The hash detects accidental differences. It is not cryptographic: an attacker who chooses the rows can construct two
+  streams with equal hashes.
+- The salt alone identifies the origin of a row. Among n salts, which are 64-bit hashes of names, two are equal with
+  probability n**2 / 2**65. Their rows are then indistinguishable.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ from numpy.typing import NDArray
 _WORD = 2**64
 
 SPLIT_BITS = 40
-"""Bits of a split number that count inside its source."""
+"""Number of low bits of a split number that hold the number within its source."""
 
 LOW_CONSTANTS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x8CB92BA72F3D8DD7)
 HIGH_CONSTANTS = (0xD1B54A32D192ED03, 0xE7037ED1A0B428DB, 0xA0761D6478BD642F)
-"""A, C and B of a lane. A and C are odd, and their determinant is 2 modulo 4."""
+"""Constants A, C and B of each lane. A and C are odd, and their determinant is 2 modulo 4."""
 
 
 def hash_rows(salts: NDArray[np.uint64], ordinals: NDArray[np.int64], first_index: int, step: int) -> tuple[int, int]:
-    """Return the low and the high lane's sum over the rows, each modulo 2**64.
+    """Return the sums of the low and the high lane over the rows, each modulo 2**64.
 
     Args:
-        salts: (n,), what tells the row's source, epoch and split from others.
-        ordinals: (n,), the row's place in its split; may be a column of a larger array.
-        first_index: Position of the first row in the whole stream, from 0; counted modulo 2**64.
-        step: From one row's position to the next; the number of ranks that share the stream.
+        salts: Word for source, epoch and split of each row, uint64 of shape (n,).
+        ordinals: Number of each row in its split, int64 of shape (n,). Can be a column of a larger array.
+        first_index: Position of the first row in the stream, from 0, modulo 2**64.
+        step: Difference between the positions of two rows: the number of ranks that share the stream.
 
     Raises:
-        ValueError: The arrays are not vectors of one length and of those dtypes, or a number is out of range.
+        ValueError: The arrays are not vectors of equal length with these dtypes, or a number is out of range.
     """
     check_run(salts, ordinals, first_index, step)
     low = _lane(salts, ordinals, first_index, step, LOW_CONSTANTS, _splitmix_finish)
@@ -57,16 +58,20 @@ def hash_rows(salts: NDArray[np.uint64], ordinals: NDArray[np.int64], first_inde
 def hash_ids(
     ids: NDArray[np.int64], source: int, salt: int, of_split: int, first_index: int, step: int
 ) -> tuple[int, int] | None:
-    """Return what :func:`hash_rows` does, for rows of one source that are named by (split, ordinal).
+    """Hash rows of a single source, given as (split, ordinal), like :func:`hash_rows`.
 
-    Their salts are ``salt + (split modulo 2**40) * of_split``, modulo 2**64.
+    The salt of a row is ``salt + (split modulo 2**40) * of_split``, modulo 2**64.
 
     Args:
-        ids: (n, 2), at least one row.
-        source: What splits hold in their bits from 40 on; None is returned when a row's holds something else.
+        ids: (split, ordinal) of each row, int64 of shape (n, 2), at least one row.
+        source: Expected value of the split numbers' bits from bit 40 on. If a row has another value, return None.
+        salt: Word for source and epoch.
+        of_split: Factor for the split number within the source.
+        first_index: Position of the first row in the stream.
+        step: Difference between the positions of two rows.
 
     Raises:
-        ValueError: The ids are not of that shape and dtype, or a number is out of range.
+        ValueError: The ids have another shape or dtype, or a number is out of range.
     """
     check_ids(ids, first_index, step)
     if (ids[:, 0] >> SPLIT_BITS != source).any():
@@ -77,7 +82,7 @@ def hash_ids(
 
 
 def check_ids(ids: NDArray[np.int64], first_index: int, step: int) -> None:
-    """Refuse what cannot be the ids of a run of rows; both kernels do."""
+    """Raise ``ValueError`` unless the arguments are a valid run of rows by id. Both kernels call this check."""
     if ids.dtype != np.int64 or ids.ndim != 2 or ids.shape[1] != 2:
         raise ValueError(f"ids must be int64 of shape (rows, 2), got {ids.dtype}{list(ids.shape)}")
     if first_index < 0 or step < 1:
@@ -85,7 +90,7 @@ def check_ids(ids: NDArray[np.int64], first_index: int, step: int) -> None:
 
 
 def check_run(salts: NDArray[np.uint64], ordinals: NDArray[np.int64], first_index: int, step: int) -> None:
-    """Refuse what cannot be a run of rows; both kernels do."""
+    """Raise ``ValueError`` unless the arguments are a valid run of rows. Both kernels call this check."""
     if salts.dtype != np.uint64 or ordinals.dtype != np.int64 or salts.ndim != 1 or salts.shape != ordinals.shape:
         raise ValueError(
             "salts and ordinals must be vectors of one length, uint64 and int64; "

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Deal turns to the inputs of a mixture, and take their rows; ``mixing_py`` says it clearly.
+"""Choose the inputs of mixture rows in proportion to weights; ``mixing_py`` is the pure-Python twin.
 
-The GIL is kept: a call takes microseconds, and getting it back can take milliseconds.
+The kernels keep the GIL: a call takes microseconds, but reacquiring the GIL can take milliseconds.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
@@ -14,12 +14,12 @@ cdef inline int64_t deadline(int64_t now, int64_t unit, int64_t least, int64_t l
 
 
 def deal_rows(const int64_t[::1] shares, int64_t[::1] lags, Py_ssize_t count):
-    """Return which input the next ``count`` rows come from, as int32."""
+    """Return the input of each of the next ``count`` rows, as int32."""
     cdef Py_ssize_t inputs = shares.shape[0], taking_part = 0, i, k
     cdef int64_t unit = 0
     if lags.shape[0] != inputs or count < 0:
         raise ValueError(f"{inputs} shares, {lags.shape[0]} lags, {count} rows")
-    # The inputs that take part, one after the other, so that the inner loop sees no others.
+    # Collect the active inputs in a table, so that the inner loop skips inactive ones.
     table = np.empty((4, inputs), np.int64)
     cdef int64_t[:, ::1] rows = table
     for i in range(inputs):
@@ -65,7 +65,7 @@ def deal_rows(const int64_t[::1] shares, int64_t[::1] lags, Py_ssize_t count):
 
 
 def follow_choices(const int32_t[::1] choices, int64_t[::1] next_row, const int64_t[::1] stop_row):
-    """Return the rows that the choices take, until one falls on an input that has none loaded."""
+    """Take one row per choice, until a chosen input has no loaded row. Return the row indices in the chunks."""
     cdef Py_ssize_t inputs = next_row.shape[0], given = 0, count = choices.shape[0]
     cdef int32_t number
     if stop_row.shape[0] != inputs:

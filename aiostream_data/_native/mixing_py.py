@@ -1,9 +1,9 @@
-"""Deal turns to the inputs of a mixture, and take their rows: the clear twin of ``mixing.pyx``.
+"""Choose the inputs of mixture rows in proportion to weights: the pure-Python twin of ``mixing.pyx``.
 
-Turns are dealt by Tijdeman's rule for the chairman assignment problem. An input's lag is the rows it
-should have had minus those it had. Among the inputs whose lag is large enough that a row would not put
-them too far ahead, the one that would be the first to fall too far behind is next. With k inputs, no lag
-ever leaves the range from -(1 - 1/(2k-2)) to 1 - 1/(2k-2) while the shares stay the same.
+Inputs are chosen by Tijdeman's rule for the chairman assignment problem. The lag of an input is the number of rows due
+to it minus the rows emitted from it. Inputs whose lag is too small for another row are not eligible. The rule chooses
+the eligible input that would first fall too far behind. With k inputs and constant shares, all lags stay between
+-(1 - 1/(2k-2)) and 1 - 1/(2k-2).
 (R. Tijdeman, The chairman assignment problem, Discrete Mathematics 32, 1980.)
 """
 
@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 
 def deal_rows(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) -> NDArray[np.int32]:
-    """Return which input the next ``count`` rows come from, as int32.
+    """Return the input of each of the next ``count`` rows, as int32.
 
     Args:
-        shares: What each input is due per row, in units of which a row has ``sum(shares)``; 0 for
-            inputs that take no part, at least one above 0.
-        lags: Rows due minus rows had, in the same units; updated. Those of the inputs that take part
-            sum to 0.
+        shares: Units due to each input per row; one row has ``sum(shares)`` units. 0 for inactive inputs; at least one
+            share must be positive.
+        lags: Rows due minus rows emitted per input, in the same units. Updated in place. The lags of active inputs sum
+            to 0.
+        count: Number of rows.
     """
     unit = int(shares.sum())
     inputs = np.flatnonzero(shares).tolist()
@@ -39,7 +40,7 @@ def deal_rows(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) ->
         for number in inputs:
             lag[number] += share[number]
         ready = [number for number in inputs if lag[number] >= least]
-        chosen = min(ready, key=deadlines.__getitem__)  # the first of those that are equal
+        chosen = min(ready, key=deadlines.__getitem__)  # the lowest input number on a tie
         which[row] = chosen
         lag[chosen] -= unit
         deadlines[chosen] = deadline(chosen, row + 1)
@@ -50,15 +51,15 @@ def deal_rows(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) ->
 def follow_choices(
     choices: NDArray[np.int32], next_row: NDArray[np.int64], stop_row: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the rows that the choices take, until one falls on an input that has none loaded.
+    """Take one row per choice, until a chosen input has no loaded row.
 
     Args:
-        choices: Input per row.
-        next_row, stop_row: Rows of the inputs' current chunks that are still to be given; the first is
-            updated.
+        choices: Input of each row.
+        next_row: Next row in the current chunk of each input. Updated in place.
+        stop_row: End of the current chunk of each input (exclusive).
 
     Returns:
-        int64 row in the input's chunk, per choice that could be followed.
+        The index of each taken row in its input's current chunk, int64. Can be shorter than ``choices``.
     """
     rows: list[int] = []
     for number in choices.tolist():

@@ -1,4 +1,4 @@
-"""Warn once per process that the native core is missing and the slow twins run."""
+"""Warn once per process if the native core is missing and the slow pure-Python kernels run instead."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiostream_data import _native
 
 @cache
 def warn_without_native_core() -> None:
-    """Warn when this installation has no native core; called where reading begins, in the user's process."""
+    """Warn if this installation has no native core. Called when reading begins, in the user's process."""
     if not _native.HAVE_NATIVE:
         warnings.warn(
             "aiostream_data runs without its native core, on Python code that is many times slower; "
             "install a C compiler and then the package again",
             RuntimeWarning,
-            stacklevel=4,  # beyond open() and the check of its arguments
+            stacklevel=4,  # report the caller of open()
         )

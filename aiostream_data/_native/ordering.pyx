@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Take rows from a cycle of streams, block by block; ``ordering_py`` says it clearly."""
+"""Interleave rows of several streams, block by block; ``ordering_py`` is the pure-Python twin."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -27,7 +27,7 @@ def interleave_rows(
     bint more_streams,
     int64_t max_rows,
 ):
-    """Return the longest order that can be given now, and why it stopped."""
+    """Return the longest possible order of loaded rows, and the reason why it ended."""
     cdef Py_ssize_t slots = status.shape[0], k
     if position.shape[0] != 2 or next_row.shape[0] != slots or stop_row.shape[0] != slots:
         raise ValueError("the arrays of the slots differ in length")
@@ -50,7 +50,7 @@ def interleave_rows(
     cdef int64_t given = 0, passed = 0
     cdef int waiting = WAIT_NOTHING
     cdef int64_t waited_slot = -1
-    # The GIL is kept: a call takes microseconds, and getting it back can take milliseconds.
+    # Keep the GIL: a call takes microseconds, but reacquiring the GIL can take milliseconds.
     while given < max_rows:
         at = next_row[slot]
         if at < stop_row[slot]:

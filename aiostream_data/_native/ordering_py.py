@@ -1,8 +1,8 @@
-"""Take rows from a cycle of streams, block by block: the clear twin of ``ordering.pyx``.
+"""Interleave rows of several streams, block by block: the pure-Python twin of ``ordering.pyx``.
 
-The rules are those of tf.data's interleave kernel: up to ``block_length`` rows from a slot, then on to
-the next; a stream's end is noticed when a row is asked of it after its last, which empties the slot
-and moves on; an empty slot asks for a stream when the cycle comes round to it.
+The rules are those of tf.data's interleave kernel. Each slot emits up to ``block_length`` rows before the next slot.
+The end of a stream is detected when the row after its last one is due; the slot is then emptied. An empty slot requests
+a stream when its turn comes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 EMPTY, OPEN, ENDED = 0, 1, 2
-"""Status of a slot. ENDED: no further chunk comes, and the end has not been noticed yet."""
+"""Status of a slot. ENDED: no further chunk follows, but the end of the stream was not detected yet."""
 
 WAIT_NOTHING, WAIT_STREAM, WAIT_ROWS, WAIT_FINISHED = 0, 1, 2, 3
-"""Why an order stopped: enough rows; a slot wants a stream; a slot wants rows; all is given."""
+"""Reason why an order ended: enough rows; a slot needs a stream; a slot needs rows; the order is complete."""
 
 Step = tuple[NDArray[np.int32], NDArray[np.int64], int, int]
 
@@ -29,20 +29,20 @@ def interleave_rows(
     more_streams: bool,
     max_rows: int,
 ) -> Step:
-    """Return the longest order that can be given now, and why it stopped.
+    """Return the longest possible order of loaded rows, and the reason why it ended.
 
     Args:
-        position: (slot, rows taken of its block); updated.
-        status: One of EMPTY, OPEN, ENDED per slot; updated.
-        next_row, stop_row: Rows of the slot's current chunk that are still to be given; the first is
-            updated.
-        block_length: Rows to take from a slot before moving on; at least 1.
-        deterministic: False passes over slots that lack rows while another slot has some.
-        more_streams: False when empty slots stay empty.
-        max_rows: Most rows to give.
+        position: Current slot, and rows already taken in its block. Updated in place.
+        status: EMPTY, OPEN or ENDED for each slot. Updated in place.
+        next_row: Next row in the current chunk of each slot. Updated in place.
+        stop_row: End of the current chunk of each slot (exclusive).
+        block_length: Rows to take from a slot before the next slot; at least 1.
+        deterministic: If False, skip slots without rows while another slot has some.
+        more_streams: False if empty slots stay empty.
+        max_rows: Maximum number of rows.
 
     Returns:
-        int32 slot and int64 row in the slot's chunk, per row given; a WAIT constant; its slot or -1.
+        The slot (int32) and the index in the slot's chunk (int64) of each row; a WAIT constant; its slot or -1.
     """
     which: list[int] = []
     rows: list[int] = []
@@ -68,7 +68,7 @@ def interleave_rows(
         elif status[slot] == OPEN and (deterministic or passed == len(status)):
             waiting, waited_slot = WAIT_ROWS, slot
             break
-        else:  # nothing comes here, or nothing yet and another slot may have rows
+        else:  # this slot has no rows (yet), but another slot may have some
             passed = min(passed + 1, len(status))
         slot, taken = (slot + 1) % len(status), 0
     position[:] = slot, taken

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
-"""Call a Python function on every number of an array. ``scalar_map_py.py`` is the clear twin.
+"""Call a Python function on each number of an array; ``scalar_map_py`` is the pure-Python twin.
 
-The GIL is held throughout, since the function is Python's. What is gained is that no list of boxed
-numbers is ever made: each number is boxed, used and freed while it is in the processor's cache.
+The kernel holds the GIL, because it calls Python. It saves time by not creating a list of boxed numbers: each number is
+boxed, used and freed while it is in the processor's cache.
 """
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact, PyFloat_FromDouble
@@ -17,11 +17,12 @@ cdef extern from "Python.h":
 
 
 def scalar_results(object function, object values not None, int64_t[::1] row not None):
-    """Return (results, done, odd, error): the function's results as int64 or float64, as far as they are of one type.
+    """Call ``function`` on each value, while all results are int64 or all are float64.
 
-    ``done`` results are in the array; when a result is of another type than the first, or no number,
-    or does not fit, it is ``odd``, ``done`` is its row, and no later row was called. When the function
-    raises, that is ``error``, and ``done`` is its row. ``row[0]`` is always the row whose call came last.
+    Returns:
+        ``(results, done, odd, error)``. The first ``done`` entries of ``results`` are valid. ``odd`` is the first
+        result with another type than the first one, or beyond 64 bits; the calls stop there. ``error`` is the
+        exception that the function raised. ``row[0]`` is always the row of the last call.
     """
     if values.dtype == np.int64:
         return _map_ints(function, values, row)
@@ -57,7 +58,7 @@ cdef object _map_floats(object function, const double[:] values, int64_t[::1] ro
 
 
 cdef class _Results:
-    """An int64 or float64 array, as the first result says."""
+    """Result array of int64 or float64; the first result determines the dtype."""
 
     cdef object ints, floats
     cdef readonly object odd

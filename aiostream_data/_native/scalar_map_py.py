@@ -1,4 +1,4 @@
-"""Call a Python function on every number of an array: the clear twin of ``scalar_map.pyx``."""
+"""Call a Python function on each number of an array: the pure-Python twin of ``scalar_map.pyx``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _INT64 = range(-(2**63), 2**63)
 def scalar_results(
     function: Callable[[Any], Any], values: NDArray[Any], row: NDArray[np.int64]
 ) -> tuple[NDArray[Any], int, Any, BaseException | None]:
-    """Return (results, done, odd, error): the function's results as int64 or float64, as far as they are of one type.
+    """Call ``function`` on each value, while all results are int64 or all are float64.
 
-    ``done`` results are in the array; when a result is of another type than the first, or no number,
-    or does not fit, it is ``odd``, ``done`` is its row, and no later row was called. When the function
-    raises, that is ``error``, and ``done`` is its row. ``row[0]`` is always the row whose call came last.
+    Returns:
+        ``(results, done, odd, error)``. The first ``done`` entries of ``results`` are valid. ``odd`` is the first
+        result with another type than the first one, or beyond 64 bits; the calls stop there. ``error`` is the
+        exception that the function raised. ``row[0]`` is always the row of the last call.
     """
     if values.dtype not in (np.int64, np.float64):
         raise TypeError(f"values must be int64 or float64, not {values.dtype}")

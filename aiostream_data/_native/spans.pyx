@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Read many pieces of a file, and check them; ``spans_py`` says it clearly.
+"""Read many spans of a file and compute their checksums; ``spans_py`` is the pure-Python twin.
 
-A call of its own for every row would ask for the GIL as often, and wait each time that another thread runs Python.
+One call reads all rows. Separate calls per row would reacquire the GIL each time and wait for other Python threads.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -40,7 +40,7 @@ crc32c_init()
 
 
 def read_spans(int file, offsets, lengths, bint ahead=False):
-    """Return ``lengths[i]`` bytes from ``offsets[i]`` of a file on, for every i, one after another."""
+    """Read ``lengths[i]`` bytes at ``offsets[i]`` of a file, for each i. Return them concatenated."""
     check_spans(offsets, lengths)
     cdef const int64_t[:] offset_of = offsets, length_of = lengths
     cdef Py_ssize_t count = offset_of.shape[0], i = 0, j
@@ -55,7 +55,7 @@ def read_spans(int file, offsets, lengths, bint ahead=False):
             for j in range(count):
                 spans_will_need(file, offset_of[j], length_of[j])
         while i < count:
-            run = length_of[i]  # with the spans behind it that follow in the file too
+            run = length_of[i]  # merged with the following spans that are adjacent in the file
             j = i + 1
             while j < count and offset_of[j] == offset_of[i] + run:
                 run += length_of[j]
@@ -73,7 +73,7 @@ def read_spans(int file, offsets, lengths, bint ahead=False):
 
 
 cdef int64_t _read(int file, unsigned char* target, int64_t length, int64_t offset, int* failed) except -1 nogil:
-    """Return how many bytes were read; ``failed`` gets the system's reason where they are too few for one."""
+    """Return the number of bytes read. If a read fails, store the system's error number in ``failed``."""
     cdef int64_t done = 0, got
     while done < length:
         got = spans_pread(file, target + done, length - done, offset + done)
@@ -91,7 +91,7 @@ cdef int64_t _read(int file, unsigned char* target, int64_t length, int64_t offs
 
 
 def crc32c_spans(values, starts, lengths):
-    """Return the CRC-32C of ``values[starts[i] : starts[i] + lengths[i]]`` for every i."""
+    """Return the CRC-32C of ``values[starts[i] : starts[i] + lengths[i]]`` for each i."""
     check_spans(starts, lengths)
     check_bytes(values)
     cdef const unsigned char[::1] data = values

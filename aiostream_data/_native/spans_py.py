@@ -1,4 +1,4 @@
-"""Read many pieces of a file, and check them: the clear twin of ``spans.pyx``."""
+"""Read many spans of a file and compute their checksums: the pure-Python twin of ``spans.pyx``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ Numbers = NDArray[np.int64]
 
 
 def read_spans(file: int, offsets: Numbers, lengths: Numbers, ahead: bool = False) -> NDArray[np.uint8]:
-    """Return ``lengths[i]`` bytes from ``offsets[i]`` of a file on, for every i, one after another.
+    """Read ``lengths[i]`` bytes at ``offsets[i]`` of a file, for each i. Return them concatenated.
 
     Args:
-        file: A descriptor that can be read at any offset.
-        ahead: Tell the system about all of them before the first is read: worth it where it has to go to a disk.
+        file: File descriptor that supports reads at any offset.
+        offsets: Offset of each span, int64.
+        lengths: Size of each span in bytes, int64.
+        ahead: Announce all spans to the system before reading. Useful if the data must be read from a disk.
 
     Raises:
-        OSError: The system could not read.
-        EOFError: The file has fewer bytes there.
-        ValueError: Vectors of other dtypes or of two lengths, or a negative number.
+        OSError: The system could not read the file.
+        EOFError: The file ends before a span does.
+        ValueError: The vectors are not int64 or differ in length, or a number is negative.
     """
     check_spans(offsets, lengths)
     out = np.empty(int(lengths.sum()), np.uint8)
@@ -44,11 +46,11 @@ def read_spans(file: int, offsets: Numbers, lengths: Numbers, ahead: bool = Fals
 
 
 def crc32c_spans(values: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> NDArray[np.uint32]:
-    """Return the CRC-32C of ``values[starts[i] : starts[i] + lengths[i]]`` for every i.
+    """Return the CRC-32C of ``values[starts[i] : starts[i] + lengths[i]]`` for each i.
 
     Raises:
-        IndexError: A span is outside the values.
-        ValueError: The values are no contiguous bytes; or as for :func:`read_spans`.
+        IndexError: A span is outside ``values``.
+        ValueError: ``values`` is not a contiguous uint8 vector, or the spans are invalid as in :func:`read_spans`.
     """
     check_spans(starts, lengths)
     check_bytes(values)
@@ -59,7 +61,7 @@ def crc32c_spans(values: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -
 
 
 def check_spans(starts: Numbers, lengths: Numbers) -> None:
-    """Refuse what cannot be spans; both kernels do."""
+    """Raise ``ValueError`` unless the arrays are valid spans. Both kernels call this check."""
     for array in (starts, lengths):
         if array.dtype != np.int64 or array.ndim != 1 or len(array) != len(starts):
             raise ValueError("starts and lengths must be int64 vectors of one length")
@@ -68,6 +70,6 @@ def check_spans(starts: Numbers, lengths: Numbers) -> None:
 
 
 def check_bytes(values: NDArray[Any]) -> None:
-    """Refuse what is not a contiguous vector of bytes; both kernels do."""
+    """Raise ``ValueError`` unless ``values`` is a contiguous uint8 vector. Both kernels call this check."""
     if values.dtype != np.uint8 or values.ndim != 1 or not values.flags.c_contiguous:
         raise ValueError(f"values must be a contiguous vector of uint8, got {values.dtype}{list(values.shape)}")

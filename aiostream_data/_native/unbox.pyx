@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
-"""Take the numbers out of a list of Python objects. ``unbox_py.py`` is the clear twin.
+"""Convert lists of Python numbers to arrays; ``unbox_py`` is the pure-Python twin.
 
-The GIL is held throughout, since the objects are Python's.
+The functions hold the GIL, because they access Python objects.
 """
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
@@ -17,7 +17,7 @@ cdef extern from "Python.h":
 
 
 def unbox_ints(list values not None):
-    """Return an int64 array of the values when each is exactly an int that fits, else None."""
+    """Return an int64 array if all values are exactly of type int and fit into 64 bits, else None."""
     cdef Py_ssize_t i, count = len(values)
     cdef int overflow = 0
     cdef object out = np.empty(count, np.int64)
@@ -34,7 +34,7 @@ def unbox_ints(list values not None):
 
 
 def unbox_floats(list values not None):
-    """Return a float64 array of the values when each is exactly a float, else None."""
+    """Return a float64 array if all values are exactly of type float, else None."""
     cdef Py_ssize_t i, count = len(values)
     cdef object out = np.empty(count, np.float64)
     cdef double[::1] target = out

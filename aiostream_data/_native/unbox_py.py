@@ -1,4 +1,4 @@
-"""Take the numbers out of a list of Python objects: the clear twin of ``unbox.pyx``."""
+"""Convert lists of Python numbers to arrays: the pure-Python twin of ``unbox.pyx``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def unbox_ints(values: list[Any]) -> NDArray[np.int64] | None:
-    """Return an int64 array of the values when each is exactly an int that fits, else None."""
+    """Return an int64 array if all values are exactly of type int and fit into 64 bits, else None."""
     if not all(type(value) is int for value in values):
         return None
     try:
@@ -19,7 +19,7 @@ def unbox_ints(values: list[Any]) -> NDArray[np.int64] | None:
 
 
 def unbox_floats(values: list[Any]) -> NDArray[np.float64] | None:
-    """Return a float64 array of the values when each is exactly a float, else None."""
+    """Return a float64 array if all values are exactly of type float, else None."""
     if not all(type(value) is float for value in values):
         return None
     return np.fromiter(values, np.float64, len(values))

@@ -1,7 +1,7 @@
-"""Protobuf's wire format, shared by native parsers: read or skip one field without ever leaving its message.
+"""Readers for the protobuf wire format, shared by the native parsers. They never read beyond the enclosing message.
 
-Each reader takes the bytes, the position to read at and the end of the enclosing message. It returns the
-position after what it read, or ``-1 - at`` when the bytes at ``at`` are damaged.
+Each reader takes the bytes, the position to read at and the end of the enclosing message. It returns the position after
+the field, or ``-1 - at`` if the bytes at ``at`` are damaged.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -33,7 +33,7 @@ cdef inline int64_t read_tag(const uint8_t* base, int64_t at, int64_t stop, uint
 
 
 cdef inline int64_t read_length(const uint8_t* base, int64_t at, int64_t stop, int64_t* length) noexcept nogil:
-    """Read the length of a delimited field; what is left of the message is at least that long."""
+    """Read the length of a delimited field. The length never exceeds the rest of the message."""
     cdef uint64_t value = 0
     cdef int64_t after
     if at < stop and base[at] < 0x80:
