@@ -1,18 +1,16 @@
-"""CUDA devices through CuPy: the only file that imports it, and only when a GPU is asked for.
+"""CUDA devices through CuPy. Only this file imports CuPy, and only when a GPU is requested.
 
-Uses runtime calls alone (memory, streams, events, copies). A kernel is compiled for ``ImageCast`` only, so
-nothing else needs NVRTC. Rules kept here, each after a failure seen in the wild:
+The backend uses runtime calls only (memory, streams, events, copies). Only ``ImageCast`` compiles a kernel, so nothing
+else needs NVRTC. The backend follows four rules, each after a failure observed in practice:
 
-* Blocks are raw ``PinnedMemory`` and ``Memory``, outside of CuPy's pools, which round up and hand out
-  memory again while copies are still running.
-* The current stream is never relied upon: every copy, mark and wait names its stream. The current
-  *device* matters for new events and for stream 0, so it is set around all calls, by :mod:`.cuda_context`.
-* Events block instead of spinning, carry no timing, and are recorded anew instead of made anew.
-* No callback from CUDA into Python (deadlocks with the GIL), no ``Event.done`` (hides errors).
+* Blocks are raw ``PinnedMemory`` and ``Memory``. CuPy's pools round sizes up and reuse memory while copies still run.
+* Every copy, mark and wait names its stream and never relies on the current stream. New events and stream 0 depend on
+  the current *device*, so :mod:`.cuda_context` sets it around all calls.
+* Events block instead of spinning, carry no timing unless a profile needs it, and are reused.
+* CUDA never calls back into Python, which deadlocks with the GIL. ``Event.done`` is not used, because it hides errors.
 
-Verified without a GPU: the ways of failing, and which CuPy calls are made. **Unverified until run on
-a GPU**: that the calls do what is written here, waiting on the legacy stream by its handle, and how
-long anything takes. ``tests/gpu`` holds the checks.
+Tests without a GPU verify error handling and which CuPy calls the backend makes. **Unverified until run on a GPU**: the
+effect of these calls, waiting on the legacy stream by its handle, and all timings. ``tests/gpu`` holds the checks.
 """
 
 from __future__ import annotations
@@ -46,14 +44,14 @@ from aiostream_data.errors import (
 
 
 def import_cupy(device: str) -> Any:
-    """Return the module.
+    """Import CuPy and return the module.
 
     Args:
-        device: What the user asked for, for messages.
+        device: Device name that the user requested, for error messages.
 
     Raises:
         MissingExtraError: CuPy is not installed.
-        DeviceUnavailableError: It is, but cannot be imported.
+        DeviceUnavailableError: CuPy is installed but cannot be imported.
     """
     try:
         import cupy
@@ -77,21 +75,21 @@ def _broken(device: str, error: ImportError) -> DeviceUnavailableError:
 
 
 _PORTABLE = 1
-"""``cudaHostRegisterPortable``, which CuPy has no name for: for all GPUs of the process."""
+"""``cudaHostRegisterPortable``: page-lock memory for all GPUs of the process. CuPy has no name for this flag."""
 
 
 ON_GPU = 2
-"""DLPack's number of CUDA memory."""
+"""DLPack's device type of CUDA memory."""
 
 PER_THREAD_STREAM = 2
-"""CUDA's handle of the default stream that every thread has for itself."""
+"""CUDA's handle of the per-thread default stream."""
 
 
 def _unregister_all(runtime: Any, context: CudaContext, registered: dict[int, NDArray[np.uint8]], pid: int) -> None:
-    """Unlock shared memory of a backend that nobody closed, before it is unmapped."""
+    """Unlock the shared memory of a backend that was never closed, before the memory is unmapped."""
     if os.getpid() == pid:
         for address in registered:
-            with suppress(*context.errors), context.current():  # nobody is left to be told
+            with suppress(*context.errors), context.current():  # a finalizer has no caller that could handle the error
                 runtime.hostUnregister(address)
 
 
@@ -103,11 +101,10 @@ class CupyBackend:
         self._cuda = cupy.cuda
         self._runtime = cupy.cuda.runtime
         self._index = index
-        self._spare_events: deque[Any] = deque()  # append and pop are atomic
+        self._spare_events: tuple[deque[Any], deque[Any]] = deque(), deque()  # without timing, with timing
         self._kernels: dict[str, Any] = {}
-        self._spare_timed: deque[Any] = deque()
         self._registered: dict[int, NDArray[np.uint8]] = {}
-        with self._telling("make a context"):
+        with self._telling("create a context"):
             self._context = CudaContext(self._cuda, index)
         self._record = record_event(cupy)
         self._unregister = weakref.finalize(
@@ -131,7 +128,7 @@ class CupyBackend:
 
     def adopt_shared(self, memory: NDArray[np.uint8]) -> HostBlock:
         address = memory.ctypes.data
-        if memory.nbytes:  # CUDA refuses to register nothing
+        if memory.nbytes:  # CUDA refuses to register zero bytes
             with self._pinning(memory.nbytes, "shared memory"):
                 self._runtime.hostRegister(address, memory.nbytes, _PORTABLE)
             self._registered[address] = memory
@@ -147,7 +144,7 @@ class CupyBackend:
         try:
             return self._raw_block(nbytes)
         except DeviceMemoryError:
-            # CuPy keeps freed memory for itself; give it one chance to let go.
+            # CuPy's pool caches freed memory: release the cache and retry once.
             with self._calling("free CuPy's memory pool"):
                 self._cupy.get_default_memory_pool().free_all_blocks()
             return self._raw_block(nbytes)
@@ -158,18 +155,17 @@ class CupyBackend:
             return self.block_at(memory.ptr, nbytes, memory)
 
     def consumer_block(self, nbytes: int) -> DeviceBlock:
-        # From the consumer's own allocator: the pool arena of the thread's current stream, which is
-        # the stream that d2d is then given.
+        # CuPy allocates from the pool arena of the thread's current stream, and d2d runs on the same stream.
         with self._calling(f"allocate {nbytes} bytes for a batch", nbytes):
             return DeviceBlock(nbytes, self._cuda.alloc(nbytes))
 
     def stream(self) -> StreamRef:
-        with self._calling("make a stream"):
-            stream = self._freed(self._cuda.Stream(non_blocking=True))  # else it would wait for the legacy stream
+        with self._calling("create a stream"):
+            stream = self._freed(self._cuda.Stream(non_blocking=True))  # a blocking stream waits for the legacy stream
         return StreamRef(stream.ptr, stream)
 
     def current_stream(self) -> StreamRef:
-        with self._calling("ask for the current stream"):
+        with self._calling("read the current stream"):
             stream = self._cuda.get_current_stream()
         return StreamRef(int(stream.ptr), stream)
 
@@ -194,16 +190,15 @@ class CupyBackend:
             raise
         except (RuntimeError, OSError, self._cuda.compiler.CompileException) as error:
             raise DeviceUnavailableError(
-                f"{self.device}: ImageCast needs the compiler that CuPy uses, NVRTC: {error}; pip install "
-                "'aiostream-data[cupy13]', or [cupy12] for CUDA 12, brings it, or leave transform= out and cast in the "
-                "framework"
+                f"{self.device}: ImageCast needs the compiler of CuPy, NVRTC: {error}. Install it (pip install "
+                "'aiostream-data[cupy13]', or [cupy12] for CUDA 12), or omit transform= and cast in the framework"
             ) from error
 
     def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:
         if not self._kernels:
             self.prepare_cast()
         target, slot = int(dst.memory.ptr), int(src.memory.ptr)
-        with self._calling("take out a batch of images"):
+        with self._calling("cast a batch of images"):
             for copy in plan.copies:
                 kind = self._runtime.memcpyDeviceToDevice
                 self._runtime.memcpyAsync(target + copy.target, slot + copy.source, copy.nbytes, kind, stream.ptr)
@@ -212,30 +207,27 @@ class CupyBackend:
                     self._launch(launch, stream)
 
     def _launch(self, launch: Launch, stream: StreamRef) -> None:
-        # By name of the stream, like everything here: CuPy asks what it is given for its ptr and nothing else.
+        # The stream is named explicitly. CuPy reads only the `ptr` attribute of a StreamRef.
         with self._telling(f"launch {launch.name}"):
             self._kernels[launch.name](launch.grid, launch.block, launch.arguments, stream=stream)
 
     def mark(self, stream: StreamRef) -> Mark:
-        with self._calling("record an event"):
-            try:
-                event = self._spare_events.pop()
-            except IndexError:
-                event = self._freed(self._cuda.Event(block=True, disable_timing=True))
-            self._record(event.ptr, stream.ptr)
-        return Mark(event)
+        return self._mark(stream, timed=False)
 
     def timed_mark(self, stream: StreamRef) -> Mark:
+        return self._mark(stream, timed=True)
+
+    def _mark(self, stream: StreamRef, *, timed: bool) -> Mark:
         with self._calling("record an event"):
             try:
-                event = self._spare_timed.pop()
+                event = self._spare_events[timed].pop()
             except IndexError:
-                event = self._freed(self._cuda.Event(block=True, disable_timing=False))
+                event = self._freed(self._cuda.Event(block=True, disable_timing=not timed))
             self._record(event.ptr, stream.ptr)
-        return Mark(event, timed=True)
+        return Mark(event, timed=timed)
 
     def elapsed_s(self, first: Mark, then: Mark) -> float:
-        with self._calling("ask how long a copy took"):
+        with self._calling("read the duration of a copy"):
             return float(self._runtime.eventElapsedTime(first.event.ptr, then.event.ptr)) / 1e3
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
@@ -257,43 +249,43 @@ class CupyBackend:
 
     def capturing(self, stream: StreamRef) -> bool:
         try:
-            with self._calling("ask whether a stream is being captured"):
+            with self._calling("check whether a stream is being captured"):
                 return bool(self._runtime.streamIsCapturing(stream.ptr))
         except GraphCaptureError:
-            return True  # the legacy stream, while another stream is captured that waits for it
+            return True  # `stream` is the legacy stream, and a capturing stream depends on it
         except DeviceError:
             raise
         except RuntimeError:
-            return True  # CuPy's own words for a capture that has failed and was not ended yet
+            return True  # CuPy raises a plain RuntimeError for a capture that failed and has not ended
 
     def retire(self, mark: Mark) -> None:
-        # Streams already told to wait keep what they were told: recording anew does not change it.
-        (self._spare_timed if mark.timed else self._spare_events).append(mark.event)
+        # Recording an event again does not affect streams that already wait for its earlier recording.
+        self._spare_events[mark.timed].append(mark.event)
 
     def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NativeArray:
-        with self._calling("make an array"):
+        with self._calling("create an array"):
             return self._cupy.ndarray(shape, dtype, memptr=block.memory + offset)
 
     def address(self, block: DeviceBlock) -> int:
         return int(block.memory.ptr)
 
     def block_at(self, address: int, nbytes: int, owner: object) -> DeviceBlock:
-        with self._calling("refer to memory of somebody else"):
+        with self._calling("wrap memory of another library"):
             memory = self._cuda.UnownedMemory(address, nbytes, owner, self._index)
             return DeviceBlock(nbytes, self._cuda.MemoryPointer(memory, 0))
 
     def block_of(self, array: NativeArray) -> DeviceBlock:
         if not isinstance(array, self._cupy.ndarray):
-            raise ArgumentTypeError(f"no CuPy array on {self.device}")
+            raise ArgumentTypeError(f"expected a CuPy array on {self.device}")
         if array.device.id != self._index:
-            raise ArgumentTypeError(f"on cuda:{array.device.id}, and the batch is on {self.device}")
+            raise ArgumentTypeError(f"the array is on cuda:{array.device.id}, the batch on {self.device}")
         return DeviceBlock(int(array.nbytes), array.data)
 
     def dlpack_device(self, array: NativeArray) -> tuple[int, int]:
-        return ON_GPU, self._index  # CuPy 13 returns any numbers where the device has failed
+        return ON_GPU, self._index  # CuPy 13 returns arbitrary numbers after a device failure
 
     def dlpack(self, array: NativeArray, **asked: Any) -> Any:
-        # CuPy looks at the current device, and would order the importer after the stream that is current there.
+        # Without stream=NO_STREAM, CuPy orders the importer after the current device's current stream.
         with self._calling("export an array"):
             return array.__dlpack__(stream=NO_STREAM, **asked)
 
@@ -301,8 +293,8 @@ class CupyBackend:
         return stream.ptr != PER_THREAD_STREAM
 
     def close(self) -> None:
-        self._spare_events.clear()
-        self._spare_timed.clear()
+        for spare in self._spare_events:
+            spare.clear()
         self._unregister.detach()
 
     def _freed(self, owned: Any, nbytes: int = 0) -> Freed:
@@ -310,17 +302,18 @@ class CupyBackend:
 
     @contextmanager
     def _calling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
-        """Run a block on this device, and tell its failures as ours; see :meth:`_telling`."""
+        """Run a block with this device current, and convert its failures to errors of this package; see
+        :meth:`_telling`."""
         with self._telling(what, nbytes), self._context.current():
             yield
 
     @contextmanager
     def _telling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
-        """Convert failures of a block to errors of this package. Never holds an ``await``.
+        """Convert CuPy's errors in a block to errors of this package. The block must not contain an ``await``.
 
         Args:
-            what: The attempt, for messages.
-            nbytes: Bytes of device memory that it takes; None where it takes none.
+            what: The attempted operation, for error messages.
+            nbytes: Bytes of device memory that the operation allocates; None if it allocates none.
         """
         try:
             yield
@@ -331,7 +324,7 @@ class CupyBackend:
 
     @contextmanager
     def _pinning(self, nbytes: int, what: str) -> Iterator[None]:
-        """Run a block that page-locks memory, and tell a refusal from a device that has failed."""
+        """Run a block that page-locks memory. Raise PinningError on refusal, but DeviceError if the device failed."""
         try:
             with self._calling(f"page-lock {nbytes} bytes of {what}"):
                 yield
@@ -349,7 +342,7 @@ class CupyBackend:
         return DeviceError(message, status=status)
 
     def _free_nbytes(self) -> int | None:
-        """Return what the device has free, of all programs together. Holds the GIL: only after a failure."""
+        """Return the device's free memory in bytes, over all programs. Holds the GIL: call it only after a failure."""
         try:
             with self._context.current():
                 free, _ = self._runtime.memGetInfo()

@@ -1,7 +1,7 @@
-"""What the numbers mean with which CUDA reports failures: the cause, and what to do about it.
+"""Cause and remedy for each CUDA error status.
 
-CuPy does not name these numbers. Sentences are for people who train, not for people who write kernels;
-none of them ends in a full stop, since they become parts of messages.
+CuPy does not name the status numbers. The explanations address users who train models, not kernel authors. An
+explanation does not end in a full stop, because it becomes part of an error message.
 """
 
 from __future__ import annotations
@@ -16,104 +16,105 @@ NOT_READY: Final = 600
 
 _OLDEST_CUPY: Final = 12
 _NEWEST_CUPY: Final = 13
-"""Major versions of CUDA for which there is an extra with a CuPy."""
+"""Oldest and newest major CUDA version for which an extra with CuPy exists."""
 
 CAPTURE_ADVICE: Final = (
-    "take batches outside of the capture, have them written into fixed arrays (handoff='into'), and capture with "
+    "Request batches outside the capture, write them into fixed arrays (handoff='into'), and capture with "
     "capture_error_mode='thread_local'"
 )
-"""What to do where a stream is being captured into a CUDA graph."""
+"""Advice for using batches while a stream is captured into a CUDA graph."""
 
 _KERNEL = (
-    "a kernel of this process, not necessarily of this library, {}: find it with compute-sanitizer, or with "
+    "a kernel of this process, not necessarily of this library, {}. Find the kernel with compute-sanitizer, or with "
     "CUDA_LAUNCH_BLOCKING=1"
 )
-_CAPTURE = f"a stream of this process is being captured into a CUDA graph: {CAPTURE_ADVICE}"
-_OURS = "this is a mistake of the library, or of the CuPy that is installed: please report it"
+_CAPTURE = f"a stream of this process is being captured into a CUDA graph. {CAPTURE_ADVICE}"
+_OURS = "This is a bug in aiostream_data or in the installed CuPy. Please report it"
 
 _SENTENCES: Final = {
-    1: f"CUDA does not take a value that it was given; {_OURS}",
-    OUT_OF_MEMORY: "there is no room for it",
-    3: "CUDA does not start in this process, mostly because it was forked from one that had used CUDA: start it by "
-    "spawn or forkserver",
-    4: "CUDA is being shut down, because the program ends",
-    INSUFFICIENT_DRIVER: "there is no NVIDIA driver, or it is too old for this CuPy",
-    36: "the NVIDIA driver is too old for this call: update it",
-    46: "the GPU is taken by another program, or not available: see nvidia-smi for its compute mode and programs",
+    1: f"CUDA rejected an argument. {_OURS}",
+    OUT_OF_MEMORY: "not enough memory is free",
+    3: "CUDA cannot start in this process, usually because the process was forked after CUDA had started. Start the "
+    "process by spawn or forkserver",
+    4: "CUDA is shutting down because the program is ending",
+    INSUFFICIENT_DRIVER: "the NVIDIA driver is missing, or too old for this CuPy. Install or update the driver",
+    36: "the NVIDIA driver is too old for this call. Update the driver",
+    46: "the GPU is in use by another program, or unavailable. Check its compute mode and processes with nvidia-smi",
     NO_DEVICE: "the NVIDIA driver shows no GPU to this process",
-    101: "there is no GPU of this number",
-    200: "this CuPy has no code for a GPU of this kind: install a newer CuPy",
-    209: "this CuPy has no code for a GPU of this kind: install a newer CuPy",
-    214: "the GPU's memory has an error that could not be corrected: have the GPU reset or replaced",
-    218: "the NVIDIA driver cannot read the code that CuPy compiled: update the driver",
-    220: "a link between GPUs has an error that could not be corrected: have the machine looked at",
-    222: "the NVIDIA driver is older than the compiler that CuPy uses: update the driver, or install an older CuPy",
-    226: "the GPU has contained an error of its hardware, or of an access to another GPU's memory: see the system's "
-    "log for lines with Xid",
-    304: "the operating system refused: see its log, and the limits that a container may set",
-    400: f"CUDA does not know a stream or event that it was given, perhaps of another GPU; {_OURS}",
-    700: _KERNEL.format("used an address that is not its own"),
-    702: "a kernel of this process took longer than the driver allows",
-    709: "somebody reset the GPU, or destroyed its context, in this process: leave that to the end of the program",
-    710: _KERNEL.format("found an assertion of its own to be wrong"),
-    712: f"this host memory is page-locked already; {_OURS}",
-    713: f"this host memory is not page-locked; {_OURS}",
-    714: _KERNEL.format("ran over its stack"),
-    715: _KERNEL.format("has an instruction that the GPU does not know"),
-    716: _KERNEL.format("used an address that is not aligned"),
-    717: _KERNEL.format("used an address of the wrong kind of memory"),
-    718: _KERNEL.format("jumped out of its code"),
+    101: "no GPU has this number",
+    200: "this CuPy contains no code for this GPU model. Install a newer CuPy",
+    209: "this CuPy contains no code for this GPU model. Install a newer CuPy",
+    214: "the GPU's memory has an uncorrectable error. Reset or replace the GPU",
+    218: "the NVIDIA driver cannot load the code that CuPy compiled. Update the driver",
+    220: "a link between GPUs has an uncorrectable error. Check the hardware of the machine",
+    222: "the NVIDIA driver is older than the compiler that CuPy uses. Update the driver, or install an older CuPy",
+    226: "the GPU contained a hardware error, or an error of an access to another GPU's memory. Search the system log "
+    "for lines with Xid",
+    304: "the operating system refused the call. Check its log, and the limits of the container",
+    400: f"CUDA rejected an unknown stream or event, possibly of another GPU. {_OURS}",
+    700: _KERNEL.format("accessed an invalid address"),
+    702: "a kernel of this process ran longer than the driver allows",
+    709: "this process reset the GPU or destroyed its context. Do so only at the end of the program",
+    710: _KERNEL.format("failed an assertion"),
+    712: f"this host memory is already page-locked. {_OURS}",
+    713: f"this host memory is not page-locked. {_OURS}",
+    714: _KERNEL.format("overflowed or damaged its stack"),
+    715: _KERNEL.format("contains an instruction that the GPU does not support"),
+    716: _KERNEL.format("accessed an unaligned address"),
+    717: _KERNEL.format("accessed an address of the wrong kind of memory"),
+    718: _KERNEL.format("jumped to an invalid instruction address"),
     719: _KERNEL.format("failed"),
-    721: _KERNEL.format("ended without giving its tensor memory back"),
-    800: "the operating system or the driver does not permit it",
-    801: "this system does not support it",
-    802: "the machine's GPUs are not started yet: see whether NVIDIA's fabric manager runs",
-    803: "the NVIDIA driver's parts are of different versions, as after an update: restart the machine",
-    804: "this GPU does not take a driver newer than its own through CUDA's compatibility package: remove that package",
-    810: "the service that shares this GPU among programs (MPS) ended this one's context: see its log",
+    721: _KERNEL.format("ended without freeing its tensor memory"),
+    800: "the operating system or the driver does not permit this operation",
+    801: "this system does not support this operation",
+    802: "the GPUs of this machine are not initialized. Check that NVIDIA's fabric manager is running",
+    803: "the parts of the NVIDIA driver have different versions, e.g. after an update. Restart the machine",
+    804: "CUDA's compatibility package does not support a newer driver on this GPU. Remove the package",
+    810: "the service that shares this GPU among programs (MPS) ended this program's context. Check the log of MPS",
     **dict.fromkeys(range(900, 909), _CAPTURE),
-    911: "a device that works with the GPU has failed: see the system's log",
-    999: "the NVIDIA driver does not know why: see the system's log for lines with Xid",
+    911: "an external device that works with the GPU failed. Check the system log",
+    999: "the NVIDIA driver reports an unknown error. Search the system log for lines with Xid",
 }
 
 _STICKY: Final = frozenset({4, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, 911, 999})
 
 
 def sentence_of(status: int) -> str:
-    """Return what a CUDA status means and what to do, in words; for one that is not known, its number alone."""
+    """Return the cause and remedy of a CUDA status, or only its number if the status is unknown."""
     told = _SENTENCES.get(status, f"CUDA reports status {status}")
-    return f"{told}; nothing on the GPU can be trusted any more, so start the process again" if sticky(status) else told
+    return f"{told}. Data on the GPU is no longer reliable: restart the process" if sticky(status) else told
 
 
 def sticky(status: int | None) -> bool:
-    """Return True if every later call fails too, until the process ends."""
+    """Return True if every later CUDA call of this process also fails after ``status``."""
     return status in _STICKY
 
 
 def of_capture(status: int) -> bool:
-    """Return True if a call failed because a stream is being captured into a CUDA graph."""
+    """Return True if a CUDA status means that a stream is being captured into a CUDA graph."""
     return 900 <= status < 909
 
 
 def mismatch(driver: int | None, runtime: int | None) -> str:
-    """Explain why a driver does not support a CuPy, and what to install.
+    """Explain why a driver does not support the installed CuPy, and what to install.
 
     Args:
-        driver: Newest CUDA that the driver serves, as CUDA counts: 1000 for each major version, 10 for each minor
-            one. 0 where there is no driver; None where it cannot be told.
-        runtime: CUDA that CuPy was built for, in the same form.
+        driver: Newest CUDA version that the driver supports, as 1000 * major + 10 * minor. 0 if no driver is installed;
+            None if the version is unknown.
+        runtime: CUDA version that CuPy was built for, in the same form.
     """
     if driver == 0:
-        return "there is no NVIDIA driver: install one, or choose the device 'cpu'"
+        return "no NVIDIA driver is installed. Install one, or use the device 'cpu'"
     if driver is None or runtime is None:
         return _SENTENCES[INSUFFICIENT_DRIVER]
-    other = f"pip install '{_extra_for(driver)}' instead of this CuPy, or " if _may_serve(driver, runtime) else ""
+    older = _may_serve(driver, runtime)
+    cure = f"Replace CuPy (pip install '{_extra_for(driver)}'), or update the driver" if older else "Update the driver"
     built, serves = version_name(runtime), version_name(driver)
-    return f"CuPy is built for CUDA {built}, and the NVIDIA driver serves CUDA {serves}: {other}update the driver"
+    return f"CuPy is built for CUDA {built}, but the NVIDIA driver supports CUDA {serves}. {cure}"
 
 
 def _may_serve(driver: int, runtime: int) -> bool:
-    """Return True if a CuPy for an older CUDA would serve this driver, and is to be had."""
+    """Return True if a CuPy for an older CUDA version exists that this driver supports."""
     return _OLDEST_CUPY <= driver // 1000 < runtime // 1000
 
 
@@ -122,5 +123,5 @@ def _extra_for(driver: int) -> str:
 
 
 def version_name(number: int | None) -> str:
-    """Return a version of CUDA as people write it, from the number that CUDA has for it; None is "unknown"."""
+    """Format CUDA's version number, e.g. 12040 as "12.4". None becomes "unknown"."""
     return "unknown" if number is None else f"{number // 1000}.{number % 1000 // 10}"

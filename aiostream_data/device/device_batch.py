@@ -1,4 +1,4 @@
-"""A batch on a device, as a consumer has it: copied out of its slot, or used in it until it is given back."""
+"""Batches in device slots: copied out for the consumer, or used in the slot until released."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from aiostream_data.errors import BatchReleasedError, PlanError
 
 
 class DeviceBatch:
-    """A batch in a device slot, or on its way there.
+    """A batch in a device slot, or on its way to the slot.
 
-    A loader gives these for ``to_device(handoff="lease")`` and ``"into"``. The slot is the consumer's until the batch
-    is given back: at the end of a ``with`` block, by :meth:`release`, :meth:`into` or :meth:`jax`. Nothing waits for
-    the device: every method enqueues on the calling thread's current stream, in the library of the arrays, and what the
-    caller enqueues there next finds the batch. The methods may be called from any thread; a batch may outlive its
-    loader::
+    A loader returns these batches for ``to_device(handoff="lease")`` and ``handoff="into"``. The consumer owns the slot
+    until it releases the batch: at the end of a ``with`` block, or by :meth:`release`, :meth:`into` or :meth:`jax`.
+    Methods enqueue work on the current stream of the arrays' library and do not wait for the device. Work that the
+    caller enqueues on that stream afterwards reads the complete batch. Any thread may call the methods. A batch may
+    outlive its loader::
 
         for batch in loader:
             with batch:
                 loss = step(batch.torch())
 
     Attributes:
-        layout: Of the arrays in the slot.
+        layout: Layout of the arrays in the slot.
     """
 
     __slots__ = ("_cast", "_kept", "_lease", "_leased", "_slot", "_slots", "layout")
@@ -46,74 +46,74 @@ class DeviceBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes copied for the batch, padding included."""
+        """Bytes copied to the device for the batch, including padding."""
         return self.layout.nbytes
 
     def __repr__(self) -> str:
         arrays = ", ".join(f"{array.path}: {array.dtype} {array.shape}" for array in self.layout.arrays)
-        on_loan = self._lease is not None and not self._lease.ended
-        state = "on loan" if on_loan else "ahead" if self._slot is not None else "given back"
+        is_leased = self._lease is not None and not self._lease.ended
+        state = "leased" if is_leased else "ahead" if self._slot is not None else "released"
         return f"<DeviceBatch on {self._slots.device}, {state}: {arrays}>"
 
     # -- for loaders
 
     def hand_over(self) -> Any:
-        """Return what the consumer gets: arrays of its own, or the batch itself as a lease. In the consumer's thread.
+        """Return the consumer's arrays, or this batch as a lease. Call it in the consumer's thread.
 
         Raises:
-            As for :meth:`materialise`.
+            AiostreamError: As for :meth:`materialise`.
         """
         terms = self._slots.hand_over
         if terms.copies_out:
             return self.materialise()
         if self.layout.cast is not None and terms.handoff == "copy":
             return self._cast_for_jax()
-        if self._lease is None:  # it is there when JAX had no room for its copies the last time
+        if self._lease is None:  # a lease exists if JAX ran out of memory in an earlier call
             self.lend()
         return self.jax() if terms.handoff == "copy" else self
 
     def materialise(self) -> Any:
-        """Take the batch out and give its slot back, in the consumer's thread, without waiting.
+        """Copy the batch out of its slot and free the slot. Does not wait for the device.
 
-        The copy is enqueued on the calling thread's current stream; what the caller enqueues there
-        next finds it done. On ``cpu`` it is done at once.
+        The copy is enqueued on the calling thread's current stream, so later work on that stream reads the copied
+        batch. On ``cpu`` the copy has finished when the method returns. Call it in the consumer's thread.
 
         Returns:
-            The batch's structure, of arrays on the device that the caller owns. They are views of one
-            allocation: keeping one leaf keeps the memory of all.
+            The batch, as arrays on the device that the caller owns. All arrays are views of one allocation: keeping one
+            leaf keeps the memory of all leaves.
 
         Raises:
-            BatchReleasedError: It was taken out, lent or discarded before.
-            DeviceMemoryError: The device has no room for the copy; the batch is still there.
-            GraphCaptureError: The stream is being captured; the batch is still there.
-            DeviceError, LoaderClosedError, ForkedPipelineError: The ring cannot be used any more.
+            BatchReleasedError: The batch was already copied out, leased or discarded.
+            DeviceMemoryError: The device has not enough memory for the copy; the batch stays in its slot.
+            GraphCaptureError: The current stream is being captured; the batch stays in its slot.
+            DeviceError, LoaderClosedError, ForkedPipelineError: The device stage can no longer be used.
         """
         arrays = self._slots.take_out(self, self._slots.receivers.default)
         kept, self._kept = self._kept, []
         return self.layout.outside.rebuild(arrays, kept)
 
     def _cast_for_jax(self) -> Any:
-        """Return copies of what a cast has made, which is on the device's own library's stream; waits for them."""
-        if self._cast is None:  # it is there when JAX had no room for its copies the last time
+        """Return JAX copies of a cast batch, and wait for them. The cast runs on the device's own library's stream."""
+        if self._cast is None:  # the cast exists if JAX ran out of memory in an earlier call
             own = self._slots.take_out(self, self._slots.receivers.default)
             self._cast = own, self._slots.owned(own)
         copies, ready = self._slots.receivers.jax().copies(*self._cast, lambda: None)
         if ready is not None:
-            ready()  # or the memory of what was copied could be used again before
+            ready()  # the cast's memory may be reused only after the copies
         self._cast = None
         return self.layout.outside.rebuild(copies, self._kept)
 
     def lend(self) -> None:
-        """Begin the lease: from here on the consumer has the batch, whatever becomes of the loader.
+        """Begin the consumer's lease of the slot, which stays valid if the loader is closed.
 
         Raises:
-            BatchReleasedError: It was taken out, lent or discarded before.
-            DeviceError, LoaderClosedError, ForkedPipelineError: The ring cannot be used any more.
+            BatchReleasedError: The batch was already copied out, leased or discarded.
+            DeviceError, LoaderClosedError, ForkedPipelineError: The device stage can no longer be used.
         """
         self._lease, self._leased = self._slots.lend(self)
 
     def discard(self) -> None:
-        """Give the slot back without looking at the batch. Does nothing when it is gone, or the ring is."""
+        """Free the slot without reading the batch. Does nothing if the slot was freed or the ring was closed."""
         if self._lease is not None and not self._lease.ended:
             self.release()
         self._slots.discard(self)
@@ -121,19 +121,18 @@ class DeviceBatch:
     # -- for consumers
 
     def arrays(self) -> Any:
-        """Return the batch as arrays of ``to_device(framework=)``, over the slot, for the current stream.
+        """Return the batch as arrays of ``to_device(framework=)`` over the slot, for the current stream.
 
-        They may be read and written until the batch is given back. To use them on a further stream, call this again
-        where that is the current one: the slot is written again only behind every stream that it was asked for on.
+        The caller may read and write the arrays until it releases the batch. To use the batch on another stream, call
+        this method again while that stream is current. The slot is reused only after the work on all its streams.
 
         Returns:
-            The batch's structure, of NumPy arrays on ``cpu``, CuPy arrays on a GPU, or tensors. For "jax" see
-            :meth:`jax`.
+            The batch, as NumPy arrays on ``cpu``, CuPy arrays on a GPU, or PyTorch tensors. For "jax", see :meth:`jax`.
 
         Raises:
-            BatchReleasedError: It was given back.
-            GraphCaptureError: The stream is being captured: write :meth:`into` fixed arrays before that instead.
-            DeviceError, ForkedPipelineError: The device cannot be used any more.
+            BatchReleasedError: The batch was already released.
+            GraphCaptureError: The current stream is being captured. Write :meth:`into` fixed arrays before capturing.
+            DeviceError, ForkedPipelineError: The device can no longer be used.
         """
         return self.jax() if self._slots.hand_over.framework == "jax" else self._borrowed(self._slots.receivers.default)
 
@@ -141,7 +140,7 @@ class DeviceBatch:
         """Return the batch as CuPy arrays over the slot; see :meth:`arrays`.
 
         Raises:
-            DeviceUnavailableError: The device is no GPU.
+            DeviceUnavailableError: The device is not a GPU.
         """
         return self._borrowed(self._slots.receivers.of("cupy"))
 
@@ -149,20 +148,20 @@ class DeviceBatch:
         """Return the batch as PyTorch tensors over the slot; see :meth:`arrays`.
 
         Raises:
-            MissingExtraError, DeviceUnavailableError: PyTorch is not installed, or does not know the device.
+            MissingExtraError, DeviceUnavailableError: PyTorch is not installed, or does not support the device.
         """
         return self._borrowed(self._slots.receivers.of("torch"))
 
     def jax(self) -> Any:
-        """Return the batch as JAX arrays of the caller's own, and give it back.
+        """Return the batch as JAX arrays that the caller owns, and release the batch.
 
-        JAX's arrays never change, so none of them may lie over a slot. On a GPU they are committed to that GPU, and the
-        slot is free once the copies are ready, for which a thread of the stage waits. JAX makes numbers of 64 bits
-        numbers of 32 bits unless ``jax_enable_x64`` is set.
+        JAX arrays are immutable, so they must not refer to a slot. On a GPU, the arrays are committed to that GPU. A
+        thread of the device stage waits for the copies and then frees the slot. Unless ``jax_enable_x64`` is set, JAX
+        converts 64-bit numbers to 32 bits.
 
         Raises:
-            BatchReleasedError: It was given back.
-            MissingExtraError, DeviceUnavailableError: JAX is not installed, or does not know the device.
+            BatchReleasedError: The batch was already released.
+            MissingExtraError, DeviceUnavailableError: JAX is not installed, or does not support the device.
         """
         lease, leases, natives = self._use_in_place(), self._slots.leases, self._natives()
         exported = [self._slots.exported(lease, native, copied=True) for native in natives]
@@ -175,34 +174,36 @@ class DeviceBatch:
         return self._rebuilt(copies)
 
     def dlpack(self) -> Any:
-        """Return the batch as objects for any other library's ``from_dlpack``, which orders its stream by itself.
+        """Return the batch as objects for ``from_dlpack`` of any library except JAX. Importing orders that library's
+        stream.
 
-        JAX is refused when it imports one, since it does not name the stream that reads: see :meth:`jax`.
+        JAX does not name the stream that reads an imported array, so importing into JAX raises: use :meth:`jax`.
 
         Raises:
-            BatchReleasedError: It was given back.
-            DeviceError, ForkedPipelineError: The device cannot be used any more.
+            BatchReleasedError: The batch was already released.
+            DeviceError, ForkedPipelineError: The device can no longer be used.
         """
         lease = self._use_in_place()
         return self._rebuilt([self._slots.exported(lease, native) for native in self._natives()])
 
     def into(self, targets: Any) -> Any:
-        """Copy the batch into arrays that stay where they are, as CUDA graphs need, and give it back.
+        """Copy the batch into fixed arrays, as CUDA graphs need, and release the batch.
 
-        The copies are enqueued on the current stream of the targets' library, and nothing is allocated.
+        The copies are enqueued on the current stream of the targets' library, without allocating memory.
 
         Args:
-            targets: The batch's structure, of C-ordered arrays with the shapes and dtypes of the batch on its device:
-                all NumPy, all CuPy, or all PyTorch. A last batch with fewer rows does not fit: see ``drop_remainder``.
+            targets: Arrays in the batch's structure: C-ordered, on the batch's device, with its shapes and dtypes. All
+                must be NumPy, all CuPy, or all PyTorch. A last batch with fewer rows does not fit: use
+                ``drop_remainder``.
 
         Returns:
             The targets.
 
         Raises:
-            DeviceTargetError: A target does not fit. Nothing was written; the batch is still there.
-            BatchReleasedError: It was given back.
-            GraphCaptureError: The stream is being captured; the batch is still there.
-            DeviceError, ForkedPipelineError: The device cannot be used any more.
+            DeviceTargetError: A target does not fit. Nothing was written, and the batch is still leased.
+            BatchReleasedError: The batch was already released.
+            GraphCaptureError: The current stream is being captured; the batch is still leased.
+            DeviceError, ForkedPipelineError: The device can no longer be used.
         """
         lease = self._use()
         receiver, blocks = targets_of(targets, self.layout.outside, self._slots.receivers)
@@ -214,14 +215,14 @@ class DeviceBatch:
         return targets
 
     def release(self) -> None:
-        """Give the slot back, behind everything that was enqueued on the streams that used it. Never waits.
+        """Release the slot for reuse after all work enqueued on the streams that used the batch. Never waits.
 
         Raises:
-            BatchReleasedError: It was given back before.
-            GraphCaptureError: A stream that used it is being captured; the batch is still there.
+            BatchReleasedError: The batch was already released.
+            GraphCaptureError: A stream that used the batch is being captured; the batch is still leased.
         """
         if self._lease is None:
-            raise BatchReleasedError("this device batch was never lent, so there is nothing to give back")
+            raise BatchReleasedError("cannot release this device batch: it was never leased")
         self._slots.leases.end(self._lease)
         self._drop()
 
@@ -232,19 +233,22 @@ class DeviceBatch:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Give the slot back, unless that is done."""
+        """Release the batch unless it was already released."""
         if self._lease is not None and not self._lease.ended:
             self.release()
 
     def _use(self) -> Lease:
         if self._lease is None:
-            raise BatchReleasedError("this device batch was not lent; only the loader's consumer may use it")
+            raise BatchReleasedError("cannot use this device batch: it was not leased to the consumer of a loader")
         self._slots.leases.check(self._lease)
         return self._lease
 
     def _use_in_place(self) -> Lease:
         if self.layout.cast is not None:
-            raise PlanError("images are cast while they are taken out of the slot: take this batch by into()")
+            raise PlanError(
+                "cannot use this batch in its slot: ImageCast casts images when they are copied out. Use into(), or "
+                "handoff='copy'"
+            )
         return self._use()
 
     def _borrowed(self, receiver: FrameworkReceiver) -> Any:
@@ -261,5 +265,5 @@ class DeviceBatch:
         return self.layout.rebuild(arrays, self._kept)
 
     def _drop(self) -> None:
-        """Release the slot's memory, which arrays over it keep where there are any."""
+        """Drop the reference to the slot's memory. Arrays over the slot keep the memory alive."""
         self._leased = None

@@ -1,4 +1,4 @@
-"""Arrays that a consumer keeps and has batches written into: whether each fits, and where it is."""
+"""Validate and locate the arrays into which a consumer copies batches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from aiostream_data.rows.structure import StructureError
 
 
 def targets_of(targets: Any, layout: BatchLayout, receivers: Receivers) -> tuple[FrameworkReceiver, list[DeviceBlock]]:
-    """Return the memory of targets, one block per array of the layout, and whose arrays they are.
+    """Return the memory of the targets, one block per array of the layout, and the receiver of their library.
 
     Raises:
-        DeviceTargetError: One does not fit, or they are of several libraries.
+        DeviceTargetError: A target does not fit, or the targets belong to several libraries.
     """
     named = _named(targets, layout)
     tensors = [_is_tensor(target) for _, target in named]
     if any(tensors) and not all(tensors):
-        raise DeviceTargetError("", "some are tensors of PyTorch, and some are not")
+        raise DeviceTargetError("", "PyTorch tensors are mixed with other arrays. Use one library for all targets")
     receiver = receivers.of("torch" if any(tensors) else None)
     return receiver, [
         _fitting(receiver, target, array, path) for (path, target), array in zip(named, layout.arrays, strict=True)
@@ -29,11 +29,11 @@ def targets_of(targets: Any, layout: BatchLayout, receivers: Receivers) -> tuple
 
 
 def _named(targets: Any, layout: BatchLayout) -> list[tuple[str, Any]]:
-    """Return what is given for every array of the layout."""
+    """Return the path and target of every array of the layout."""
     try:
         leaves = layout.structure.flatten(targets)
     except StructureError as error:
-        raise DeviceTargetError("", f"targets have another structure than the batch: {error}") from error
+        raise DeviceTargetError("", f"their structure differs from the batch: {error}") from error
     found: list[tuple[str, Any]] = []
     for path, kind, leaf in zip(layout.structure.paths(), layout.kinds, leaves, strict=True):
         if kind == "dense":
@@ -42,7 +42,10 @@ def _named(targets: Any, layout: BatchLayout) -> list[tuple[str, Any]]:
             found += [(f"{path}.values", leaf.values), (f"{path}.row_splits", leaf.row_splits)]
         else:
             raise DeviceTargetError(
-                path, f"the batch has {'rows of differing length' if kind == 'ragged' else 'no array'}"
+                path,
+                "the leaf is ragged in the batch. Pass a RaggedArray, or pad the rows with padded_batch()"
+                if kind == "ragged"
+                else "the leaf is not an array in the batch. Drop it in map()",
             )
     return found
 
@@ -55,9 +58,10 @@ def _fitting(receiver: FrameworkReceiver, target: Any, array: SlotArray, path: s
     try:
         found = receiver.target(target)
     except TypeError as error:
-        raise DeviceTargetError(path, f"{type(target).__name__} cannot be written into: {error}") from error
+        raise DeviceTargetError(path, f"invalid target of type {type(target).__name__}: {error}") from error
     if (found.shape, found.dtype) != (array.shape, array.dtype):
         raise DeviceTargetError(
-            path, f"it is {found.dtype} of shape {found.shape}, and the batch's is {array.dtype} of shape {array.shape}"
+            path,
+            f"the target is {found.dtype} of shape {found.shape}, the leaf {array.dtype} of shape {array.shape}",
         )
     return found.block

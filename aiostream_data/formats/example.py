@@ -18,7 +18,7 @@ from aiostream_data._native.example_py import (
     MALFORMED,
     MISSING,
     WRONG_KIND,
-    Fault,
+    ParseFault,
     Wanted,
 )
 from aiostream_data.arguments import several
@@ -39,17 +39,17 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, Structure
 
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
-"""``describe(row)`` names the object that a row of the chunk came from, and its record number there."""
+"""``describe(row)`` returns the URL of the object that a row of the chunk came from, and the record number in it."""
 
 _KINDS = {"bytes": BYTES, "float": FLOAT, "int64": INT64}
 _LISTS = {BYTES: "a bytes list", FLOAT: "a float list", INT64: "an int64 list"}
 _DTYPES = {BYTES: "bytes or str", FLOAT: "a floating dtype", INT64: "an integer dtype"}
 _LEAST_NBYTES = {BYTES: 2, FLOAT: 4, INT64: 1}
-"""Bytes that one value takes at least in a record."""
+"""Minimum encoded size of one value in bytes."""
 
 
 class _Misfit(Exception):
-    """A row does not fit; becomes an ExampleParseError where it is known what row that is."""
+    """A row does not match its description. ``parse`` converts it to an ExampleParseError with URL and record."""
 
     def __init__(self, row: int, feature: str, expected: str, found: str) -> None:
         super().__init__(row, feature, expected, found)
@@ -60,22 +60,22 @@ class _Misfit(Exception):
 
 
 class ExampleParser:
-    """Takes the described features out of records; picklable, and safe to use from several threads.
+    """Parser for selected features of ``tf.train.Example`` records. Picklable and thread-safe.
 
-    As ``tf.io.parse_example``: other features are passed over, a missing one takes its default. Where
-    TensorFlow's parser falls short of protobuf, this one follows protobuf: packed and single values may
-    be mixed in one list, unknown fields may stand anywhere.
+    Equivalent to ``tf.io.parse_example``: other features are ignored, and missing features get their default. Unlike
+    TensorFlow's parser, it accepts all valid protobuf: packed and unpacked values may be mixed in one list, and
+    unknown fields may occur anywhere.
 
     Attributes:
-        features: The descriptions, by name.
-        structure: A dict of one leaf per feature, in the mapping's order.
+        features: Feature descriptions by name.
+        structure: Structure of an element: a dict with one leaf per feature, in the order of the mapping.
     """
 
     def __init__(self, features: Mapping[str, Feature]) -> None:
-        """Check the descriptions.
+        """Validate the feature descriptions.
 
         Raises:
-            PlanError: There is none, or one is no feature.
+            PlanError: The mapping is empty, or a value is not a feature description.
         """
         self.features = checked_features(features)
         self.structure = Structure("dict", tuple(self.features), (LEAF,) * len(self.features))
@@ -87,18 +87,18 @@ class ExampleParser:
         return tuple(feature.spec for feature in self.features.values())
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
-        """Return one row per record, with the chunk's ids.
+        """Parse a chunk of records. The result has one row per record and the chunk's row ids.
 
         Args:
-            chunk: Records: one ``bytes`` column.
-            describe: Says where a row came from; called only for an error.
+            chunk: Serialized records in one ``bytes`` column.
+            describe: Locates a row for an error message.
 
         Returns:
-            One leaf per feature. Scalar bytes and str leaves share the chunk's buffer (and only then
-            does the result keep its lease); all other leaves own their memory.
+            One leaf per feature. Scalar bytes and str leaves share the chunk's buffer, and the result then holds the
+            chunk's lease. All other leaves own their memory.
 
         Raises:
-            ExampleParseError: For the first record that is damaged or does not fit.
+            ExampleParseError: A record is damaged or does not match. The error names the first such record.
         """
         records = records_of(chunk, "parse_example")
         leaves, misfit = self._leaves_or_misfit(records)
@@ -109,9 +109,9 @@ class ExampleParser:
         return Columns(self.structure, leaves, chunk.ids, chunk.lease if shared else None)
 
     def _leaves_or_misfit(self, records: VarColumn) -> tuple[tuple[Column, ...], _Misfit | None]:
-        """Return the columns, or what is wrong with the first record that does not fit.
+        """Return the columns, or the misfit of the first record that does not match.
 
-        An error raised here would have the misfit for its context, and keep the records in memory.
+        The caller raises the error, because an error raised here would keep the records in memory as its context.
         """
         try:
             return self._leaves(records), None
@@ -122,7 +122,7 @@ class ExampleParser:
         buffer = np.ascontiguousarray(records.values)
         stop = self._first_too_short(records.lengths)
         found = _native.parse_examples(buffer, records.starts[:stop], records.lengths[:stop], self._wanted)
-        if isinstance(found, Fault):
+        if isinstance(found, ParseFault):
             raise self._explained(found, records)
         columns = zip(self.features.items(), found, strict=True)
         return tuple(
@@ -130,7 +130,7 @@ class ExampleParser:
         )
 
     def _first_misfit(self, records: VarColumn, misfit: _Misfit) -> _Misfit:
-        """Return the misfit with the lowest row: one may lie before that of another feature or kind."""
+        """Return the misfit with the lowest row. Parsing finds them by feature, not by row."""
         while True:
             try:
                 self._leaves(records.slice(0, misfit.row))
@@ -140,17 +140,17 @@ class ExampleParser:
                 return misfit
 
     def _first_too_short(self, lengths: NDArray[np.int64]) -> int:
-        """Return how many records to parse: up to and with the first too short for what it must hold.
+        """Return how many records to parse: up to and including the first that is too short for its required values.
 
-        Parsing fails there at the latest, so nothing is lost, and tiny records cannot make us allocate
-        large arrays for values that they do not have.
+        Parsing fails at that record or earlier, so later records need no parsing. The limit prevents large
+        allocations for values that tiny records cannot contain.
         """
         least = max(want.size * _LEAST_NBYTES[want.kind] * want.required for want in self._wanted)
         if not len(lengths) or lengths.min() >= least:
             return len(lengths)
         return int((lengths < least).argmax()) + 1
 
-    def _explained(self, fault: Fault, records: VarColumn) -> _Misfit:
+    def _explained(self, fault: ParseFault, records: VarColumn) -> _Misfit:
         if fault.code == MALFORMED:
             hint = instead_of_message(records.element(fault.record))
             return _Misfit(fault.record, "", "a tf.train.Example", f"damaged protobuf at byte {fault.found}{hint}")
@@ -158,40 +158,45 @@ class ExampleParser:
         expected = _LISTS[want.kind] if want.size == ANY_NUMBER else f"{_LISTS[want.kind]} of {want.size}"
         if fault.code == MISSING:
             hint = instead_of_feature(records.element(fault.record), want.name.decode())
-            found = f"no such feature, and no default for it; {hint}"
+            found = f"no values, and its description has no default; {hint}"
         elif fault.code == WRONG_KIND:
-            found = f"{_LISTS[fault.found]}: describe it with {_DTYPES[fault.found]}"
+            found = f"{_LISTS[fault.found]}; declare it with {_DTYPES[fault.found]}"
         else:
-            found = f"{fault.found} values: describe it with that shape, or with VarLen for any number"
+            found = f"{fault.found} values; declare it with that shape, or as VarLen for any number"
         return _Misfit(fault.record, want.name.decode(), expected, found)
 
 
 def parse_example(serialized: bytes | Sequence[bytes], features: Mapping[str, Feature]) -> Any:
-    """Parse one record, or several, outside a pipeline.
+    """Parse one or more serialized ``tf.train.Example`` records outside a pipeline.
 
-    As ``tf.io.parse_single_example`` and ``tf.io.parse_example``.
+    Equivalent to ``tf.io.parse_single_example`` and ``tf.io.parse_example``.
+
+    Args:
+        serialized: One serialized record, or a sequence of them.
+        features: Feature descriptions by name.
 
     Returns:
-        For bytes: the element, a dict by feature name. For a sequence: a list of them.
+        A dict of values by feature name for one record, or a list of such dicts for a sequence.
 
     Raises:
-        PlanError: A description makes no sense.
-        ExampleParseError: A record is damaged or does not fit; its number is the position in the sequence.
+        PlanError: A feature description is invalid.
+        ArgumentTypeError: ``serialized`` is not bytes or a sequence of bytes.
+        ExampleParseError: A record is damaged or does not match. The error states its position in the sequence.
     """
     parser = ExampleParser(features)
     records = (serialized,) if isinstance(serialized, bytes) else several("serialized", serialized, "bytes or a list")
     if not all(isinstance(record, (bytes, bytearray, memoryview)) for record in records):
-        raise ArgumentTypeError("serialized must be bytes, or a list of them")
+        raise ArgumentTypeError("serialized must be bytes or a list of bytes")
     chunk = join_records(records)
     elements = parser.parse(chunk, lambda row: ("", row)).elements()
     return elements[0] if isinstance(serialized, bytes) else elements
 
 
 def records_of(chunk: Columns, name: str) -> VarColumn:
-    """Return the column of serialized records.
+    """Return the column of serialized records in a chunk.
 
     Raises:
-        PlanError: They are texts.
+        PlanError: The records are str instead of bytes.
     """
     (records,) = chunk.leaves
     assert isinstance(records, VarColumn)
@@ -202,7 +207,7 @@ def records_of(chunk: Columns, name: str) -> VarColumn:
 
 
 def join_records(records: Sequence[bytes]) -> Columns:
-    """Return records as one chunk over one buffer, with the ids (0, position)."""
+    """Copy records into one chunk with a single buffer and the row ids (0, position)."""
     lengths = np.array([len(record) for record in records], np.int64)
     values = np.frombuffer(b"".join(records), np.uint8)
     column = VarColumn(values, np.cumsum(lengths) - lengths, lengths)
@@ -210,7 +215,7 @@ def join_records(records: Sequence[bytes]) -> Columns:
 
 
 def wanted(name: str, feature: Feature) -> Wanted:
-    """Return what the native parser has to look for."""
+    """Convert a feature description to the form that the native parser uses."""
     kind = _KINDS[feature_kind(feature.type)]
     if isinstance(feature, FixedLen):
         return Wanted(name.encode(), kind, values_per_row(feature.shape), feature.default is None)

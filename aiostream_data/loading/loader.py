@@ -1,4 +1,4 @@
-"""A running data set: iterate it from a plain loop or an async one, look at it, close it."""
+"""Loader: a running dataset that can be iterated with ``for`` or ``async for``, monitored and closed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from aiostream_data.device.patience import Patience
 from aiostream_data.errors import ArgumentTypeError, LoaderClosedError, NotPicklableError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.interrupts import interrupts_after
+from aiostream_data.loading.exclusions import Exclusions
 from aiostream_data.loading.observation import Observation
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.received import LAST_ELEMENT, Received
-from aiostream_data.loading.steering import Steering
 from aiostream_data.metrics.counters import ConsumerCounters
 from aiostream_data.metrics.html_table import html_table
 from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snapshot, with_holders_elsewhere
@@ -40,16 +40,16 @@ T = TypeVar("T")
 
 
 class Loader(Generic[T]):
-    """One pass over a data set, made by :meth:`Dataset.open`.
+    """One pass over a dataset, created by :meth:`Dataset.open`.
 
-    Use it in a ``with`` or ``async with`` block, and iterate it with ``for`` or ``async for``: from any
-    thread, inside or outside a running event loop, one consumer at a time. The work is done by an
-    event loop of its own on a thread of its own. Elements belong to the consumer; batches on loan
-    (``to_device(handoff="lease")``) do until they are given back. In a process that was forked while it was
-    open, everything but closing it raises :class:`~aiostream_data.errors.ForkedPipelineError`.
+    Use a loader in a ``with`` or ``async with`` block and iterate it with ``for`` or ``async for``. Any thread may
+    iterate, inside or outside a running event loop, but only one consumer at a time. The work runs on a dedicated
+    thread with its own event loop. The consumer owns the elements; leased batches (``to_device(handoff="lease")``) must
+    be released. A child process forked from an open loader can only close it. Any other use in the child raises
+    :class:`~aiostream_data.errors.ForkedPipelineError`.
 
-    Leaving the block, closing, failing, or dropping the last reference stops every task, thread,
-    process and connection within two seconds.
+    Leaving the block, closing the loader, an error, or dropping the last reference stops every task, thread, process
+    and connection within two seconds.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -60,52 +60,53 @@ class Loader(Generic[T]):
         self._consumer.started_at = perf_counter()
         self._asked_before: list[Mapping[str, Mapping[str, float]]] = []
         self._left: Iterator[Any] = iter(())
-        self._put_back: list[Parcel] = []  # at most one, which could not be handed over
+        self._put_back: list[Parcel] = []  # at most one parcel whose hand-over failed
         self._ending: Ending | None = None
         self._closed = False
         self._in_forks = _InForks(self)
         keep_from_forks(self._in_forks)
 
     def _start(self, opening: Opening) -> None:
-        """Open an engine, and count from the place of its state on."""
-        with interrupts_after():  # or nobody might have the engine to stop it
+        """Start an engine at the position of its state and reset the counters of received elements."""
+        with interrupts_after():  # an interrupt here would leave the engine running without an owner
             self._engine = opening.engine()
-            # By a weak reference: an error that the engine keeps refers to this loader by its traceback, and for
-            # what a finalizer refers to, nothing is ever collected. A running engine is kept alive by its thread.
+            # Pass the engine by weak reference: the traceback of a stored error may refer to this loader, and a strong
+            # reference would then keep the loader alive forever. The engine's thread keeps a running engine alive.
             finalizer = weakref.finalize(self, _stop_soon, weakref.ref(self._engine))
-            finalizer.atexit = False  # the engine stops itself at exit, in order
+            finalizer.atexit = False  # the engine has its own ordered shutdown at exit
         self._received = Received(opening, self._engine)
         self._observation = Observation(self._engine, self._consumer)
         self._opening = opening
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied.
+        """Reject pickling and copying.
 
         Raises:
-            NotPicklableError: Always: threads and connections stay in their process, and a data set travels.
+            NotPicklableError: Always. Threads and connections cannot leave their process; pickle the Dataset instead.
         """
         raise NotPicklableError(
-            "a Loader cannot be pickled or copied: pickle its Dataset, and open that there, with the state"
+            "a Loader cannot be pickled or copied. Pickle its Dataset and its state_dict(), and open the copy with "
+            "that state."
         )
 
     # -- iteration
 
     def __iter__(self) -> Iterator[T]:
-        """Return an iterator over the elements not yet given; a new ``for`` goes on where one left off.
+        """Return an iterator over the remaining elements; a new ``for`` continues where the previous one stopped.
 
         Raises:
-            LoaderClosedError: The stream has ended or the loader was closed: a second epoch has to be
-                asked for, with ``repeat()`` or by opening again, so that it never silently is empty.
+            LoaderClosedError: The stream has ended or the loader was closed. Start a second epoch with ``repeat()`` or
+                by opening the dataset again.
         """
         self._check_open()
         self._engine.wait_ready()
         return self._elements()
 
     def __next__(self) -> T:
-        """Return the next element; StopIteration behind the last one. The same place in the stream as that of ``for``.
+        """Return the next element, from the same position as ``for``; raise StopIteration at the end of the stream.
 
         Raises:
-            LoaderClosedError: The loader was closed, or has failed.
+            LoaderClosedError: The loader was closed or has failed.
         """
         self._check_process()
         while True:
@@ -148,7 +149,7 @@ class Loader(Generic[T]):
         return Patience(list(self._engine.resources.devices.values()))
 
     def __aiter__(self) -> AsyncIterator[T]:
-        """Return an async iterator over the elements not yet given; see :meth:`__iter__`."""
+        """Return an async iterator over the remaining elements; see :meth:`__iter__`."""
         self._check_open()
         return self
 
@@ -166,10 +167,10 @@ class Loader(Generic[T]):
                 self._accept(self._end_here())
                 raise StopAsyncIteration
             item = await self._next_parcel_async()
-            # Accepted before anything else is awaited, so that a cancellation cannot lose it.
+            # Accept the item before the next await, so that a cancellation cannot lose it.
             if not self._accept(item):
                 raise StopAsyncIteration
-            await asyncio.sleep(0)  # elements that are ready must not starve the caller's other tasks
+            await asyncio.sleep(0)  # let other tasks of the caller run even if many elements are ready
 
     async def _next_parcel_async(self) -> Parcel | Ending:
         if self._put_back:
@@ -188,9 +189,9 @@ class Loader(Generic[T]):
         return await bridge.get_async()
 
     def _accept(self, item: Parcel | Ending) -> bool:
-        """Take a parcel in; False at the end of the stream; raise what the stream failed with."""
+        """Accept a parcel; return False at the end of the stream, and raise the stream's error."""
         if isinstance(item, Ending):
-            if self._closed:  # by another thread or task: a stream cut short must not look finished
+            if self._closed:  # closed by another thread or task: a truncated stream must not look complete
                 self._check_open()
             first_time = self._ending is None
             self._ending = item
@@ -209,8 +210,8 @@ class Loader(Generic[T]):
             elements = _handed_out(item, numbers)
         except LoaderClosedError:
             self._check_open()
-            return True  # the run has failed and closed the device meanwhile: the ending, which comes next, says why
-        except BaseException:  # the device has no room for it now, say
+            return True  # the run failed and closed the device: the ending that follows has the error
+        except BaseException:  # for example, the device is out of memory
             self._put_back.append(item)
             raise
         self._left = self._received.take(item, numbers, elements)
@@ -218,12 +219,12 @@ class Loader(Generic[T]):
         return True
 
     def _end_here(self) -> Ending:
-        """Return the ending of a stream of which no more is wanted."""
+        """Stop the engine and return an ending, because the consumer needs no further elements."""
         self._engine.stop_soon()
         return Ending(None)
 
     def _let_go(self) -> None:
-        """Count the parcel that was used up, and give its bytes back to the budget."""
+        """Count the consumed parcel and return its bytes to the memory budget."""
         self._check_open()
         elements, nbytes = self._received.let_go()
         self._consumer.elements += elements
@@ -232,64 +233,64 @@ class Loader(Generic[T]):
     def _check_open(self) -> None:
         self._check_process()
         if self._closed:
-            raise LoaderClosedError("the loader was closed; open the data set again")
+            raise LoaderClosedError("the loader is closed. Open the dataset again.")
         if self._ending is not None:
             self._check_error()
             raise LoaderClosedError(
-                "the loader has given all its elements; open the data set again, or put .repeat(n) into the chain"
+                "the loader has no more elements. Open the dataset again, or add .repeat(n) to the pipeline."
             )
 
     def _check_error(self) -> None:
         if self._ending is not None and self._ending.error is not None:
             error = self._ending.error
-            raise LoaderClosedError(f"the loader has ended with {type(error).__name__}: {error}") from error
+            raise LoaderClosedError(f"the loader has failed with {type(error).__name__}: {error}") from error
 
     def _check_process(self) -> None:
         self._engine.check_process()
 
-    # -- what it says of itself
+    # -- introspection
 
     @property
     def last_ids(self) -> NDArray[np.int64] | None:
-        """Ids (split, ordinal) of the rows of the element given last: int64 (rows, 2 or more).
+        """Row ids (split, ordinal) of the last element, as int64 of shape (rows, 2 or more).
 
-        None before the first element, and between two hand-overs.
+        None before the first element and between two hand-overs.
         """
         self._check_process()
         ids = self._received.last_ids(self._left)
         return None if ids is None else ids.padded()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the consumer stands, as small plain data that goes through JSON unchanged.
+        """Return the consumer's position as small, JSON-compatible data.
 
-        ``dataset.open(state=...)`` goes on behind the element that was received last: with exactly the
-        elements that were left, in the same order. It refers to what was received, whatever was read ahead,
-        and stops nothing. It holds positions, seeds, and the ids of rows that were held back, never data.
+        ``dataset.open(state=...)`` resumes after the last received element and emits exactly the remaining elements, in
+        the same order. Elements that were read ahead do not count as received. Saving does not stop the loader. A state
+        holds positions, seeds and the ids of buffered rows, never data.
         """
         self._check_process()
         return self._received.saved(self._left).as_dict()
 
     def origins(self, element: Any = LAST_ELEMENT) -> list[Origin]:
-        """Return where the rows of an element (a batch, as a rule) came from, in their order.
+        """Return the origins of the rows of an element (usually a batch), in the order of the rows.
 
         Args:
-            element: The last element received, which is also the default. It is compared as an object, not by its
-                value, so pass it as it was received.
+            element: The last received element (the default). It is compared by identity, so pass the received object
+                itself.
 
         Raises:
-            UnknownElementError: No element was received yet, or another one was received since. The same object may
-                stand for many rows, as small integers do, so only its last hand-over can be named.
+            UnknownElementError: No element was received yet, or ``element`` is not the last one. Older elements cannot
+                be identified, because one object, such as a small integer, can represent many rows.
         """
         self._check_process()
         return self._received.origins(self._left, element)
 
     @property
     def stream_hash(self) -> str:
-        """128 bits, as 32 hexadecimal digits, over which rows were received and at which place of the stream.
+        """128-bit hash of the received rows and their positions in the stream, as 32 hexadecimal digits.
 
-        Two runs that received the same rows in the same order have the same hash, whatever they were read with;
-        those of all ranks give, by :func:`combine_hashes`, that of one process that received everything. It stays
-        right over ``state_dict()`` and ``open(state=...)``.
+        Two runs that received the same rows in the same order have the same hash, independent of workers and buffers.
+        :func:`combine_hashes` merges the hashes of all ranks into that of a single process reading everything. Saving
+        and resuming a state preserves the hash.
         """
         self._check_process()
         return self._received.hash(self._left).hex
@@ -297,41 +298,44 @@ class Loader(Generic[T]):
     # -- steering
 
     def skip(self, count: int) -> None:
-        """Pass over the next ``count`` elements: they are read, and not given. Part of the state."""
+        """Skip the next ``count`` elements: read and discard them. Saved states include the skip."""
         first = self._received.number(self._left)
-        self._steer(Steering.of([(first, first + at_least("count", count, 1))]))
+        self._steer(Exclusions.of([(first, first + at_least("count", count, 1))]))
 
     def block(self, entries: Iterable[Any]) -> None:
-        """Give none of these rows from here on. Part of the state.
+        """Exclude rows from the rest of the stream. Saved states include the exclusion.
 
-        Takes effect with the next element: what was read ahead is given up and read again without them.
+        The exclusion starts with the next element; data that was read ahead is discarded and read again.
 
         Args:
             entries: Origins, (URL, record index) pairs, and URLs of whole objects.
         """
-        self._steer(Steering.of(block=entries))
+        self._steer(Exclusions.of(block=entries))
 
     def replay(self, first: int, stop: int) -> Loader[T]:
-        """Return a loader that gives elements ``first`` to ``stop`` (excluded) once more, as they were given.
+        """Return a new loader that emits elements ``first`` to ``stop`` (excluded) again, unchanged.
 
-        They are counted from the stream's very beginning. It runs from the place at which this loader was opened,
-        beside this loader, which stays where it is.
+        Elements are counted from the start of the stream. The new loader starts from the position at which this loader
+        was opened. This loader keeps its position.
 
         Raises:
-            PlanError: They came before the place at which this loader was opened.
+            PlanError: The elements precede the position at which this loader was opened.
         """
         self._check_process()
         begun = 0 if self._opening.saved is None else self._opening.saved.elements
         for name, value in (("first", first), ("stop", stop)):
             integer(name, value)
         if not begun <= first < stop:
-            raise PlanError(f"elements {first} to {stop} cannot be given again from a loader opened at {begun}")
-        steering = Steering(blocked=self._opening.steering.blocked)
+            raise PlanError(
+                f"replay({first}, {stop}) is out of range: this loader was opened at element {begun}. "
+                f"Use {begun} <= first < stop."
+            )
+        steering = Exclusions(blocked=self._opening.steering.blocked)
         weights = self._engine.state.weights_so_far()
         return Loader(replace(self._opening, steering=steering, only=(first, stop), weights=weights))
 
-    def _steer(self, more: Steering) -> None:
-        """Go on from where the consumer stands with something left out."""
+    def _steer(self, more: Exclusions) -> None:
+        """Restart the engine at the consumer's position with additional skips or blocks."""
         self._check_open()
         saved = self._received.saved(self._left)
         steering = self._opening.steering | more
@@ -344,18 +348,18 @@ class Loader(Generic[T]):
         self._give_up_left()
 
     def set_weights(self, weights: Weights, *, from_row: int | None = None) -> int:
-        """Change the weights of a mixture from a row on, and return the row.
+        """Change the weights of a mixture from a row onward, and return that row. Thread-safe.
 
-        What the schedule says no longer counts from there on, in later epochs neither. The change is part
-        of :meth:`state_dict`. Call it from any thread.
+        The new weights replace the schedule from that row onward, including all later epochs. :meth:`state_dict`
+        includes the change.
 
         Args:
-            weights: One per data set of the mixture; by name where the plan has several mixtures.
-            from_row: A row of the mixture (not of a batch) that is not decided yet. By default the next
-                one, which is some way ahead of the consumer; 0 before anything is decided.
+            weights: One weight per dataset of the mixture, by name if the plan has several mixtures.
+            from_row: First row of the mixture (not of a batch) with the new weights; its dataset must not be decided
+                yet. The default is the next undecided row, which is ahead of the consumer, or 0 before the start.
 
         Raises:
-            PlanError: They are no weights of a mixture of the plan, or ``from_row`` is decided already.
+            PlanError: The weights fit no mixture of the plan, or ``from_row`` is already decided.
         """
         self._check_open()
         return self._engine.state.set_weights(weights, from_row)
@@ -368,8 +372,8 @@ class Loader(Generic[T]):
         return f"<Loader of {on_one_line(self._opening.plan)}: {elements} received, {self._standing()}>"
 
     def _repr_html_(self) -> str:
-        """Return the chain, and the stages as a table, for notebooks."""
-        if not self._engine.is_here:  # a fork has no counters
+        """Return the chain and a table of its stages as HTML for notebooks."""
+        if not self._engine.is_here:  # a forked process has no counters
             return html_table([repr(self)], [])
         return html_table([repr(self)], []) + self.stats()._repr_html_()
 
@@ -381,7 +385,7 @@ class Loader(Generic[T]):
         return "ended" if self._ending.error is None else f"failed with {type(self._ending.error).__name__}"
 
     def stats(self) -> LoaderStats:
-        """Return counters of every stage, of the consumer and of memory, as of now."""
+        """Return current counters of every stage, of the consumer and of memory."""
         self._check_process()
         resources = self._engine.resources
         budget = resources.budget
@@ -404,11 +408,12 @@ class Loader(Generic[T]):
         return snapshot(board, consumer, stores, memory, waiting, found.hex, found.rows, cost, devices, until)
 
     def report(self) -> Report:
-        """Return a table of the stages and one sentence naming the one that limits; print it with ``str``.
+        """Return a table of the stages with a sentence naming the bottleneck; print it with ``str``.
 
-        What limits is measured from the first element on, for a second at least: before that the report says so.
+        The bottleneck is measured from the first element, for at least one second. Before that, the report states that
+        the measurement is incomplete.
         """
-        from aiostream_data.loading.diagnosis import diagnosed  # which many programs never need
+        from aiostream_data.loading.diagnosis import diagnosed  # imported lazily: many programs never need it
         from aiostream_data.loading.start import told_of_start
 
         stats = self.stats()
@@ -418,14 +423,14 @@ class Loader(Generic[T]):
         return Report(stats, diagnosed(self._opening, plan, window), start)
 
     def debug(self) -> Iterator[T]:
-        """Return an iterator over the elements that are left, which makes them one at a time, in the caller's thread.
+        """Return an iterator over the remaining elements that computes one element at a time on the caller's thread.
 
-        Functions are called right inside its ``next()``, in any thread, also inside a running event loop, so that
-        ``breakpoint()``, ``print`` and profilers work in them. No process is started and nothing runs ahead. Elements,
-        their order and what ``rng`` draws are the same. This loader stays where it is.
+        User functions run inside ``next()``, so ``breakpoint()``, ``print`` and profilers work in them. ``next()`` may
+        be called on any thread, and inside a running event loop. No process is started, and no work runs ahead. The
+        elements, their order and the values of ``rng`` do not change. This loader keeps its position.
 
         Raises:
-            StageBuildError (when iterated): A source can be read only once, and this loader reads it.
+            StageBuildError (when iterated): The source can be read only once, and this loader reads it.
         """
         self._check_open()
         saved = self._received.saved(self._left)
@@ -434,11 +439,14 @@ class Loader(Generic[T]):
         return iter(Loader(replace(self._opening, run=run, saved=saved, seed=None, weights=weights)))
 
     def dump(self, file: IO[str] | None = None) -> str:
-        """Return what everything in the loader does at this moment, as text, and write it to ``file`` if given.
+        """Return a text description of all current activity in the loader, and write it to ``file`` if given.
 
-        It names the stage that keeps the consumer waiting, and tells of every stage what it waits for, which functions
-        run on which record and for how long, who waits for memory, and the stacks of all tasks, threads and worker
-        processes. Call it from any thread, also while another one waits for an element, or in a signal handler.
+        The text names the stage that the consumer waits for. For every stage, it lists pending waits, running functions
+        with record and duration, and waits for memory. It also contains the stacks of all tasks, threads and worker
+        processes. ``dump`` works on any thread and in signal handlers, even while another thread waits for an element.
+
+        Raises:
+            ArgumentTypeError: ``file`` is not an open text file.
         """
         if file is not None and not callable(getattr(file, "write", None)):
             raise ArgumentTypeError(f"file must be an open text file or None, got {shown(file)}")
@@ -448,22 +456,22 @@ class Loader(Generic[T]):
             file.write(text + "\n")
         return text
 
-    # -- ending
+    # -- closing
 
     def close(self) -> None:
-        """Stop everything and wait until it has stopped. Idempotent. Stops nothing in a forked child."""
+        """Stop the loader and wait until it has stopped. Idempotent. Stops nothing in a forked child."""
         if self._leave():
             self._engine.stop()
             self._engine.bridge.end(None, discard=True)
 
     async def aclose(self) -> None:
-        """Like :meth:`close`, awaited."""
+        """Stop the loader as :meth:`close` does, without blocking the event loop."""
         if self._leave():
             await self._engine.stop_async()
             self._engine.bridge.end(None, discard=True)
 
     def _leave(self) -> bool:
-        """Give nothing any more, and return whether there is anything to stop: not in a fork, where nothing runs."""
+        """Stop emitting elements. Return True if an engine must be stopped; a forked child has none."""
         self._closed = True
         if not self._engine.is_here:
             self._give_up_left()
@@ -476,7 +484,7 @@ class Loader(Generic[T]):
         return True
 
     def _give_up_left(self) -> None:
-        """Use up the iterator that a running ``for`` takes elements from, so that it gives none of them any more."""
+        """Empty the iterator that a running ``for`` uses, so that it emits no further elements."""
         left = [*self._left, *(element for parcel in self._put_back for element in parcel.elements)]
         self._left, self._put_back = iter(()), []
         for element in left:
@@ -484,10 +492,10 @@ class Loader(Generic[T]):
                 element.discard()
 
     def wait_ready(self) -> None:
-        """Block until files were found and stages started.
+        """Block until the files are found and all stages are started.
 
         Raises:
-            NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: What prevented it.
+            NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: The loader cannot start.
         """
         self._engine.wait_ready()
 
@@ -513,7 +521,7 @@ class Loader(Generic[T]):
 
 
 class _InForks:
-    """Lets the copy of a loader in a forked child give none of the elements that it has left: the parent gives them."""
+    """Fork hook that discards the buffered elements in a child process, because only the parent may emit them."""
 
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = weakref.ref(loader)
@@ -531,12 +539,12 @@ def _stop_soon(engine: weakref.ref[Engine]) -> None:
 
 
 def _handed_out(parcel: Parcel, numbers: Sequence[int]) -> list[Any]:
-    """Return the elements of these numbers as the consumer gets them."""
+    """Return the selected elements of a parcel in the form that the consumer receives."""
     elements = parcel.elements
     if not isinstance(elements[0], DeviceBatch):
         return elements if len(numbers) == len(elements) else [elements[number] for number in numbers]
-    (batch,) = elements  # each is a parcel of its own, so that nothing is handed over when another one cannot be
+    (batch,) = elements  # one device batch per parcel: a failed hand-over affects no other batch
     if not numbers:
         batch.discard()
         return []
-    return [batch.hand_over()]  # on the consumer's own thread, behind its current stream
+    return [batch.hand_over()]  # on the consumer's thread, ordered after its current stream

@@ -1,4 +1,4 @@
-"""Open a plan: as one of several ranks, where a state says, without what is to be left out."""
+"""Opening of a plan for one rank and worker, from a saved state, without skipped and blocked rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.device.select import current_gpu
 from aiostream_data.errors import RankError
 from aiostream_data.failing.policies import OnError
+from aiostream_data.loading.exclusions import Exclusions
 from aiostream_data.loading.same_rank import check_same_rank
 from aiostream_data.loading.saved import Saved
-from aiostream_data.loading.steering import Steering
 from aiostream_data.metrics.prices import Prices
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
@@ -31,21 +31,22 @@ SavedStates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """How a data set is opened; kept by the loader, which may have to open it anew.
+    """Arguments for opening a dataset; the loader keeps them to restart its engine.
 
     Attributes:
-        plan: As the user wrote it.
+        plan: The plan as the user built it.
         run: Options of the run.
-        epoch, seed: Of the first pass; the seed as it was given. A state has its own.
-        ranks, sharing: Which rank this is, and how the rows are shared.
-        workers: Which worker of a DataLoader this is, and how many share the rank's elements.
-        saved: Where to go on.
-        steering: What is left out.
-        only: Elements ``a`` to ``b`` alone are given; None for all.
-        weights: Changes of mixtures' weights by row, instead of those of ``saved``.
-        on_error: What becomes of records that fail in stages that were not told.
-        broadcast: How rank 0 tells the others which files it found; None where each rank looks itself.
-        prices: What requests and bytes cost; None where nobody asks.
+        epoch, seed: Epoch of the first pass, and the seed that the user passed. A saved state overrides both.
+        deterministic: If False, all stages run unordered.
+        ranks, sharing: Rank of this process, and how ranks share the rows.
+        workers: DataLoader worker of this process, and the number of workers that share the rank's elements.
+        saved: State to resume from.
+        steering: Skipped elements and blocked rows.
+        only: Emit only the elements from the first number up to the second (excluded); None emits all.
+        weights: Changes of mixture weights by row; they override those of ``saved``.
+        on_error: Error policy of stages without an ``on_error``.
+        broadcast: Function by which rank 0 sends the file list to other ranks; None if each rank lists the files.
+        prices: Prices of requests and bytes; None if costs are not computed.
     """
 
     plan: Node
@@ -57,7 +58,7 @@ class Opening:
     sharing: Sharing = field(default_factory=Sharing)
     workers: LoaderWorkers = field(default_factory=LoaderWorkers)
     saved: Saved | None = None
-    steering: Steering = field(default_factory=Steering)
+    steering: Exclusions = field(default_factory=Exclusions)
     only: tuple[int, int] | None = None
     weights: Any = None
     on_error: OnError = None
@@ -65,12 +66,13 @@ class Opening:
     prices: Prices | None = None
 
     def engine(self) -> Engine:
-        """Return a running engine.
+        """Start an engine and return it.
 
         Raises:
-            PlanError: The plan cannot be shared like that.
-            RankError: There are fewer rows than ranks, or workers of a DataLoader would have to speak for their rank.
-            StateMismatchError: The state is damaged, or says where another rank was with an order of its own.
+            PlanError: The plan cannot be shared among the ranks in this way.
+            RankError: The dataset has fewer rows than ranks, or a DataLoader worker would call a function meant for
+                ranks.
+            StateMismatchError: The state is damaged, or belongs to another rank with a separate order.
         """
         saved = self.saved
         options = EngineOptions(
@@ -106,13 +108,13 @@ class Opening:
         called = "consensus" if self.sharing.consensus else "broadcast" if self.broadcast else None
         if called is not None and self.workers.count > 1:
             raise RankError(
-                f"{called}= is called by every rank once, and this is {self.workers} of a DataLoader: leave it out, or "
-                "let the rank itself open the data set"
+                f"{called}= must be called once per rank, but this process is {self.workers} of a DataLoader. "
+                f"Remove {called}=, or open the dataset in the rank's main process."
             )
 
     def again(self, saved: Saved, **changes: Any) -> Opening:
-        """Return how to open the same, where another state says."""
-        # Opened anew by this rank alone, so nobody else would join in a broadcast.
+        """Return the arguments for reopening the dataset at another state."""
+        # Reopening happens on this rank alone, so no other rank would take part in a broadcast.
         return replace(self, saved=saved, seed=None, weights=None, broadcast=None, **changes)
 
     def _list_once(self) -> ListOnce | None:
@@ -134,7 +136,7 @@ class Opening:
 
 
 def _resuming(options: EngineOptions, saved: Saved) -> EngineOptions:
-    """Return options that go on where a state says."""
+    """Return options that resume at a saved state."""
     return replace(
         options,
         epoch=saved.epoch,
@@ -149,23 +151,23 @@ def _resuming(options: EngineOptions, saved: Saved) -> EngineOptions:
 
 
 def workers_of(plan: Node, worker: tuple[int, int] | None, rank: int | None, world_size: int | None) -> LoaderWorkers:
-    """Return which worker of a DataLoader opens a plan; see :func:`choose_workers`."""
+    """Return the DataLoader worker that opens a plan; see :func:`choose_workers`."""
     shards = [(node.num_shards, node.index) for node in walk(plan) if isinstance(node, op.Shard)]
     return choose_workers(worker, rank, world_size, shards)
 
 
 def is_shared(plan: Node) -> bool:
-    """Return True if a data set that is opened without a word about ranks and workers gets its seed from those.
+    """Return True if the environment provides ranks or a worker seed, so that processes share a dataset and its seed.
 
     Raises:
-        PlanError, RankError: That cannot be told.
+        PlanError, RankError: The ranks or workers cannot be determined.
     """
     workers = workers_of(plan, None, None, None)
     return workers.seed is not None or ranks_of(plan, None, None, 1).world_size > 1
 
 
 def ranks_of(plan: Node, rank: int | None, world_size: int | None, replicate: int) -> Ranks:
-    """Return which rank opens a plan; one that the user shards himself is not shared a second time by what is found."""
+    """Return the rank that opens a plan. A plan with ``shard()`` ignores detected ranks, to avoid sharding twice."""
     if rank is None and world_size is None and any(isinstance(node, op.Shard) for node in walk(plan)):
         return Ranks(replicate=replicate) if replicate == 1 else choose_ranks(rank, world_size, replicate)
     return choose_ranks(rank, world_size, replicate)

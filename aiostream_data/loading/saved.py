@@ -1,8 +1,8 @@
-"""A loader's state as it is saved: what is in it, and reading it back.
+"""Format of a loader's saved state: its fields, checksum and parsing.
 
-A state ends with a checksum over its contents, which finds damaged files. A checksum is no proof: whoever edits a
-state can compute another one. So every value is checked as well. What can be checked without a plan is checked here,
-the rest in ``_engine/state_schema.py``.
+A state ends with a checksum that detects damaged files. The checksum does not protect against manipulation, because an
+edited state can get a new checksum. Therefore every value is validated. This module checks values that need no plan;
+``_engine/state_schema.py`` checks the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiostream_data.errors import DamagedStateError, StateMismatchError
 from aiostream_data.loading.same_step import check_same_step
 from aiostream_data.loading.saved_schema import check_saved, check_table
 from aiostream_data.metrics.stream_hash import combine_hashes
-from aiostream_data.state_check import checksum_of_state
+from aiostream_data.state_checksum import checksum_of_state
 from aiostream_data.state_parts import Part, brief, naming
 
 VERSION = 2
@@ -24,20 +24,21 @@ CHECK = "check"
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """Where a loader stood. Plain data all through: it goes through JSON unchanged.
+    """Saved position of a loader, as JSON-compatible data.
 
     Attributes:
-        elements: Elements that the consumer had received, since the very beginning.
-        epoch, seed: What the loader was opened with.
-        position: Where every operator goes on; see ``_engine/resume/position.py``.
-        rows: Rows that operators held back, by their ids.
-        weights: Weights of mixtures that were changed while running; see ``_engine/resume/weight_changes.py``.
-        caches: In which repetition the rows of caches were read first.
+        elements: Number of elements that the consumer received since the start of the stream.
+        epoch, seed: Epoch and seed that the loader was opened with.
+        position: Position of every operator; see ``_engine/resume/position.py``.
+        rows: Ids of the rows that operators held in buffers.
+        weights: Mixture weights changed during the run; see ``_engine/resume/weight_changes.py``.
+        caches: Repetition in which each cache was filled.
         pipeline: Fingerprint of plan and shard list.
-        stream: Hash of the rows received; see ``metrics/stream_hash.py``.
-        steering: What was left out.
-        row_checks: Checksums of the rows, where they are known already; not saved.
-        of_ranks: The states of all ranks, where this one stands for a list of them; not saved.
+        stream: Hash of the received rows; see ``metrics/stream_hash.py``.
+        steering: Skipped elements and blocked rows.
+        version: Version of the state format.
+        row_checks: Precomputed checksums of ``rows``, or None; not saved.
+        of_ranks: States of all ranks if this state represents a list of them; not saved.
     """
 
     elements: int
@@ -56,20 +57,20 @@ class Saved:
 
     @property
     def received(self) -> int:
-        """Elements and rows that the consumer had received, roughly: ranks that went on for others count less."""
+        """Approximate number of elements plus rows received. Ranks that took over from others count less."""
         return self.elements + (0 if self.stream is None else self.stream["next_index"] - self.stream["share"])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the state as a new dict of plain data."""
+        """Serialize the state to a new dict with its checksum."""
         values = {name: getattr(self, name) for name in _NAMES}
         return {**values, CHECK: checksum_of_state(values, self.row_checks)}
 
     @classmethod
     def of(cls, state: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> Self | None:
-        """Return what a dict holds that :meth:`as_dict` made, or those of all ranks; None for None.
+        """Parse a dict from :meth:`as_dict`, or a list with one dict per rank. Return None for None.
 
         Raises:
-            StateMismatchError: It is something else or damaged, or the ranks stand at different places.
+            StateMismatchError: The value is not a state, is damaged, or the ranks are at different steps.
         """
         if state is None:
             return None
@@ -79,7 +80,7 @@ class Saved:
 
     @classmethod
     def _of_ranks(cls, states: Sequence[object]) -> Self:
-        """Return the one state that stands for those of all ranks; its hash is that of all rows together."""
+        """Merge the states of all ranks into one, whose hash covers the rows of all ranks."""
         if not states:
             raise StateMismatchError(["the list of states is empty"])
         found = []
@@ -93,44 +94,44 @@ class Saved:
     def _of_one(cls, state: object) -> Self:
         if not isinstance(state, Mapping):
             cure = _AS_TEXT if isinstance(state, (str, bytes, bytearray, memoryview)) else _FROM
-            raise StateMismatchError([f"a state is a dict, got {type(state).__name__}"], cure, head=_NO_STATE)
+            raise StateMismatchError([f"a state must be a dict, got {type(state).__name__}"], cure, head=_NO_STATE)
         if "version" not in state:
             raise _no_state(state)
         if state["version"] != VERSION:
             found = brief(state["version"])
-            raise StateMismatchError([f"a state of version {VERSION} is needed, got {found}"], head=_OTHER_VERSION)
+            raise StateMismatchError([f"the version of a state must be {VERSION}, got {found}"], head=_OTHER_VERSION)
         values = {name: value for name, value in state.items() if name != CHECK}
         check_table(Part(values, "state"))
         right = checksum_of_state(values)
         if right is None or state.get(CHECK) != right:
-            raise DamagedStateError("state", "is not what state_dict() returned: its checksum does not hold")
+            raise DamagedStateError("state", "was changed after state_dict() returned it: its checksum does not match")
         check_saved(Part(values, "state"), _NAMES)
         return cls(**values)
 
 
 def _no_state(found: Mapping[Any, Any]) -> StateMismatchError:
-    """Return the error for a dict that is something else, such as a checkpoint with a state in it."""
+    """Return the error for a dict that is not a state, such as a checkpoint that contains one."""
     keys = [brief(key) for key in found]
     inside = [brief(key) for key, value in found.items() if isinstance(value, Mapping) and "version" in value]
-    cure = f"Pass the state that it holds under {inside[0]}." if inside else _FROM
+    cure = f"Pass the state stored under the key {inside[0]}." if inside else _FROM
     told = ", ".join([*keys[:_MAX_KEYS], *(["..."] if len(keys) > _MAX_KEYS else [])])
-    what = f"it has the keys {told}" if keys else "it is an empty dict"
+    what = f"its keys are {told}" if keys else "it is an empty dict"
     return StateMismatchError([what], cure, head=_NO_STATE)
 
 
-_NO_STATE = "cannot resume: this is no state of a loader:"
+_NO_STATE = "cannot resume: the given state is not the state of a loader:"
 _OTHER_VERSION = "cannot resume: the state was saved by another version of aiostream_data:"
-_FROM = "Pass what state_dict() of a loader returned, or None to begin at the beginning."
+_FROM = "Pass the result of state_dict() of a loader, or None to start from the beginning."
 _MAX_KEYS = 8
-_AS_TEXT = "Pass json.loads(state), if the state was saved as JSON."
+_AS_TEXT = "Pass json.loads(state) if the state was saved as JSON."
 
 _NAMES = tuple(part.name for part in fields(Saved) if part.name not in ("row_checks", "of_ranks"))
 
 
 def joined_streams(streams: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """Return the hash of several ranks' rows together; None unless every rank's is known, each once.
+    """Combine the stream hashes of all ranks; return None unless each rank's hash is known exactly once.
 
-    That of a DataLoader's worker is not known: where its rows stand in the stream of its rank depends on the others'.
+    The hash of a DataLoader worker is unusable: the positions of its rows depend on the other workers.
     """
     known = [stream for stream in streams if stream is not None and "worker" not in stream]
     shares = {stream["share"] for stream in known}

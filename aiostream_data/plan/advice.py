@@ -1,8 +1,8 @@
-"""Advise what to change about the slowest stage: only options that it accepts and that are not set already.
+"""Advice on how to speed up the slowest stage of a pipeline.
 
-How this works. Each cause has rules, best first. A rule looks at the node and its options, and returns an advice or
-None. An advice with a :class:`.verdict.MeasuredChange` has been checked: the method takes the option, the value
-differs from the one in force, and the chain can be built with it.
+Each cause of slowness has a list of rules, best first. A rule inspects the node and its options, and returns an advice
+or None. An advice with a :class:`.verdict.MeasuredChange` names an option that the method accepts, and a value that
+differs from the current one.
 """
 
 from __future__ import annotations
@@ -27,60 +27,60 @@ from aiostream_data.plan.subprocess import in_subprocess, places_of
 from aiostream_data.plan.worker_share import check_shared, place_of_sharing
 
 MOST_THREADS: Final = 128
-"""Most calls at once on threads that are advised: more threads take more time than they save."""
+"""Maximum number of concurrent calls on threads to recommend. More threads cost more time than they save."""
 
 FEW: Final = 8
-"""So many calls may always wait at once."""
+"""Number of concurrent waiting calls that is always acceptable."""
 
 MOST_COROUTINES: Final = 1024
 MOST_SHARDS: Final = 64
 MOST_AHEAD: Final = 256
 
 MOST_DROPPED: Final = 0.9
-"""Rows of which filters drop this share should not be worked on before."""
+"""Fraction of rows dropped by a later filter above which filtering earlier is recommended."""
 
 HARDLY: Final = 0.05
 LITTLE_S: Final = 200e-6
-"""Below this share of its time on a core, and this time for a row, a function does nothing but wait."""
+"""A function counts as waiting if its CPU seconds per row are below this and its CPU share is below ``HARDLY``."""
 
 TO_PROCESS_S: Final = 20e-6
 TO_PROCESS_NBYTES_PER_S: Final = 1e9
-"""About what a row costs on its way to a process and back. Less work than that is not sent there."""
+"""Approximate speed of sending rows to a process and back, beside ``TO_PROCESS_S`` seconds per row."""
 
 MORE: Final = 1.5
-"""Fewer more calls than so many times those at once are not worth a change."""
+"""Minimum ratio of recommended to current concurrent calls. Smaller increases are not recommended."""
 
 MOSTLY: Final = 0.6
-"""A function that uses this share of all cores is what uses them."""
+"""Fraction of all cores above which a function is reported as their main user."""
 
 NOTABLE: Final = 0.2
-"""Cores that are worth telling."""
+"""Minimum number of used cores that a message mentions."""
 
 MOST_SENTENCES: Final = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A stage that limits a pipeline, and what is known of it.
+    """Measurements of the stage that limits a pipeline.
 
     Attributes:
-        cause: As of :class:`.verdict.Limit`.
-        node: The node of the stage, as it runs; None for the consumer, and for data sets that a function made.
-        outer: The ``interleave()`` or ``flat_map()`` whose function made the data set of the stage.
-        plan: The whole plan, as it runs.
-        cpus: Cores that the process may use.
-        has_idle_cores: There are cores for more work at once.
-        dropped: Share of the stage's rows that filters behind it drop.
-        workers: Calls at once.
-        cores, cores_of_process, cores_of_others: Cores that the stage, this process and other programs used.
-        loop_cores: Share of a core that its event loop used.
-        cpu_share: Share of its calls' time on a core.
-        row_cpu_s, row_nbytes: CPU seconds of a row, and bytes of what it is and becomes.
-        blocks_loop: What its coroutines do between their awaits is what keeps the event loop busy.
-        transfer: Seconds that rows travel to processes, for each second of work on them.
-        shards: Shards of a source; None where that is not known.
-        memory_limit, memory_default: Bytes that the loader may hold, and would by default.
-        caches_shards: It was opened with ``shard_cache=``.
+        cause: Cause of slowness, as in :class:`.verdict.Limit`.
+        node: Node of the stage in the rewritten plan; None for the consumer, and for data sets made by a function.
+        outer: The ``interleave()`` or ``flat_map()`` whose function made the stage's data set, or None.
+        plan: The whole plan after rewriting.
+        cpus: Number of cores available to the process.
+        has_idle_cores: True if unused cores remain.
+        dropped: Fraction of the stage's rows that later filters drop.
+        workers: Number of concurrent calls.
+        cores, cores_of_process, cores_of_others: Average number of cores used by the stage, process and other programs.
+        loop_cores: Fraction of a core used by the event loop.
+        cpu_share: Fraction of the calls' time spent on a core.
+        row_cpu_s, row_nbytes: CPU seconds per row, and size in bytes of a row with its result.
+        blocks_loop: True if the coroutines' own code, between awaits, keeps the event loop busy.
+        transfer: Seconds to send rows to processes, per second of work on these rows.
+        shards: Number of shards of a source; None if unknown.
+        memory_limit, memory_default: Memory limit of the loader in bytes, and its default.
+        caches_shards: True if the loader was opened with ``shard_cache=``.
     """
 
     cause: str
@@ -107,7 +107,7 @@ class Case:
 
 
 class Advice(NamedTuple):
-    """A sentence without its full stop, and the option that it is about, if it is about one."""
+    """A recommendation: a sentence without full stop, and the option to change, or None."""
 
     sentence: str
     change: MeasuredChange | None = None
@@ -117,7 +117,7 @@ Rule: TypeAlias = Callable[[Case], Advice | None]
 
 
 def advise(case: Case) -> list[Advice]:
-    """Return what to do, best first; empty where nothing helps."""
+    """Return recommendations for a case, best first; empty if no rule applies."""
     found = (rule(case) for rule in RULES.get(case.cause, ()))
     return [advice for advice in found if advice is not None][:MOST_SENTENCES]
 
@@ -131,7 +131,6 @@ def _set(node: Node, option: str, value: Any, why: str) -> Advice:
 
 
 def _call(case: Case) -> Call | None:
-    """Return the node where it calls a function of the user."""
     return case.node if isinstance(case.node, Call) and not isinstance(case.node, ParseRows) else None
 
 
@@ -141,7 +140,7 @@ def _plain_call(case: Case) -> Call | None:
 
 
 def leave_inline(case: Case) -> Advice | None:
-    """Let a function run on threads that runs inline."""
+    """Recommend threads for a function that runs inline."""
     node = _plain_call(case)
     if node is None or node.executor != "inline":
         return None
@@ -149,9 +148,9 @@ def leave_inline(case: Case) -> Advice | None:
 
 
 def as_many_calls_as_cores(case: Case) -> Advice | None:
-    """Let the engine choose how many calls that compute run at once, where there are fewer than cores.
+    """Recommend automatic concurrency for a computing function with fewer concurrent calls than cores.
 
-    Fewer calls are never proposed: a function that waits as well would become slower, and be told to run more of them.
+    The rule never reduces concurrency, since a function that also waits would become slower.
     """
     node = _plain_call(case)
     if node is None or node.executor == "inline" or not isinstance(node.concurrency, int):
@@ -162,7 +161,7 @@ def as_many_calls_as_cores(case: Case) -> Advice | None:
 
 
 def run_in_processes(case: Case) -> Advice | None:
-    """Move a function that holds the GIL to processes."""
+    """Recommend processes for a function that holds the GIL."""
     node = _plain_call(case)
     if node is None or node.executor not in ("thread", "inline") or sys.platform == "win32" or case.cpus < 2:
         return None
@@ -172,38 +171,36 @@ def run_in_processes(case: Case) -> Advice | None:
         obstacle = None if function is None else obstacle_to_processes(function)
         if obstacle is not None:
             return Advice(f"processes would help, but the function {obstacle}")
-    return _set(node, "executor", "process", "threads take the GIL from each other")
+    return _set(node, "executor", "process", "threads compete for the GIL")
 
 
 def _is_worth_the_way(case: Case) -> bool:
-    """Return True for a function that works for longer than its rows travel to a process, in processes or not."""
+    """Return True if a function's work per row takes longer than sending the row to a process and back."""
     return case.row_cpu_s >= TO_PROCESS_S + case.row_nbytes / TO_PROCESS_NBYTES_PER_S
 
 
 def _hardly_computes(case: Case) -> bool:
-    """Return True for a function that threads are enough for, in processes and on threads alike."""
+    """Return True if a function uses so little CPU time that threads suffice."""
     return case.cpu_share < HARDLY and case.row_cpu_s < LITTLE_S
 
 
 def work_on_arrays(case: Case) -> Advice | None:
-    """Have the function called for many rows at once."""
+    """Recommend a function over many rows per call."""
     node = _plain_call(case)
     if not isinstance(node, Map) or node.batched or node.wants_rng:
         return None
-    return Advice("a function that takes whole arrays, with batched=True, is called once for many rows")
+    return Advice("let the function take whole arrays, with batched=True, so that one call processes many rows")
 
 
 def filter_first(case: Case) -> Advice | None:
-    """Work on fewer rows."""
+    """Recommend filtering before a function whose results are mostly dropped."""
     if case.dropped < MOST_DROPPED:
         return None
-    return Advice(
-        f"a filter() behind it drops {case.dropped:.0%} of its rows: filter before it, if that can be decided"
-    )
+    return Advice(f"a later filter() drops {case.dropped:.0%} of its rows: filter before it, if possible")
 
 
 def cheaper_function(case: Case) -> Advice | None:
-    """Advise less work or more cores."""
+    """Recommend a cheaper function or more cores."""
     if _call(case) is None:
         return None
     if case.has_idle_cores:
@@ -221,7 +218,7 @@ def _who_uses_cores(case: Case) -> str:
 
 
 def more_calls(case: Case) -> Advice | None:
-    """Let more calls wait at once."""
+    """Recommend more concurrent calls for a function that waits."""
     node = _call(case)
     if node is None or node.executor == "inline":
         return None
@@ -233,7 +230,7 @@ def more_calls(case: Case) -> Advice | None:
 
 
 def _most_calls(node: Call, case: Case) -> int:
-    """Return how many calls can wait at once, with a core left for each that has something to do."""
+    """Return the maximum number of concurrent calls, limited so that their CPU work fits on the cores."""
     if node.is_coroutine:
         return MOST_COROUTINES
     most = 4 * case.cpus if node.executor == "process" else MOST_THREADS
@@ -242,7 +239,7 @@ def _most_calls(node: Call, case: Case) -> int:
 
 
 def wait_on_threads(case: Case) -> Advice | None:
-    """Move a function that waits from processes to threads, of which there can be far more."""
+    """Recommend threads for a function that waits in processes; threads are cheaper."""
     node = _plain_call(case)
     if node is None or node.executor != "process" or not _hardly_computes(case):
         return None
@@ -250,57 +247,57 @@ def wait_on_threads(case: Case) -> Advice | None:
 
 
 def make_it_a_coroutine(case: Case) -> Advice | None:
-    """Await instead of blocking threads."""
+    """Recommend a coroutine function instead of a function that blocks threads."""
     if _plain_call(case) is None:
         return None
     if case.workers >= MOST_THREADS:
-        return Advice("a coroutine function can wait for thousands of rows at once, where more threads would cost more")
-    return Advice("a coroutine function can wait for hundreds of rows at once")
+        return Advice(
+            "use a coroutine function: it can wait for thousands of rows at once, and costs less than more threads"
+        )
+    return Advice("use a coroutine function: it can wait for hundreds of rows at once")
 
 
 def make_it_plain(case: Case) -> Advice | None:
-    """Keep work off the event loop."""
+    """Recommend moving work away from the event loop."""
     if isinstance(case.node, (Generator, PythonIterable)):
         return Advice("yield only the name or number of each row, and load the row in a plain function in map()")
     if _call(case) is None:
         return None
     if not case.blocks_loop:
-        return Advice(
-            "each call costs some of the one core of the event loop: let a call take several rows, with batch()"
-        )
+        return Advice("all calls share the one core of the event loop: process several rows per call, with batch()")
     return Advice(
         "write it as a plain function (def), which runs on threads, or await an async client instead of blocking"
     )
 
 
 def work_here(case: Case) -> Advice | None:
-    """Bring a function back from processes that costs less than the way there."""
+    """Recommend threads for a function whose rows take longer to send to a process than to process."""
     node = _plain_call(case)
     if node is None or node.executor != "process" or case.transfer < case.cpus or _is_worth_the_way(case):
         return None
-    return _set(node, "executor", "thread", "the way to a process takes longer than the work there")
+    return _set(node, "executor", "thread", "sending rows to a process takes longer than processing them")
 
 
 def send_less(case: Case) -> Advice | None:
-    """Make what travels smaller."""
+    """Recommend sending smaller rows to processes."""
     if _plain_call(case) is None:
         return None
-    return Advice("send less: select what the function needs before it, and let it return small arrays")
+    return Advice("send less: select only the needed leaves before the function, and return small arrays")
 
 
 def give_rows_as_they_come(case: Case) -> Advice | None:
-    """Let other rows pass a slow one."""
+    """Recommend ``ordered=False``, so that a slow row does not delay other rows."""
     node = _call(case)
     if not isinstance(node, Map) or not node.ordered or node.executor == "inline" or case.workers < 2:
         return None
     shares_rows = (isinstance(each, RankShard) or getattr(each, "workers", 1) > 1 for each in walk(case.plan))
-    if any(shares_rows):  # ranks and processes find their rows by the one order that there is
+    if any(shares_rows):  # ranks and worker processes select their rows by a common order
         return None
-    return _set(node, "ordered", False, "other rows then pass a slow one")
+    return _set(node, "ordered", False, "other rows then overtake a slow one")
 
 
 def split_slow_rows(case: Case) -> Advice | None:
-    """Cut what takes long."""
+    """Recommend splitting slow rows or setting a timeout."""
     return Advice("split the slow rows, or give them a timeout=") if _call(case) is not None else None
 
 
@@ -308,7 +305,7 @@ def split_slow_rows(case: Case) -> Advice | None:
 
 
 def more_data_sets_at_once(case: Case) -> Advice | None:
-    """Open more of the data sets that a function makes."""
+    """Recommend reading more of the data sets made by a function concurrently."""
     outer = case.outer
     if outer is None:
         return None
@@ -321,7 +318,7 @@ def more_data_sets_at_once(case: Case) -> Advice | None:
 
 
 def more_shards_at_once(case: Case) -> Advice | None:
-    """Read more shards at once."""
+    """Recommend reading more shards concurrently."""
     node = case.node
     if not isinstance(node, ReadFiles) or node.format.whole:
         return None
@@ -333,7 +330,7 @@ def more_shards_at_once(case: Case) -> Advice | None:
 
 
 def a_shard_for_each_core(case: Case) -> Advice | None:
-    """Cut and parse several shards at once, where cores are idle."""
+    """Recommend splitting and parsing several shards concurrently if cores are idle."""
     node = case.node
     if not isinstance(node, ReadFiles) or node.format.whole or case.shards is None or not case.has_idle_cores:
         return None
@@ -344,7 +341,7 @@ def a_shard_for_each_core(case: Case) -> Advice | None:
 
 
 def more_files_ahead(case: Case) -> Advice | None:
-    """Open more small files before their turn."""
+    """Recommend opening more small files ahead."""
     node = case.node
     if not isinstance(node, ReadFiles) or not node.format.whole or (case.shards or 2) < 2:
         return None
@@ -358,33 +355,35 @@ def _more(now: int, most: int) -> int:
 
 
 def closer_or_smaller(case: Case) -> Advice | None:
-    """Advise for requests that cannot be spread over more shards."""
-    return Advice("compress the data, or run closer to it") if isinstance(case.node, ReadFiles) else None
+    """Recommend compression or a closer location if reading more shards concurrently is not possible."""
+    return Advice("compress the data, or run closer to the store") if isinstance(case.node, ReadFiles) else None
 
 
 def keep_shards(case: Case) -> Advice | None:
-    """Read remote shards once only."""
+    """Recommend a shard cache for remote shards that are read repeatedly."""
     is_read_again = any(isinstance(node, Repeat) for node in walk(case.plan))
     is_kept = case.caches_shards or any(isinstance(node, Cache) for node in walk(case.plan))
     if not is_read_again or is_kept or not isinstance(case.node, ReadFiles):
         return None
-    return Advice("open(shard_cache=FOLDER) reads them once only")
+    return Advice("use open(shard_cache=FOLDER) to read each shard only once")
 
 
 def faster_disk(case: Case) -> Advice | None:
-    """Advise for reads that are spread already."""
+    """Recommend a faster disk, or less use of the disk."""
     if isinstance(case.node, Shuffle):
-        return Advice("let rows wait in memory, with spill=False and a smaller buffer, or on a faster disk")
+        return Advice("keep the rows in memory, with spill=False and a smaller buffer, or spill to a faster disk")
     return Advice("put the files on a faster disk")
 
 
 def pack_files(case: Case) -> Advice | None:
-    """Put many small files into few large ones."""
-    return Advice("a file costs more than its bytes: write the records into few TFRecord files, with TFRecordWriter")
+    """Recommend merging many small files into a few large ones."""
+    return Advice(
+        "opening files takes most of the time: write the records into few TFRecord files, with TFRecordWriter"
+    )
 
 
 def cheaper_records(case: Case) -> Advice | None:
-    """Spend less on cutting, parsing or decompressing."""
+    """Recommend cheaper parsing or decompression of records."""
     node = case.node
     if not isinstance(node, ReadFiles):
         return None
@@ -396,42 +395,42 @@ def cheaper_records(case: Case) -> Advice | None:
 
 
 def parse_less(case: Case) -> Advice | None:
-    """Parse fewer features."""
+    """Recommend parsing fewer features."""
     is_parser = case.node is not None and case.node.method.startswith("parse_")
     return Advice("parse only the features that are used") if is_parser else None
 
 
 def thin_generator(case: Case) -> Advice | None:
-    """Move the work of a generator, which runs on one thread, to where several calls run at once."""
+    """Recommend moving work from a generator, which runs on one thread, to map(), which runs several calls."""
     if not isinstance(case.node, (Generator, PythonIterable)):
         return None
-    return Advice("one thread runs it: yield only the name or number of each row, and load the row in map()")
+    return Advice("it runs on one thread: yield only the name or number of each row, and load the row in map()")
 
 
 def work_in_map(case: Case) -> Advice | None:
-    """Move the work of a function that is called for one row after another."""
+    """Recommend moving work from the function of interleave() or flat_map() to map()."""
     if not isinstance(case.node, Interleave):
         return None
     return Advice(f"do the work in a map() before {case.node.method}(), where several calls run at once")
 
 
 def ask_less(case: Case) -> Advice | None:
-    """Advise for a store that refuses requests."""
-    return Advice("spread the keys over more prefixes, or ask for less at once, with max_requests_per_second")
+    """Recommend fewer requests per second or per prefix to a store that refuses requests."""
+    return Advice("spread the keys over more prefixes, or send fewer requests, with max_requests_per_second")
 
 
 # -- everything else
 
 
 def more_processes(case: Case) -> Advice | None:
-    """Let several processes share the work of a stage that takes one chunk after another."""
+    """Recommend in_subprocess() for a stage that processes one chunk after another."""
     node, plan = case.node, case.plan.input if isinstance(case.plan, ToDevice) else case.plan
     if node is None or isinstance(node, Call) or places_of(case.plan) or case.cpus < 2 or not case.has_idle_cores:
         return None
     if any(isinstance(each, (RankShard, Mix)) for each in walk(plan)) or node not in walk(plan):
         return None
     with suppress(PlanError, StageBuildError):
-        if node in walk(place_of_sharing(plan)):  # all processes would do it
+        if node in walk(place_of_sharing(plan)):  # every process would repeat the work of this node
             return None
         check_shared(in_subprocess(input=plan, workers=case.cpus))
         change = MeasuredChange(call="in_subprocess", option="workers", value=case.cpus)
@@ -441,14 +440,14 @@ def more_processes(case: Case) -> Advice | None:
 
 
 def smaller_rows(case: Case) -> Advice | None:
-    """Copy less."""
+    """Recommend smaller rows for an operator that copies rows."""
     if case.node is None or isinstance(case.node, (Call, ReadFiles, Generator, PythonIterable, Interleave)):
         return None
-    return Advice("make its rows smaller, as by smaller dtypes")
+    return Advice("make its rows smaller, e.g. with smaller dtypes")
 
 
 def more_memory(case: Case) -> Advice | None:
-    """Raise a memory limit that is below what the loader would take by itself."""
+    """Recommend a larger memory limit if it is below the default."""
     value = min(4 * case.memory_limit, case.memory_default)
     if value <= case.memory_limit:
         return None
@@ -457,13 +456,13 @@ def more_memory(case: Case) -> Advice | None:
 
 
 def smaller_buffers(case: Case) -> Advice | None:
-    """Hold less."""
+    """Recommend smaller buffers for shuffle() and cache()."""
     holds = [node.method for node in walk(case.plan) if isinstance(node, (Shuffle, Cache))]
-    return Advice(f"{' and '.join(dict.fromkeys(holds))}() should hold less") if holds else None
+    return Advice(f"reduce the buffers of {' and '.join(dict.fromkeys(holds))}()") if holds else None
 
 
 def smaller_batches_on_the_way(case: Case) -> Advice | None:
-    """Copy fewer bytes to the device."""
+    """Recommend smaller dtypes for batches copied to the device."""
     return Advice("send smaller dtypes, and convert them on the device with transform=")
 
 
@@ -473,13 +472,13 @@ def nothing_to_change(case: Case) -> Advice | None:
 
 
 def look_again(case: Case) -> Advice | None:
-    """Advise for a report without data."""
-    return Advice("run more steps, and ask again")
+    """Recommend a later report if the measurements do not suffice."""
+    return Advice("run more steps, then report again")
 
 
 def look_closer(case: Case) -> Advice | None:
-    """Point to more detailed reports."""
-    return Advice("the table shows where the time went; loader.dump() shows what each stage does now")
+    """Recommend more detailed reports if the cause is unclear."""
+    return Advice("see the table for the time of each stage, and loader.dump() for its current activity")
 
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
@@ -519,4 +518,4 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "unclear": (look_closer,),
     "not enough data": (look_again,),
 }
-"""Rules by cause, best first."""
+"""Rules for each cause, best first."""

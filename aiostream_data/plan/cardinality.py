@@ -1,4 +1,4 @@
-"""How many elements a plan gives, as far as the plan alone tells (tf.data's ``cardinality``)."""
+"""Number of elements of a plan, if known before reading (tf.data's ``cardinality``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
 
 @singledispatch
 def cardinality(node: Node) -> int:
-    """Return the number of elements, :data:`INFINITE` or :data:`UNKNOWN`."""
+    """Return the number of elements of a node, :data:`INFINITE` or :data:`UNKNOWN`."""
     return UNKNOWN
 
 
@@ -86,7 +86,7 @@ def _(node: op.Take) -> int:
 
 
 @cardinality.register
-def _(node: op.Skip) -> int:
+def _(node: op.SkipFirst) -> int:
     rows = cardinality(node.input)
     if node.count < 0:
         return 0

@@ -1,4 +1,4 @@
-"""How many bytes rows may take, as far as the plan alone tells."""
+"""Upper bounds for the memory of rows, computed from the plan before reading."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch, Window
 
 COPIES: Final = 4
-"""How often a row may be there at once for each node: as it came, in a buffer, as it goes, and in the next epoch."""
+"""Maximum number of copies of a row per node: at the input, in a buffer, at the output, and in the next epoch."""
 
 ROW_NBYTES: Final = 256
-"""Of a row beside its values, for each node that it has passed: ids, and the objects that stand for it."""
+"""Overhead in bytes per row and per node it has passed, for row ids and Python objects."""
 
 
 @singledispatch
 def most_nbytes(node: Node) -> int | None:
-    """Return the most bytes that one element of a node may take; None where the plan does not tell."""
+    """Return the maximum size of one element of a node in bytes; None if unknown before reading."""
     _, leaves = spec_of(node)
     sizes = [leaf_nbytes(leaf) for leaf in leaves]
     known = [size for size in sizes if size is not None]
@@ -39,12 +39,12 @@ def most_nbytes(node: Node) -> int | None:
 @most_nbytes.register(Bucket)
 def _(node: op.Batch | PaddedBatch | Window | Rebatch | Bucket) -> int | None:
     row, rows = most_nbytes(node.input), rows_stacked(node)
-    padded = getattr(node, "padded_shapes", None) is not None  # rows may become larger than they are
+    padded = getattr(node, "padded_shapes", None) is not None  # padding may enlarge rows
     return None if row is None or rows is None or padded else row * rows
 
 
 def rows_stacked(node: Node) -> int | None:
-    """Return the most rows of the input that one element is made of; None where the node stacks none, or any number."""
+    """Return the maximum number of input rows stacked into one element; None if there is no stacking or no limit."""
     if isinstance(node, (op.Batch, PaddedBatch)):
         return node.batch_size
     if isinstance(node, Window):
@@ -60,7 +60,7 @@ def _(node: SameElements) -> int | None:
 
 
 def leaf_nbytes(leaf: ArraySpec) -> int | None:
-    """Return the bytes of one leaf; None where its shape or type is not known, or values are objects."""
+    """Return the size of one leaf in bytes; None if shape or dtype is unknown, or it holds objects or ragged rows."""
     if leaf.shape is None or leaf.dtype is None or leaf.dtype.hasobject or leaf.ragged:
         return None
     known = [axis for axis in leaf.shape if axis is not None]
@@ -68,14 +68,14 @@ def leaf_nbytes(leaf: ArraySpec) -> int | None:
 
 
 FEWER: Final = (
-    *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.Skip, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
+    *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.SkipFirst, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
 )
-"""Nodes that give no more elements than their input has."""
+"""Nodes that emit at most as many elements as their input."""
 
 
 def most_rows(node: Node) -> int | None:
-    """Return the most elements that a node gives; None where the plan does not tell, or there is no end."""
+    """Return the maximum number of elements of a node; None if unknown before reading, or infinite."""
     rows = cardinality(node)
     if rows >= 0:
         return rows
@@ -98,10 +98,10 @@ def most_rows(node: Node) -> int | None:
 
 
 def unknown_of(plan: Node) -> str | None:
-    """Return why the plan does not tell what all rows take: of the first node that does not; None where it does."""
+    """Explain why :func:`all_rows_nbytes` has no result, naming the first responsible node; None if it has one."""
     for node in walk(plan):
         if cardinality(node) == INFINITE:
-            return f"{node.call()} has no end"
+            return f"{node.call()} is infinite"
         if most_rows(node) is None:
             return f"the number of elements of {node.call()} is known only once they are made"
         if most_nbytes(node) is None:
@@ -110,9 +110,9 @@ def unknown_of(plan: Node) -> str | None:
 
 
 def all_rows_nbytes(plan: Node) -> int | None:
-    """Return what all rows of all nodes take together, had nothing been let go; None where the plan does not tell.
+    """Return an upper bound in bytes for all rows of all nodes together; None if unknown before reading.
 
-    Less than that is never needed for certain, and more is not possible.
+    The bound assumes that no row is ever released, so a running loader usually holds less.
     """
     total = 0
     for nodes, node in enumerate(walk(plan), 1):

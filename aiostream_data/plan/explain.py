@@ -1,4 +1,4 @@
-"""Print a plan before it runs: its stages, what they will read, and the most memory it can take."""
+"""Describe a plan before it runs: its stages, the files it reads, and its maximum memory."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from aiostream_data.plan.worker_share import place_of_sharing
 from aiostream_data.safe_url import safe_url
 
 WIDEST_CALL: Final = 60
-"""Characters up to which calls decide the column of the comments."""
+"""Longest call, in characters, that is considered when the comments are aligned."""
 
 
 def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
-    """Return the plan as it will run, with its worst-case memory; touches no store.
+    """Describe the plan as it will run, with its worst-case memory. Sends no requests to stores.
 
     Args:
-        memory_limit: Bytes of the budget it would be opened with.
-        worst_case: What is said of all memory together.
+        memory_limit: Memory limit of the loader in bytes.
+        worst_case: Line about the total memory of the loader; empty for none.
     """
     running = rewrite(plan)
     lines = ["plan (sources first):"]
@@ -47,15 +47,14 @@ def _tree(plan: Node) -> list[str]:
 
 
 def _chosen(running: Node) -> list[str]:
-    """Return what shuffle() without a buffer size, and bucketing by cost, have chosen."""
     lines = []
     for node in walk(running):
         if getattr(node, "permuted", None) is not None:
-            lines.append(f"shuffle: {node.method} gives all its rows in a random order, so that no buffer is needed")
+            lines.append(f"shuffle: {node.method} reads all its rows in a random order, so no buffer is needed")
         elif isinstance(node, ReadFiles) and node.spread:
             lines.append(f"shuffle: {node.method} reads {node.cycle_length} files at once, in a random order")
         elif isinstance(node, ReadFiles) and node.format.whole and node.shuffle_shards:
-            lines.append(f"shuffle: {node.method} gives all files in a random order, so that no buffer is needed")
+            lines.append(f"shuffle: {node.method} reads all files in a random order, so no buffer is needed")
         elif isinstance(node, Bucket) and node.max_cost is not None:
             lines.append(f"{node.method}: batches of {', '.join(map(str, node.batch_sizes))} rows, by bucket")
     return lines
@@ -68,7 +67,7 @@ def _reads(plan: Node) -> list[str]:
 
 def _of_the_limit(plan: Node, memory_limit: int) -> list[str]:
     held = [*_buffers(plan), *_processes(plan, memory_limit)]
-    return [f"of the memory limit of {as_size(memory_limit)}:", *held] if held else []
+    return [f"within the memory limit of {as_size(memory_limit)}:", *held] if held else []
 
 
 def _buffers(plan: Node) -> list[str]:
@@ -91,7 +90,7 @@ def _shuffle(node: Shuffle) -> str:
     size = "of unknown size" if row is None else f"of {row} bytes = {as_size(row * rows)}"
     most = f", {as_size(AUTO_BUFFER_NBYTES)} at most" if node.growing and row is None else ""
     folder = node.spill_folder
-    spills = "" if folder is None else f"; beyond an eighth of the limit, they wait in a file in {folder}"
+    spills = "" if folder is None else f"; beyond an eighth of the limit, rows are written to a file in {folder}"
     return f"shuffle holds up to {rows:,} rows {size}{most}{spills}"
 
 
@@ -103,7 +102,7 @@ def _processes(plan: Node, memory_limit: int) -> list[str]:
         if node.workers > 1:
             place = place_of_sharing(node.input)
             works = "all of it" if place is node.input else f"all up to {place.method}"
-            lines.append(f"    every one runs {works}, and does its own part of the rest: elements in turn")
+            lines.append(f"    each process runs {works}, and its own part of the rest: elements in turn")
     return lines
 
 
@@ -114,14 +113,14 @@ def _buffer_rows(node: Shuffle, row_nbytes: int | None) -> int:
 
 
 def _written(plan: Node) -> list[str]:
-    """Return how batches get into the slots of a device."""
     if not isinstance(plan, ToDevice) or places_of(plan):
         return []
     last = plan.input.input if isinstance(plan.input, Prefetch) else plan.input
     if getattr(last, "parts_from", None) == 0:
-        return ["slots: batches are put together in them"]
+        return ["slots: batches are assembled directly in the slots"]
     return [
-        "slots: batches are made before, and copied into them; where to_device() follows batch(), that copy is saved"
+        "slots: batches are assembled first, then copied into the slots; to_device() directly after batch() avoids "
+        "this copy"
     ]
 
 
@@ -131,6 +130,6 @@ def _in_place(plan: Node, memory_limit: int) -> list[str]:
     most = as_size(own_nbytes(plan, memory_limit))
     locked = "used" if plan.device == "cpu" else "page-locked"
     return [
-        f"in place: large arrays are copied to {plan.device} from where in_subprocess wrote them: at most {most} of "
-        f"that memory is {locked} at once; the slots on the host hold the rest"
+        f"in place: large arrays are copied to {plan.device} directly from the memory of in_subprocess: at most "
+        f"{most} of that memory is {locked} at once; the host slots hold the rest"
     ]

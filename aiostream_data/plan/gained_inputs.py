@@ -1,8 +1,8 @@
-"""Mixtures that have gained inputs since a state was saved: which these are, and the numbers of all other nodes.
+"""Inputs added to mixtures after a state was saved, and stable node numbers for such plans.
 
-How this works. A node draws random numbers and names its rows by its number in the plan. An input that a mixture gained
-would change the numbers of all nodes behind it. So the nodes that were there keep their numbers, and those of the new
-inputs get the next ones. A state of such a plan says so.
+The number of a node seeds its random numbers and is part of its row ids. A new input of a mixture would change the
+numbers of all nodes after it. Existing nodes therefore keep their numbers, and nodes of new inputs get the next unused
+ones. States of such plans store the numbers.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.stored import Chain
 
 OWN_INPUTS: Final = {"sample_from": 0, "choose_from": 1}
-"""Inputs behind those that rows come from, by mixture."""
+"""Number of inputs after the row inputs, by label of the mixture. ``choose_from`` has its choices there."""
 
 
 def gained_inputs(old: Chain, new: Chain) -> list[int] | None:
-    """Return how many inputs each mixture of the new plan has gained, inputs first.
+    """Count the new inputs of each mixture in the new plan, inner mixtures first.
 
     Returns:
-        None if no mixture has, or if the plans also differ in other operators.
+        None if no mixture has a new input, or if the plans also differ in other operators.
 
     Raises:
-        StateMismatchError: A new input stands before one that was there.
+        StateMismatchError: A new input precedes an existing one.
     """
     found = _gained(old, new)
     return found if found is not None and any(found) else None
 
 
 def keys_with_gained(plan: Node, gained: Sequence[int], known: Sequence[int] | None) -> dict[Node, int] | None:
-    """Return the numbers of a plan's nodes, of which those that a state knows stay as they were.
+    """Assign numbers to the nodes of a plan, so that nodes known to a state keep their numbers.
 
     Args:
-        plan: As it is run.
-        gained: From :func:`gained_inputs`.
-        known: The numbers in the plan of the state, in order; None if they count up from 0.
+        plan: The plan after rewriting.
+        gained: Result of :func:`gained_inputs`.
+        known: Node numbers stored in the state, in order; None for 0, 1, 2 ...
 
     Returns:
-        None if the state's plan had another number of nodes.
+        None if the plan of the state had a different number of nodes.
     """
     new = set(_nodes_gained(plan, gained))
     nodes = [node for node in walk(plan) if node.label not in TRANSPARENT]
@@ -57,12 +57,12 @@ def keys_with_gained(plan: Node, gained: Sequence[int], known: Sequence[int] | N
 
 
 def mixtures_with_gained(plan: Node, gained: Sequence[int]) -> list[Node]:
-    """Return the mixtures that have gained inputs."""
+    """Return the mixtures that have new inputs."""
     return [mixture for mixture, more in zip(_mixtures_of(plan), gained, strict=False) if more]
 
 
 def numbers_to_save(plan: Node, keys: dict[Node, int]) -> list[int] | None:
-    """Return the numbers of a plan's nodes for a state; None if they count up from 0."""
+    """Return the node numbers to store in a state; None if they are the default numbers 0, 1, 2 ..."""
     numbers = list(own_keys(plan, keys))
     return None if numbers == list(own_keys(plan, keys_of(plan))) else numbers
 
@@ -90,12 +90,11 @@ def _gained(old: Chain, new: Chain) -> list[int] | None:
 
 
 def _check_last(name: str, old: Sequence[Chain], new: Sequence[Chain]) -> None:
-    """Refuse a new input that stands before one that was there."""
     for before, after in align(old, new, cost_of_inputs):
         if before is None and after is not None and after < len(old):
             raise StateMismatchError(
-                [f"{name}: input {after + 1} is new, and stands before inputs that were there"],
-                "Write new inputs behind the others.",
+                [f"{name}: input {after + 1} is new, but precedes existing inputs"],
+                "Put new inputs after the existing ones.",
             )
 
 
@@ -109,7 +108,6 @@ def _mixtures_of(plan: Node) -> list[Mix | Choose]:
 
 
 def _nodes_gained(plan: Node, gained: Sequence[int]) -> Iterator[Node]:
-    """Yield all nodes of the inputs that mixtures have gained."""
     for mixture, more in zip(_mixtures_of(plan), gained, strict=False):
         for node in mixture.nodes[len(mixture.nodes) - more :]:
             yield from walk(node)

@@ -1,4 +1,4 @@
-"""Nodes that transform: one frozen dataclass per operator of tf.data's vocabulary."""
+"""Operator nodes: one frozen dataclass for each operator, with the names of tf.data."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from aiostream_data.rows.structure import Structure
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Call(Operator):
-    """A user's function that is called for every element, one by one, and how.
+    """A user function called for each element, with its execution options.
 
     Attributes:
-        executor, concurrency: Where it runs, and how many calls at once.
-        init: Makes the state of a worker, once per worker; None for none.
-        wants_state: The function takes it as ``state``.
-        timeout_s: Seconds that one call may take; None for any time.
-        on_error: What becomes of an element on which it fails.
-        is_coroutine: It is awaited on the engine's loop.
-        wants_rng: It takes a generator as ``rng``.
-        seed: For that; None for the loader's.
+        executor, concurrency: Executor of the calls, and maximum number of concurrent calls.
+        ordered: If False, results are emitted in completion order.
+        init: Function that creates the state of a worker, called once per worker, or None.
+        wants_state: True if the function has a parameter ``state``, which receives the result of ``init``.
+        timeout_s: Maximum duration of one call in seconds; None for no limit.
+        on_error: Error policy for elements on which the function fails.
+        is_coroutine: True for a coroutine function, which is awaited on the engine's event loop.
+        wants_rng: True if the function has a parameter ``rng``, which receives a random generator.
+        seed: Seed of the random generators; None for the seed of the loader.
     """
 
     executor: ExecutorName = "thread"
@@ -40,7 +41,7 @@ class Call(Operator):
 
     @property
     def function_called(self) -> Callable[..., Any]:
-        """The function."""
+        """The user function."""
         raise NotImplementedError
 
     def detail(self) -> str:
@@ -59,7 +60,7 @@ class Call(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Map(Call):
-    """``function`` on every element, or on runs of rows as arrays when ``batched``."""
+    """The results of ``function`` for each element, or for runs of rows as arrays if ``batched``."""
 
     function: Callable[..., Any]
     batched: bool = False
@@ -71,7 +72,7 @@ class Map(Call):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Filter(Call, SameElements):
-    """The elements for which ``predicate`` is true."""
+    """The elements of the input for which ``predicate`` returns true."""
 
     predicate: Callable[..., Any]
 
@@ -81,12 +82,12 @@ class Filter(Call, SameElements):
 
 
 AUTO_CYCLE_LENGTH: Final = 8
-"""Data sets that ``interleave()`` takes elements from at once, when it is not told how many."""
+"""Default ``cycle_length`` of ``interleave()``: the number of data sets read concurrently."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Interleave(Operator):
-    """Elements of the data sets (or iterables) that ``function`` makes, several at a time."""
+    """Elements of the data sets or iterables returned by ``function``, several of them read in turn."""
 
     function: Callable[..., Any]
     cycle_length: int
@@ -111,7 +112,7 @@ class Interleave(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParseExample(Operator):
-    """Serialized ``tf.train.Example`` (or ``SequenceExample``) records to columns."""
+    """Columns parsed from serialized ``tf.train.Example`` or ``SequenceExample`` records."""
 
     decoder: Decoder
     features: tuple[str, ...]
@@ -129,7 +130,7 @@ class ParseExample(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParseRows(Call):
-    """``ParseExample`` where records that cannot be parsed are skipped, replaced or tried again; set by a rewrite."""
+    """``ParseExample`` with an error policy that skips, replaces or retries records. Created by a rewrite."""
 
     decoder: Decoder
     name: str
@@ -144,28 +145,28 @@ class ParseRows(Call):
 
 
 AUTO_BUFFER_ROWS: Final = 8192
-"""Rows that ``shuffle()`` holds, at most, when it is not told how many."""
+"""Maximum number of rows in the buffer of ``shuffle()`` without a buffer size."""
 
 AUTO_BUFFER_NBYTES: Final = 128 << 20
-"""It holds no more than this many bytes of them: fewer rows where they are large."""
+"""Maximum size in bytes of the buffer of ``shuffle()`` without a buffer size."""
 
 
 SCHEDULE_EVERY: Final = 1000
-"""Rows after which ``sample_from()`` asks a function for weights again, when it is not told."""
+"""Default number of rows between two calls of the weight function of ``sample_from()``."""
 
 OPEN_BINS: Final = 16
-"""Rows that ``pack()`` fills at once, when it is not told how many."""
+"""Default number of rows that ``pack()`` fills concurrently."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shuffle(SameElements):
-    """A uniformly chosen row of a buffer of ``buffer_size`` rows, again and again.
+    """The input in random order. Each row is drawn uniformly from a buffer of ``buffer_size`` rows.
 
-    AUTO stands for a whole-epoch permutation where a rewrite finds that possible, and otherwise for a
-    buffer that gives rows out while it grows.
+    With AUTO, a rewrite replaces the buffer by a permutation of the whole epoch if the source supports it. Otherwise
+    the buffer emits rows while it grows.
 
     Attributes:
-        spill: Whether rows may wait in a file, or the folder of that file.
+        spill: True if rows may be spilled to a file in the temporary folder, or the path of another folder.
     """
 
     buffer_size: Concurrency
@@ -175,22 +176,22 @@ class Shuffle(SameElements):
 
     @property
     def growing(self) -> bool:
-        """Whether rows go out before the buffer is full."""
+        """True if the buffer emits rows before it is full."""
         return self.buffer_size is AUTO
 
     @property
     def buffer_rows(self) -> int:
-        """Most rows held."""
+        """Maximum number of rows in the buffer."""
         return self.buffer_size if isinstance(self.buffer_size, int) else AUTO_BUFFER_ROWS
 
     @property
     def spill_folder(self) -> str | None:
-        """Where rows may wait in a file, on the machine that asks; None where they may not."""
+        """Folder of the spill file on this machine; None if spilling is disabled."""
         if isinstance(self.spill, str):
             return self.spill
         if not self.spill:
             return None
-        from tempfile import gettempdir  # takes milliseconds
+        from tempfile import gettempdir  # slow import
 
         return gettempdir()
 
@@ -205,10 +206,11 @@ class Shuffle(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Batch(Operator):
-    """``batch_size`` consecutive elements stacked into one.
+    """Batches of ``batch_size`` consecutive elements, stacked.
 
-    ``parts_from`` is set by a rewrite where the batch is written into other memory anyway, such as a device's slot:
-    from how many bytes of a chunk on its rows are left in it until then.
+    Attributes:
+        parts_from: Set by a rewrite if batches are copied into other memory later, such as a device slot. Rows of
+            chunks with at least this many bytes then stay in their chunks until that copy.
     """
 
     batch_size: int
@@ -221,22 +223,22 @@ class Batch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Unbatch(Operator):
-    """The rows of every element's first axis."""
+    """The elements of each batch: the rows along its first axis."""
 
 
 ENDLESS: Final = 10**12
-"""Turns that a repetition for ever counts as; more than any run plays. Epoch 2 of ``repeat()`` begins at 2 * 10**12."""
+"""Epochs reserved for an infinite ``repeat()``. Epoch 2 of the node begins at epoch 2 * 10**12 of its input."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Repeat(SameElements):
-    """The input ``count`` times, epoch by epoch; None for ever."""
+    """The input repeated ``count`` times; None repeats without end."""
 
     count: int | None
 
     @property
     def turns(self) -> int:
-        """Turns that one epoch of this node counts as, so that no two turns of the input have one number."""
+        """Number of input epochs per epoch of this node. It makes the epoch numbers of the input unique."""
         return ENDLESS if self.count is None else self.count
 
     def detail(self) -> str:
@@ -245,7 +247,7 @@ class Repeat(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Take(SameElements):
-    """The first ``count`` elements; -1 for all."""
+    """The first ``count`` elements; all elements if ``count`` is -1."""
 
     count: int
 
@@ -254,10 +256,14 @@ class Take(SameElements):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Skip(SameElements):
-    """All but the first ``count`` elements; -1 skips everything."""
+class SkipFirst(SameElements):
+    """All elements except the first ``count``; no elements if ``count`` is -1."""
 
     count: int
+
+    @property
+    def label(self) -> str:
+        return "skip"
 
     def detail(self) -> str:
         return f"{self.count}"
@@ -265,7 +271,7 @@ class Skip(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shard(SameElements):
-    """Every ``num_shards``-th element, beginning with number ``index``."""
+    """Every ``num_shards``-th element, starting at position ``index``."""
 
     num_shards: int
     index: int
@@ -276,7 +282,7 @@ class Shard(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Enumerate(Operator):
-    """(index, element) pairs, counted from ``start``."""
+    """(index, element) pairs, with indices counted from ``start``."""
 
     start: int = 0
 
@@ -285,7 +291,7 @@ class Enumerate(Operator):
 
 
 class CacheToken:
-    """Names one ``cache()`` call: iterators of the same process that hold it share what was cached."""
+    """Identity of one ``cache()`` call. Loaders in the same process with the same token share the cached rows."""
 
     def __reduce__(self) -> tuple[type[CacheToken], tuple[()]]:
         return CacheToken, ()
@@ -293,14 +299,14 @@ class CacheToken:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cache(SameElements):
-    """The input, kept in memory once a pass over it was completed."""
+    """The input, served from memory after its first complete pass."""
 
     token: CacheToken = field(default_factory=CacheToken)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prefetch(SameElements):
-    """A buffer of ``buffer_size`` elements, so that the input runs ahead."""
+    """The input, computed ahead into a buffer of ``buffer_size`` elements."""
 
     buffer_size: Concurrency
 
@@ -310,7 +316,7 @@ class Prefetch(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ToDevice(SameElements):
-    """Batches in device memory, written through a ring of slots; always the last operator."""
+    """Batches in device memory, copied through a ring of slots. Always the last operator of a plan."""
 
     device: str
     depth: int = 3
@@ -336,7 +342,7 @@ class ToDevice(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Zip(Node):
-    """One element of every input at a time, in ``structure``; ends with the shortest."""
+    """Elements that combine one element of each input in ``structure``. Ends with the shortest input."""
 
     structure: Structure
     nodes: tuple[Node, ...]
@@ -348,7 +354,7 @@ class Zip(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Concatenate(Node):
-    """All of the first input, then all of the next."""
+    """All elements of the first input, followed by those of the next inputs."""
 
     nodes: tuple[Node, ...]
 

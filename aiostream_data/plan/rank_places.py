@@ -1,14 +1,17 @@
-"""Find the place in a plan where the rows of several ranks part.
+"""Find the place in a plan where each rank selects its own rows.
 
-How this works. The lower the ranks part, the less work they do twice; so they part below all that gives one row per
-row, and above everything else, since the order and the number of rows must be the same on all of them. Two rules
-give the place. *Steps*: where a plan ends in batches, and does nothing to them but what :data:`ON_STEPS` lists,
-the ranks share the rows that go into batches, and all that comes after them happens to every rank's own batches:
-``batch(8).take(100)`` is 100 steps on every rank, and ``batch(8).repeat(2)`` shares the rows of every epoch. *Rows*:
-from there, or from the end of a plan without batches, the ranks part below what :data:`ON_ROWS` lists. What leaves
-rows out on an error is never crossed: how many it leaves out must be the same on all ranks. Only what looks at rows
-to decide how many go into a batch must know all of them. There the ranks share every batch of buckets, so that in one
-step they all have one of the same bucket; and they take turns with batches by cost, each of which one rank gets.
+All operators before this place run on every rank, and must emit the same rows in the same order on all ranks. The
+place should be close to the source, to avoid duplicate work. Two rules determine the place:
+
+- *Steps*: If a plan ends in batches, followed only by operators in :data:`ON_STEPS`, ranks share the rows that go into
+  the batches. Each rank applies the operators after the batching to its own batches: ``batch(8).take(100)`` is 100
+  steps on every rank, and ``batch(8).repeat(2)`` shares the rows of every epoch.
+- *Rows*: From that batching, or from the end of a plan without batches, the place moves toward the source, past all
+  operators in :data:`ON_ROWS`.
+
+The place never moves past an operator that drops rows on errors, since all ranks must drop the same rows. Operators
+with row-dependent batch sizes must receive all rows. With buckets, ranks share the rows of each batch, so that all
+ranks process the same bucket in a step. With batching by cost, ranks receive whole batches in turn.
 """
 
 from __future__ import annotations
@@ -25,40 +28,40 @@ from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.subprocess import InSubprocess
 
 SIZED_BY_ROWS: Final = (win.Bucket, CostBatch)
-"""What makes batches of so many rows as the rows themselves say."""
+"""Operators whose batch sizes depend on the rows."""
 
 BATCHES: Final = (op.Batch, win.PaddedBatch, *SIZED_BY_ROWS)
-"""What makes batches out of rows, each row of one batch."""
+"""Operators that put each row into exactly one batch."""
 
 HERE: Final = (op.Prefetch, op.ToDevice)
-"""What hands elements on as they are, in the process that opens the plan."""
+"""Operators that pass elements through unchanged, in the process that opens the plan."""
 
 LAST: Final = (*HERE, InSubprocess)
-"""What hands elements on as they are."""
+"""Operators that pass elements through unchanged."""
 
-ON_STEPS: Final = (*LAST, op.Map, op.Repeat, op.Take, op.Skip)
-"""What may follow the batches that ranks share: it happens to every rank's own."""
+ON_STEPS: Final = (*LAST, op.Map, op.Repeat, op.Take, op.SkipFirst)
+"""Operators that may follow batches shared by ranks. Each rank applies them to its own batches."""
 
 ON_ROWS: Final = (op.Map, op.ParseExample, op.Prefetch, InSubprocess)
-"""What gives one row per row, whichever rows it is given. Not enumerate(), whose numbers are global."""
+"""Operators that emit one row per input row, for any subset of rows. Excludes enumerate(): its indices are global."""
 
 Change = Callable[[Node], Node]
 
 
 def at_rows(plan: Node, change: Change) -> Node:
-    """Return the plan with what goes into its last batches changed; of a plan without batches, what it gives."""
+    """Apply ``change`` to the input of the final batching, or to the end of a plan without batches."""
     if batches_of(plan) is None:
         return below(plan, LAST, change)
     return at_batches(plan, lambda batch: _with_input(batch, change))
 
 
 def at_batches(plan: Node, change: Change) -> Node:
-    """Return the plan with the node changed that makes the batches in which it ends."""
+    """Apply ``change`` to the node that makes the final batches of a plan."""
     return below(plan, ON_STEPS, change)
 
 
 def batches_of(plan: Node) -> Node | None:
-    """Return the node that makes the batches in which a plan ends, and that ranks may have of their own."""
+    """Return the node that makes the final batches of a plan; None if the plan does not end in batches."""
     while _crosses(plan, ON_STEPS):
         assert isinstance(plan, Operator)
         plan = plan.input
@@ -66,7 +69,7 @@ def batches_of(plan: Node) -> Node | None:
 
 
 def below(node: Node, kinds: tuple[type[Operator], ...], change: Change) -> Node:
-    """Return the plan with the first node from the end that is of none of these kinds changed."""
+    """Apply ``change`` to the last node of a plan that is not one of ``kinds``, or that may drop rows on errors."""
     return _with_input(node, lambda lower: below(lower, kinds, change)) if _crosses(node, kinds) else change(node)
 
 
@@ -80,7 +83,7 @@ def _with_input(node: Node, change: Change) -> Node:
 
 
 def shared_nodes(plan: Node) -> frozenset[Node]:
-    """Return the nodes whose rows ranks share, wherever a plan of one or of several ranks has them."""
+    """Return the nodes whose rows the ranks share. Also works for the plan of a single rank."""
     found: list[Node] = []
 
     def note(node: Node) -> Node:

@@ -1,4 +1,4 @@
-"""The plan that runs the records of a dead-letter log once more, from the stage on in which they failed."""
+"""Build the plan that replays the records of a dead-letter log, starting at the stage where each record failed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.take_while import TakeWhile
 
-COUNTS_ROWS = (op.Repeat, op.Take, TakeWhile, op.Skip, op.Shard)
-"""What chooses among all rows by what comes before them, and is left out for a few of them."""
+COUNTS_ROWS = (op.Repeat, op.Take, TakeWhile, op.SkipFirst, op.Shard)
+"""Operators that select rows by their position in the stream. The replay plan omits them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recalled(Operator):
-    """Single rows of the input, in the order in which they are listed; and then, if asked for, the input itself.
+    """Single rows of the input in listed order, optionally followed by the rows that the input emits.
 
     Attributes:
-        rows: Names of rows, as the dead-letter log holds them.
-        seed: Of the loader that wrote the log.
-        then_input: The input gives rows of its own afterwards.
+        rows: Names of rows, as stored in the dead-letter log.
+        seed: Seed of the loader that wrote the log.
+        then_input: True if the rows emitted by the input follow the listed rows.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -44,21 +44,21 @@ class Recalled(Operator):
 
 
 def replayed(plan: Node, entries: Iterable[Mapping[str, Any]]) -> Node:
-    """Return the plan that gives what the logged records give now.
+    """Return the plan that processes the logged records again.
 
     Raises:
-        DeadLetterError: The log is empty, of several seeds, or names a stage that the plan does not have.
+        DeadLetterError: The log is empty, has several seeds, or names a stage that the plan does not have.
     """
-    known = list({json.dumps(entry["name"]): entry for entry in entries}.values())  # logs may be joined to one
+    known = list({json.dumps(entry["name"]): entry for entry in entries}.values())  # merged logs may have duplicates
     listed = _without_damage(known)
     if not all(isinstance(entry.get("seed"), int) for entry in listed):
         raise DeadLetterError("the log is damaged: an entry has no seed")
     seeds = {entry["seed"] for entry in listed}
     if len(seeds) != 1:
         raise DeadLetterError(
-            "the log is empty, so there is nothing to run again"
+            "cannot replay the log: it is empty"
             if not listed
-            else "the log holds records of runs with different seeds; run those of one seed at a time"
+            else "cannot replay the log: its runs have different seeds. Replay the records of one seed at a time"
         )
     at: defaultdict[Node, list[Mapping[str, Any]]] = defaultdict(list)
     for entry in listed:
@@ -67,18 +67,20 @@ def replayed(plan: Node, entries: Iterable[Mapping[str, Any]]) -> Node:
 
 
 def _without_damage(entries: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the entries of records on which functions failed. What sources lost has no record that could run again.
+    """Return the entries of records on which functions failed. Losses of sources have no record to replay.
 
     Raises:
-        DeadLetterError: There are no others.
+        DeadLetterError: The log contains only losses of sources.
     """
     failed = [entry for entry in entries if "lost" not in entry]
     lost = len(entries) - len(failed)
-    cure = "repair the files, or fetch them again, and read them as a data set of their own"
+    cure = "Repair or download the files, and read them as a separate dataset"
     if lost and not failed:
-        raise DeadLetterError(f"the log has only what sources lost, and replay() runs functions: {cure}")
+        raise DeadLetterError(
+            f"cannot replay the log: it contains only losses of sources, which have no records. {cure}"
+        )
     if lost:
-        warnings.warn(f"replay() leaves out {lost} entries of the log, which sources lost: {cure}", stacklevel=5)
+        warnings.warn(f"replay() skips {lost} entries of the log, which are losses of sources. {cure}", stacklevel=5)
     return failed
 
 
@@ -87,13 +89,13 @@ def _stage_of(plan: Node, entry: Mapping[str, Any]) -> Node:
     nodes = [node for node in walk(plan) if node.label == label]
     if not isinstance(number, int) or not 0 <= number < len(nodes):
         raise DeadLetterError(
-            f"the log has records that failed in {label} number {number} of its plan, which this data set does not have"
+            f"cannot replay the log: records failed in {label} number {number}, which this dataset does not have"
         )
     return nodes[number]
 
 
 def _over(node: Node, at: Mapping[Node, list[Mapping[str, Any]]], seed: int) -> Node:
-    """Return the plan of a node with the rows put in where they failed."""
+    """Return the plan of a node with the logged rows inserted before the stages where they failed."""
     below = any(lower in at for child in node.inputs for lower in walk(child))
     if node in at:
         assert isinstance(node, Operator)
@@ -103,14 +105,15 @@ def _over(node: Node, at: Mapping[Node, list[Mapping[str, Any]]], seed: int) -> 
         return node
     if len(node.inputs) > 1:
         raise DeadLetterError(
-            f"records that failed below {node.label} cannot run through it alone; replay them with what is below it"
+            f"cannot replay records that failed before {node.label}, because {node.label} has several inputs. "
+            "Call replay() on the input in which they failed"
         )
     change: Callable[[Node], Node] = lambda child: _over(child, at, seed)  # noqa: E731
     return change(node.inputs[0]) if isinstance(node, COUNTS_ROWS) else with_inputs(node, change)
 
 
 def replayed_seed(plan: Node) -> int | None:
-    """Return the seed that a plan must run with since it runs logged records again; None where it does not."""
+    """Return the seed required by a plan that replays logged records; None for other plans."""
     return next((node.seed for node in walk(plan) if isinstance(node, Recalled)), None)
 
 

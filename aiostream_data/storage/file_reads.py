@@ -1,4 +1,4 @@
-"""Read ranges of local files, and notice files that are cut, written to or replaced meanwhile. Thread-safe."""
+"""Read ranges of local files and detect files that are truncated, modified or replaced during a run. Thread-safe."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from aiostream_data.storage.urls import safe_url
 MAX_OPEN_FILES = 128
 
 _LEFT_TO_READ = (OSError, OverflowError)
-"""What attempts may fail with that :meth:`FileReader.read` will tell of; our own errors of files are OSErrors."""
+"""Errors that optional early reads suppress; :meth:`FileReader.read` raises them later if they persist."""
 
 _SLICE_NBYTES = 1 << 30
-"""Linux reads at most 2 GiB minus a page at once; other systems less than 2 GiB."""
+"""Maximum bytes per ``preadv`` call. Linux reads at most 2 GiB minus one page, other systems less than 2 GiB."""
 
 _AT_ONCE: int | None = getattr(os, "RWF_NOWAIT", None)
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""Without it, opening a pipe would wait for a writer."""
+"""Flags for opening files. Without ``O_NONBLOCK``, opening a pipe would wait for a writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,10 @@ class FileRead:
     """One range to read.
 
     Attributes:
-        path: Of the file, ``~`` expanded.
-        start: Its first byte.
-        buffer: What to fill; the caller's.
+        shard: The file with its expected size and version.
+        path: Path of the file, with ``~`` expanded.
+        start: Offset of the first byte to read.
+        buffer: Memory to fill, owned by the caller.
     """
 
     shard: ShardRef
@@ -46,16 +47,16 @@ class FileRead:
     buffer: memoryview
 
     def behind(self, nbytes: int) -> FileRead:
-        """Return what is left to do when the first ``nbytes`` are there."""
+        """Return the rest of the read after the first ``nbytes`` bytes."""
         return replace(self, start=self.start + nbytes, buffer=self.buffer[nbytes:]) if nbytes else self
 
 
 class FileReader:
-    """Reads local files, and keeps some of them open.
+    """Reader of local files that keeps up to `MAX_OPEN_FILES` files open.
 
     Args:
-        direct: Read past the page cache, where the file system lets us.
-        counters: Where waits for the file system are counted.
+        direct: Bypass the page cache if the file system supports it.
+        counters: Counters that record waits for the file system.
     """
 
     def __init__(self, *, direct: bool = False, counters: StorageCounters | None = None) -> None:
@@ -64,17 +65,17 @@ class FileReader:
         self._counting = threading.Lock()
         self._descriptors = DescriptorCache(MAX_OPEN_FILES, self._open)
         self._identities: dict[tuple[str, str], tuple[int, int, int, int]] = {}
-        """What was read first of a path and version: no other file may take its place."""
+        """Device, inode, time and size of each file at its first read, keyed by path and version."""
 
     def close(self) -> None:
-        """Close all files that are not being read, and those when they no longer are. Idempotent."""
+        """Close all idle files. Files in use close at the end of their read. Idempotent."""
         self._descriptors.close()
 
     def read_all(self, reads: list[FileRead]) -> list[Exception | None]:
-        """Carry out reads one after another, and return for each how it failed, or None.
+        """Perform reads one after another. Return the error of each read, or None for success.
 
-        A disk that has many requests at once is quicker, so those that have to wait for the first are announced,
-        unless that is in the page cache: then the others probably are, and announcing them costs more than it brings.
+        Disks are faster with several requests in their queue, so the kernel is advised of the later reads beforehand.
+        The advice is skipped if the first range is in the page cache, because the other ranges probably are cached.
         """
         if len(reads) > 1 and self._direct is None and not self._ends_in_cache(reads[0]):
             for read in reads[1:]:
@@ -82,26 +83,26 @@ class FileReader:
         return [self._outcome(read) for read in reads]
 
     def read(self, read: FileRead) -> bool:
-        """Fill the buffer; return True if the page cache held all bytes.
+        """Fill the buffer. Return True if the page cache held all bytes.
 
         Raises:
-            ShortReadError: The file ends before.
-            ObjectChangedError: It was written to, or another file is in its place.
-            ObjectNotFoundError: It is a pipe, a device or a socket.
-            OSError: It cannot be read.
+            ShortReadError: The file ends before the buffer is full.
+            ObjectChangedError: The file was modified or replaced.
+            ObjectNotFoundError: The path is a pipe, a device or a socket.
+            OSError: The file cannot be read.
         """
         try:
             return self._read(read)
         except OSError as error:
-            # A file that is kept open may not be the one that has this name by now.
+            # The open descriptor may belong to a file that was replaced: reopen the path once.
             if not _may_be_outdated(error) or not self._descriptors.forget(read.path):
                 raise
             return self._read(read)
 
     def read_cached(self, read: FileRead) -> int:
-        """Read what is in the page cache of a file that is open, and return how many bytes that were.
+        """Read the cached beginning of the range if the file is open. Return the number of bytes read.
 
-        Never waits for a disk or a network. Whatever is amiss is left for :meth:`read` to say.
+        Never waits for a disk or a network. On errors, return 0; :meth:`read` raises them later.
         """
         if _AT_ONCE is None or self._direct is not None or read.start < 0:
             return 0
@@ -110,7 +111,7 @@ class FileReader:
                 return 0
             try:
                 done = os.preadv(descriptor, [read.buffer], read.start, _AT_ONCE)
-                # Asked only now: of a network file system even this may wait, and it has refused above.
+                # Call fstat only after a cached read: on network file systems, which refuse cached reads, it may block.
                 if done:
                     self._check(read.shard, read.path, os.fstat(descriptor))
             except _LEFT_TO_READ:
@@ -138,22 +139,23 @@ class FileReader:
             if read.start < 0 or stop > status.st_size:
                 raise ShortReadError(
                     safe_url(read.shard.url),
-                    f"bytes {read.start} to {stop} were asked for, the file has {status.st_size}",
+                    f"cannot read bytes {read.start} to {stop}: the file has only {status.st_size} bytes; "
+                    "list or index the dataset again",
                 )
             was_cached = self._fill(descriptor, read)
             self._check(read.shard, read.path, os.fstat(descriptor))
             return was_cached
 
     def _fill(self, descriptor: int, read: FileRead) -> bool:
-        """Fill the buffer; return True if the page cache held all bytes."""
+        """Fill the buffer. Return True if the page cache held all bytes."""
         if self._direct is not None and self._direct.fill(descriptor, read.start, read.buffer):
             return False
         return _fill(read.shard.url, descriptor, read.start, read.buffer)
 
     def _check(self, shard: ShardRef, path: str, status: os.stat_result) -> None:
-        """Refuse a file that is not what was listed, or not what was read before."""
+        """Raise ObjectChangedError if the file differs from the listing or from its first read."""
         if shard.version and shard.version != file_version(status):
-            raise ObjectChangedError(safe_url(shard.url), "the file was written to since it was listed")
+            raise ObjectChangedError(safe_url(shard.url), "the file was modified after it was listed")
         if shard.nbytes is not None and shard.nbytes != status.st_size:
             raise ObjectChangedError(
                 safe_url(shard.url),
@@ -161,7 +163,7 @@ class FileReader:
             )
         identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
         if self._identities.setdefault((path, shard.version), identity) != identity:
-            raise ObjectChangedError(safe_url(shard.url), "the file was written to or replaced while it was being read")
+            raise ObjectChangedError(safe_url(shard.url), "the file was modified or replaced while it was read")
 
     def _open(self, path: str) -> int:
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -175,7 +177,7 @@ class FileReader:
         return descriptor
 
     def _ends_in_cache(self, read: FileRead) -> bool:
-        """True when the last byte could be had at once; False also when that cannot be told."""
+        """Return True if the last byte of a read is in the page cache, and False if it is not or cannot be checked."""
         if _AT_ONCE is None or not read.buffer:
             return False
         try:
@@ -186,7 +188,7 @@ class FileReader:
             return False
 
     def _announce(self, read: FileRead) -> None:
-        """Let the disk begin with what will be read soon; whatever is amiss shows when it is."""
+        """Advise the kernel to load a range that will be read soon. Ignore errors: the later read raises them."""
         try:
             with self._descriptors.borrow(read.path) as descriptor:
                 if hasattr(os, "posix_fadvise"):
@@ -200,7 +202,7 @@ def _may_be_outdated(error: OSError) -> bool:
 
 
 def _fill_from_cache(descriptor: int, start: int, buffer: memoryview) -> int:
-    """Copy the bytes that the page cache holds, up to the first that it lacks; return their number."""
+    """Copy bytes from the page cache up to the first uncached byte. Return the number of copied bytes."""
     if _AT_ONCE is None:
         return 0
     done = 0
@@ -214,12 +216,15 @@ def _fill_from_cache(descriptor: int, start: int, buffer: memoryview) -> int:
 
 
 def _fill(url: str, descriptor: int, start: int, buffer: memoryview) -> bool:
-    """Fill the buffer; return True if the page cache held all bytes."""
+    """Fill the buffer. Return True if the page cache held all bytes."""
     done = _fill_from_cache(descriptor, start, buffer)
     was_cached = done == len(buffer)
     while done < len(buffer):
         count = os.preadv(descriptor, [buffer[done : done + _SLICE_NBYTES]], start + done)
         if count == 0:
-            raise ShortReadError(safe_url(url), f"the file was cut to {start + done} bytes while it was being read")
+            reason = (
+                f"the file was truncated to {start + done} bytes while it was read; do not modify files during a run"
+            )
+            raise ShortReadError(safe_url(url), reason)
         done += count
     return was_cached

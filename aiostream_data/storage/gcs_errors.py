@@ -1,4 +1,4 @@
-"""Turn errors of google-auth, and of what it asks for tokens with, into the errors of this package."""
+"""Translate errors of google-auth and its HTTP transport into the errors of this package."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ HOW_TO_SIGN_IN: Final = (
 )
 
 _NOT_REFRESHED: Final = frozenset({"RefreshError", "NonRetryableError", "HttpError"})
-"""Of google-auth, and what gcsfs makes of it; gcsfs is asked for nothing else that raises the others."""
+"""Names of exceptions that google-auth and gcsfs raise if refreshing credentials fails."""
 
 
 def translate_gcs_error(url: str, error: Exception) -> StorageError:
-    """Translate what is raised while credentials are asked for, and what aiohttp raises. Loads neither."""
+    """Translate an exception of google-auth, gcsfs or aiohttp. Does not import these libraries."""
     where, names = safe_url(url), {kind.__name__ for kind in type(error).__mro__}
     if "TransportError" in names or any(kind.__module__.startswith("requests.") for kind in type(error).__mro__):
-        return StoreUnreachableError(where, f"Google could not be asked for a token ({type(error).__name__})")
+        told = f"cannot reach Google's token server ({type(error).__name__}); check the network and proxy settings"
+        return StoreUnreachableError(where, told)
     if names & _NOT_REFRESHED:
         told = f"the Google credentials could not be refreshed, or have expired: {HOW_TO_SIGN_IN}"
         return CredentialsError(where, told)

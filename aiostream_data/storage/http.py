@@ -1,4 +1,4 @@
-"""Objects behind plain HTTP servers, read with range requests."""
+"""Store for objects on plain HTTP servers, read with range requests."""
 
 from __future__ import annotations
 
@@ -40,25 +40,30 @@ _KEEPALIVE_S = 60.0
 _PORTS: Final = {"http": 80, "https": 443}
 _QUOTED: Final = re.compile(r"/[!-~]*")
 _REQUEST_IDS: Final = ("x-request-id", "x-amz-request-id", "x-guploader-uploadid", "x-ms-request-id")
-"""Under which names servers say what they call a request."""
+"""Response headers that may contain the server's request id."""
 
 _NO_HEAD_STATUSES = frozenset({400, 403, 405, 501})
-"""Answers to HEAD after which a GET may still succeed; URLs signed for GET give 403."""
+"""Error statuses of HEAD after which a GET may still succeed. URLs signed for GET answer HEAD with 403."""
 
 
 class HttpStore:
-    """Plain HTTP and HTTPS. Names are literal URLs: there is no listing, hence no wildcard.
+    """Store for HTTP and HTTPS. URLs are literal: HTTP has no listing, so wildcards are not supported.
 
-    Options: ``headers`` (a dict), ``auth`` (a pair of user and password),
-    ``connect_timeout``, ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in
-    seconds, ``max_connections``, ``reader`` (``"plain"`` for GETs of our own, ``"library"`` for aiohttp, ``"auto"`` for
-    the first where it can), and ``client_kwargs``, passed on to ``aiohttp.ClientSession``, which then reads. Proxies
-    and ``~/.netrc`` are taken from the environment.
+    Proxies and ``~/.netrc`` are taken from the environment. Options:
+
+    - ``headers``: dict of request headers.
+    - ``auth``: pair of user and password.
+    - ``connect_timeout``, ``first_byte_timeout``, ``total_timeout``: time limits in seconds.
+    - ``read_timeout``: longest pause between two received chunks, in seconds.
+    - ``max_connections``: limit on concurrent requests.
+    - ``reader``: ``"plain"`` sends GET requests with the built-in client, ``"library"`` uses aiohttp. ``"auto"`` uses
+      the built-in client if it supports the request.
+    - ``client_kwargs``: arguments for ``aiohttp.ClientSession``. With ``reader="auto"``, they select aiohttp.
     """
 
     def __init__(self, options: StoreOptions) -> None:
         settings = dict(options)
-        take_verify(settings)  # there is nothing to hold bytes against
+        take_verify(settings)  # HTTP servers report no checksums
         reader, wire_options = take_route_options(settings)
         needs_library = bool(settings.get("client_kwargs")) or has_netrc()
         self._options: StoreOptions = settings
@@ -96,7 +101,7 @@ class HttpStore:
         except ObjectNotFoundError as error:
             if "*" not in pattern:
                 raise
-            reason = f"{error.reason}; HTTP has no listing, and so no wildcards: name every file, or give index="
+            reason = f"{error.reason}; HTTP has no listings or wildcards: pass every URL, or an index file as index="
             raise ObjectNotFoundError(pattern, reason) from None
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
@@ -133,15 +138,15 @@ class HttpStore:
             await session.close()
 
     async def _info_by_range(self, url: str) -> ShardRef:
-        """Learn the size from the answer to a request for the first byte: where HEAD says none, or that there is none.
+        """Request the first byte and return the object's size from the answer. Used if HEAD reports no size or 0.
 
-        Some say 0 of whatever they make while it is asked for; to believe that would be to lose the object.
+        Some servers report a size of 0 for content that they generate on request, although the object is not empty.
         """
         self.counters.sent("GET")
         async with self._route.asking(url), self._request("GET", url, {"Range": "bytes=0-0"}) as answer:
             version = version_of(answer.headers)
             told = answer.headers.get("Content-Range", "")
-            if answer.status == 416 and told.strip() in ("bytes */0", ""):  # there is no first byte
+            if answer.status == 416 and told.strip() in ("bytes */0", ""):  # the object is empty
                 return ShardRef(url, 0, version)
             if answer.status not in (200, 206):
                 raise await _refusal(url, answer)
@@ -149,20 +154,21 @@ class HttpStore:
                 return ShardRef(url, _length_told(answer.headers), version)
             given = parse_content_range(told)
             if given is None:
-                raise StorageError(safe_url(url), f"HTTP 206 came with Content-Range {told[:80]!r}")
+                reason = f"the server answered a range request with HTTP 206 and Content-Range {told[:80]!r}"
+                raise StorageError(safe_url(url), f"{reason}; use a server that supports range requests")
             return ShardRef(url, given.total, version)
 
     @asynccontextmanager
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request and lend its answer; a body that was not read to its end closes the connection."""
+        """Send a request and lend its answer to the block. Close the connection if the body was not read to its end."""
         import yarl
 
         session = self._open_session()
-        # URLs that are quoted already, presigned ones above all, must be sent as they are.
+        # Quoted URLs, in particular presigned ones, must be sent unchanged.
         target = yarl.URL(url, encoded=url.isascii() and " " not in url)
-        # aiohttp's own context trusts whom this machine trusted when aiohttp was loaded.
+        # aiohttp's own TLS context has the trusted certificates from the time of its import; use the current ones.
         verifies = target.scheme == "https" and not self._options.get("client_kwargs")
         context = self._route.client.tls() if verifies else True
         async with session.request(method, target, headers=headers, ssl=context) as answer:
@@ -179,7 +185,7 @@ class HttpStore:
 
 
 def open_session(options: StoreOptions) -> aiohttp.ClientSession:
-    """Return an aiohttp session with settings for large bodies; the caller closes it.
+    """Return an aiohttp session configured for large bodies. The caller closes it.
 
     Raises:
         MissingExtraError: aiohttp is not installed.
@@ -192,13 +198,13 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
     settings: dict[str, Any] = {
         "headers": {"Accept-Encoding": "identity", **headers_of(options)},
         "timeout": aiohttp.ClientTimeout(
-            total=None,  # a total would end long bodies that arrive steadily
+            total=None,  # a total limit would abort long transfers that make progress
             sock_connect=options.get("connect_timeout", 10.0),
             sock_read=options.get("read_timeout", 30.0),
         ),
         "connector": aiohttp.TCPConnector(limit=options.get("max_connections", 64), keepalive_timeout=_KEEPALIVE_S),
         "read_bufsize": 1 << 20,
-        "auto_decompress": False,  # ranges are counted in the bytes as they are stored
+        "auto_decompress": False,  # ranges refer to the stored bytes
         "trust_env": True,
     }
     settings = {**settings, **given}
@@ -208,9 +214,10 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
 
 
 def _with_secrets(settings: dict[str, Any]) -> dict[str, str]:
-    """Take ``auth`` and ``cookies`` out of the settings of a session, and return its headers with them.
+    """Remove ``auth`` and ``cookies`` from the session settings, and return the session's headers including them.
 
-    aiohttp would send both to every origin that a redirect leads to; a header is removed on the way.
+    aiohttp would send ``auth`` and ``cookies`` to every origin it is redirected to. The redirect guard removes headers
+    that contain secrets.
     """
     headers = dict(settings["headers"] or {})
     named = {name.lower() for name in headers}
@@ -223,18 +230,18 @@ def _with_secrets(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def headers_of(options: StoreOptions) -> dict[str, str]:
-    """Return the headers that the user's options ask for.
+    """Return the request headers from the user's options ``headers`` and ``auth``.
 
     Raises:
-        PlanError: They are none.
+        PlanError: ``headers`` is not a dict of strings, or ``auth`` is not a pair.
     """
     given = options.get("headers") or {}
     if not isinstance(given, Mapping):
-        raise PlanError(f"headers must be a dict of text by name, got {type(given).__name__}")
+        raise PlanError(f"headers must be a dict of strings by name, got {type(given).__name__}")
     headers = dict(given)
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise PlanError(f"names and values of headers must be text, got {type(value).__name__} for {name!r}")
+            raise PlanError(f"names and values of headers must be strings, got {type(value).__name__} for {name!r}")
     if auth := options.get("auth"):
         if isinstance(auth, (str, bytes)) or not isinstance(auth, Sequence) or len(auth) < 2:
             raise PlanError(f"auth must be a pair of user and password, got {type(auth).__name__}")
@@ -244,9 +251,9 @@ def headers_of(options: StoreOptions) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def target_of(url: str) -> RequestTarget | None:
-    """Return where a request for a URL goes; None where only a full client can tell.
+    """Return the address of a request for a URL, or None if the URL needs a full HTTP client.
 
-    URLs that are quoted already, presigned ones above all, are sent as they are.
+    Quoted URLs, in particular presigned ones, are sent unchanged.
     """
     try:
         parts = urlsplit(url)
@@ -260,17 +267,17 @@ def target_of(url: str) -> RequestTarget | None:
 
 
 def has_netrc() -> bool:
-    """Return whether there is a file that may hold a password for any server."""
+    """Return True if a netrc file exists, which may contain passwords for HTTP servers."""
     return os.path.exists(os.environ.get("NETRC") or os.path.expanduser("~/.netrc"))
 
 
 def _condition(shard: ShardRef) -> dict[str, str]:
-    # Only strong ETags can be used here, no weak ones and no dates.
+    # If-Match compares strong ETags only; weak ETags and dates never match.
     return {"if-match": shard.version} if shard.version.startswith('"') else {}
 
 
 def version_of(headers: Mapping[str, str]) -> str:
-    """Return the ETag, or else the modification time, or "" when the server tells neither."""
+    """Return the ETag, else the modification time, else ""."""
     return headers.get("ETag", "") or headers.get("Last-Modified", "")
 
 
@@ -298,7 +305,7 @@ async def _refusal(url: str, answer: aiohttp.ClientResponse) -> StorageError:
 
 def _error_of(url: str, status: int, headers: Mapping[str, str], detail: bytes, reason: str = "") -> StorageError:
     request_id = next((headers[name] for name in _REQUEST_IDS if name in headers), "")
-    if status in (400, 401, 403) and b"expired" in detail.lower():  # as stores say of a URL that was signed
+    if status in (400, 401, 403) and b"expired" in detail.lower():  # stores answer expired signed URLs like this
         told = f"HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
         return CredentialsError(
             safe_url(url), f"the credentials, or the signature of the URL, have expired ({told}); renew them"

@@ -1,10 +1,10 @@
-"""Find the keys that match a pattern: several listings at once, and none of them twice."""
+"""Find the keys that match a pattern, with concurrent listings. No page is requested twice."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from aiostream_data.errors import StorageError
 from aiostream_data.storage.key_levels import LevelStep, lists_flat, next_step
@@ -16,11 +16,13 @@ T = TypeVar("T")
 LISTINGS_AT_ONCE = 16
 
 PAGE_KEYS = 1000
-"""What S3 gives at most."""
+"""Keys per page of a listing: the maximum of S3."""
+
+_CURE: Final = "use an index file (index=) instead of a pattern"
 
 
 class ListedKey(NamedTuple):
-    """One key, as a listing tells of it."""
+    """Listed key with its size in bytes and its version."""
 
     key: str
     nbytes: int
@@ -28,13 +30,13 @@ class ListedKey(NamedTuple):
 
 
 class PageRequest(NamedTuple):
-    """What a store is asked for.
+    """Request for one page of a listing.
 
     Attributes:
-        prefix: Keys begin with it.
-        folded: Give keys without ``/`` behind the prefix, and instead of the others what they begin with up to there.
-        most: Keys to give.
-        token: Where the page before ended; "" for the first.
+        prefix: Prefix of the keys to list.
+        folded: Return keys with a ``/`` after the prefix as directories: their text up to and including that ``/``.
+        most: Maximum number of keys in the page.
+        token: Continuation token from the previous page; "" for the first page.
     """
 
     prefix: str
@@ -44,7 +46,7 @@ class PageRequest(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What it answers; ``token`` is "" after the last page."""
+    """One page of a listing. ``token`` requests the next page; it is "" in the last page."""
 
     entries: list[ListedKey]
     directories: list[str]
@@ -55,10 +57,10 @@ ListPage: TypeAlias = Callable[[PageRequest], Awaitable[Page]]
 
 
 class KeySearch:
-    """Finds keys in the buckets of one store. Used from one event loop.
+    """Key search in the buckets of one store. Used from one event loop.
 
-    A search that failed and is begun again does not ask again for pages that had come: a long listing ends although
-    every now and then a request fails.
+    Received pages are kept until a search succeeds. So the retry of a failed search requests only the missing pages,
+    and long listings finish even if single requests fail.
     """
 
     def __init__(self) -> None:
@@ -66,14 +68,15 @@ class KeySearch:
         self._pages: dict[str, dict[PageRequest, Page]] = {}
 
     async def find(self, url: str, key_pattern: str, list_page: ListPage) -> list[ListedKey]:
-        """Return what matches, sorted by key; names that end with ``/`` are directories, and left out.
+        """Return the matching keys, sorted. Keys that end with ``/`` are directories and are skipped.
 
         Args:
-            url: The whole pattern; names the search.
-            list_page: Asks the bucket for one page.
+            url: URL of the whole pattern; identifies the search for a retry.
+            key_pattern: Pattern for the keys of the bucket.
+            list_page: Coroutine function that requests one page from the bucket.
 
         Raises:
-            StorageError: What ``list_page`` raised, after all that was asked for has come or failed.
+            StorageError: A page request failed. Raised after all concurrent requests have ended.
         """
         search = _Search(url, key_pattern, list_page, self._pages.setdefault(url, {}), self._at_once)
         await search.below("", key_pattern)
@@ -98,7 +101,7 @@ class _Search:
         self._at_once = at_once
 
     async def below(self, directory: str, pattern: str) -> None:
-        """Find what matches the rest of the pattern below a directory."""
+        """Find the keys below a directory that match the rest of the pattern."""
         step = next_step(directory, pattern)
         if not step.segment:
             self._take((await self._page(PageRequest(step.prefixes[0], folded=True, most=1))).entries)
@@ -108,7 +111,7 @@ class _Search:
             await _all(self._directories(step, prefix) for prefix in step.prefixes)
 
     async def _directories(self, step: LevelStep, prefix: str) -> None:
-        """Look into the directories that match: into all of them with one listing, where that is not more to read."""
+        """Search the matching directories. Use one flat listing for all of them if that needs fewer requests."""
         first = PageRequest(prefix, folded=False, most=PAGE_KEYS)
         page = await self._page(first)
         if not page.token or lists_flat(step, [entry.key for entry in page.entries]):
@@ -120,7 +123,7 @@ class _Search:
         await _all(self.below(directory, step.rest) for directory in names)
 
     async def _list(self, prefix: str, *, folded: bool) -> list[str]:
-        """Take what matches of a whole listing, page by page, and return the directories that it folded."""
+        """Record the matching keys of a whole listing, page by page. Return the folded directories."""
         directories: list[str] = []
         tokens: set[str] = set()
         request = PageRequest(prefix, folded, PAGE_KEYS)
@@ -128,14 +131,15 @@ class _Search:
         while True:
             page = await self._page(request)
             if before is not None and _is_again(before, page):
-                raise StorageError(safe_url(self._url), "the store's listing gives the same page again and again")
+                raise StorageError(safe_url(self._url), f"cannot list: the store returned the same page twice; {_CURE}")
             before = page
             self._take(page.entries)
             directories += page.directories
             if not page.token:
                 return directories
             if page.token in tokens:
-                raise StorageError(safe_url(self._url), "the store's listing goes in a circle, and does not end")
+                reason = f"cannot list: the store returned the same page token twice; {_CURE}"
+                raise StorageError(safe_url(self._url), reason)
             tokens.add(page.token)
             request = request._replace(token=page.token)
 
@@ -157,7 +161,7 @@ def _is_again(before: Page, page: Page) -> bool:
 
 
 async def _all(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all parts to their end, then raise the first failure of them."""
+    """Run coroutines concurrently. When all have ended, raise the first failure in argument order."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         if tasks:

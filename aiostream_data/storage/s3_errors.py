@@ -1,4 +1,4 @@
-"""Turn botocore's errors, and those s3fs makes of them, into the errors of this package."""
+"""Translate errors of botocore and s3fs into the errors of this package."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from aiostream_data.storage.connecting import proxy_failure, redirect_failure, t
 from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.s3_listing import NotAListing
 from aiostream_data.storage.translate import (
+    NO_ANSWER,
     describe_connection_failure,
     shorten,
     translate_error,
@@ -44,17 +45,17 @@ _BUSY = frozenset(
 
 
 class WrongRegion(StorageError):
-    """The bucket is in another region than was asked.
+    """Error for a bucket in a different region than the request was sent to.
 
     Attributes:
-        region: In this one; "" where the store does not say.
+        region: Region of the bucket, or "" if the store does not report it.
     """
 
     region = ""
 
 
 def translate_s3_error(url: str, error: Exception) -> StorageError:
-    """Translate an exception of aiobotocore, botocore or aiohttp. Loads none of them."""
+    """Translate an exception of aiobotocore, botocore or aiohttp. Does not import these libraries."""
     answer = getattr(error, "response", None)
     if isinstance(answer, Mapping) and isinstance(answer.get("Error"), Mapping):
         return _translate_answer(url, answer)
@@ -69,7 +70,7 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
     if "PartialCredentialsError" in names:
         missing = getattr(error, "kwargs", {}).get("cred_var", "a part")
         return CredentialsError(
-            where, f"the AWS credentials are incomplete, {missing} is missing: pass key= and secret= both, or neither"
+            where, f"the AWS credentials are incomplete: {missing} is missing; pass both key= and secret=, or neither"
         )
     if names & {"NoCredentialsError", "ProfileNotFound"}:
         return CredentialsError(where, f"no AWS credentials found: {_HOW_TO_SIGN_IN}")
@@ -78,7 +79,7 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
             where, f"the AWS credentials could not be refreshed, or have expired: {_HOW_TO_SIGN_IN}"
         )
     if names & {"ConnectTimeoutError", "ReadTimeoutError"}:
-        return StoreTimeoutError(where, "no answer within the time-outs; is the network slow, or the endpoint wrong?")
+        return StoreTimeoutError(where, NO_ANSWER)
     if names & {
         "ConnectionError",
         "HTTPClientError",
@@ -88,36 +89,39 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
     }:
         return StoreUnreachableError(where, describe_connection_failure(error))
     if names & {"ParamValidationError", "InvalidEndpointURL", "InvalidRegionError", "EndpointResolutionError"}:
-        return StorageError(where, f"the URL or an option does not make sense to S3 ({shorten(str(error))})")
+        return StorageError(
+            where, f"the URL or an option is invalid for S3 ({shorten(str(error))}); check the URL and storage_options"
+        )
     if isinstance(error, TypeError) and (unknown := _UNKNOWN_OPTION.search(str(error))) is not None:
-        return StorageError(where, f"s3fs and botocore know no option {unknown[1]!r}")
+        return StorageError(
+            where, f"unknown S3 option {unknown[1]!r} in storage_options; remove it or correct its name"
+        )
     return translate_error(url, error)
 
 
 def translate_listing_error(url: str, error: Exception) -> StorageError:
-    """Translate an exception raised while a listing is asked for and parsed.
+    """Translate an exception raised while a listing is requested and parsed.
 
-    Parsers raise a ValueError for numbers and dates that are none, and an error of their own for XML that is not well
-    formed.
+    botocore's parser raises ValueError for invalid numbers and dates, and ResponseParserError for malformed XML.
     """
     names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, NotAListing):
         return WrongAnswerError(safe_url(url), str(error))
     if "ResponseParserError" in names:
-        return WrongAnswerError(safe_url(url), "the answer is not a listing: its XML is damaged, or was cut")
+        return WrongAnswerError(safe_url(url), "the answer is not a listing: its XML is damaged or truncated")
     if isinstance(error, ValueError) and "BotoCoreError" not in names and not hasattr(error, "response"):
         return WrongAnswerError(safe_url(url), f"the store's listing cannot be parsed ({shorten(str(error))})")
     return translate_s3_error(url, error)
 
 
 def response_status(error: Exception) -> int:
-    """Return the HTTP status that a botocore ClientError carries, or 0."""
+    """Return the HTTP status in a botocore ClientError, or 0."""
     answer = getattr(error, "response", None)
     return _status(answer) if isinstance(answer, Mapping) else 0
 
 
 def request_id_of(error: Exception) -> str:
-    """Return the name that the store gave to the request of a botocore ClientError, or ""."""
+    """Return the request id in a botocore ClientError, or ""."""
     answer = getattr(error, "response", None)
     return str(_metadata(answer).get("RequestId", "")) if isinstance(answer, Mapping) else ""
 
@@ -134,7 +138,7 @@ def _metadata(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _translate_answer(url: str, answer: Mapping[str, Any]) -> StorageError:
     code = str(answer["Error"].get("Code", ""))
-    code = "" if code.isdecimal() else code  # which is the status: the answer to HEAD has no body
+    code = "" if code.isdecimal() else code  # botocore uses the status as code if the answer has no body
     metadata = _metadata(answer)
     error = translate_s3_answer(url, _status(answer), code, str(metadata.get("RequestId", "")))
     headers = metadata.get("HTTPHeaders")
@@ -142,19 +146,19 @@ def _translate_answer(url: str, answer: Mapping[str, Any]) -> StorageError:
 
 
 def translate_s3_answer(url: str, status: int, code: str, request_id: str, region: str = "") -> StorageError:
-    """Return the error for an answer of S3.
+    """Return the error to raise for an error answer of S3.
 
     Args:
-        code: The error code in its body, "" for none.
-        request_id: Of the store, "" for none.
-        region: That the store says the bucket is in, "" for none.
+        code: S3 error code in the body, or "".
+        request_id: Request id assigned by the store, or "".
+        region: Region of the bucket reported by the store, or "".
     """
     where, bucket = safe_url(url), shown_bucket(url)
     parts = (shorten(code), f"HTTP {status}", f"request id {shorten(request_id)}" if request_id else "")
     told = ", ".join(filter(None, parts))
     make: Callable[[str, str], StorageError]
     if code == "NoSuchBucket":
-        missing = ObjectNotFoundError(where, f"there is no bucket {bucket!r} ({told})")
+        missing = ObjectNotFoundError(where, f"bucket {bucket!r} does not exist ({told})")
         missing.is_bucket = True
         return missing
     if code == "NoSuchKey" or status == 404:
@@ -164,21 +168,21 @@ def translate_s3_answer(url: str, status: int, code: str, request_id: str, regio
         expired.is_expired = True
         return expired
     elif code in _WRONG_KEY:
-        make, reason = CredentialsError, f"the store does not know this access key ({told}); {_HOW_TO_SIGN_IN}"
+        make, reason = CredentialsError, f"the access key does not exist ({told}); {_HOW_TO_SIGN_IN}"
     elif code == "SignatureDoesNotMatch":
-        make, reason = AccessDeniedError, f"the secret key does not fit the access key ({told})"
+        make, reason = AccessDeniedError, f"the secret key does not match the access key ({told}); check both keys"
     elif code == "RequestTimeTooSkewed":
-        make, reason = AccessDeniedError, f"this machine's clock is wrong ({told})"
+        make, reason = AccessDeniedError, f"this machine's clock is wrong ({told}); set the clock"
     elif code in _ELSEWHERE or status == 301:
         named = f"region {region!r}" if region else "another region, or behind another endpoint"
-        how = "pass it as client_kwargs={'region_name': ...}, or the endpoint as endpoint_url"
+        how = "pass the region as client_kwargs={'region_name': ...}, or the endpoint as endpoint_url"
         wrong = WrongRegion(where, f"the bucket is in {named} ({told}); {how}")
         wrong.region = region
         return wrong
     elif code == "PreconditionFailed":
         make, reason = ObjectChangedError, f"the object was replaced while it was being read ({told})"
     elif code == "InvalidRange":
-        make, reason = ShortReadError, f"the object ends before the bytes asked for ({told})"
+        make, reason = ShortReadError, f"the object ends before the requested bytes ({told})"
     elif code in _BUSY:
         busy = StoreBusyError(where, f"the store cannot serve the request now ({told})")
         busy.is_throttled = code in _THROTTLED or status in (429, 503)

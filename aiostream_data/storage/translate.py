@@ -1,7 +1,7 @@
-"""Turn what clients raise and what servers answer into the errors of this package.
+"""Translate exceptions of HTTP clients and error answers of servers into the errors of this package.
 
-Every message is one sentence with the URL (secrets removed), the cause, and what to do about it.
-Texts of third parties are quoted only after being shortened, because they may hold anything.
+Every message is one sentence with the URL (without secrets), the cause, and a remedy. Texts of third parties are
+shortened before they are quoted, because their content is unknown.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from types import TracebackType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from aiostream_data.errors import (
     AccessDeniedError,
@@ -23,20 +23,24 @@ from aiostream_data.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from aiostream_data.safe_url import shorten as shorten  # those of stores find it here
+from aiostream_data.safe_url import shorten as shorten  # re-exported for stores
 from aiostream_data.storage.connecting import describe_connection_failure as describe_connection_failure
 from aiostream_data.storage.connecting import proxy_failure, proxy_refusal, redirect_failure, tells_urls, tls_failure
 from aiostream_data.storage.urls import folder_hint, safe_url
 
 Translate: TypeAlias = Callable[[str, Exception], StorageError]
 
+NO_ANSWER: Final = (
+    "the store did not answer in time; check the endpoint and the network, or raise connect_timeout and read_timeout"
+)
+
 _BUSY_STATUSES = frozenset({408, 409, 425, 429})
 
 
 class translating:
-    """Let only errors of this package leave the block; others are passed through ``translate``.
+    """Context manager that translates exceptions of the block with ``translate``. Package errors pass unchanged.
 
-    No generator, since it is made for every request.
+    A class is used instead of a generator because every request creates one.
     """
 
     __slots__ = ("_translate", "_url")
@@ -58,43 +62,47 @@ class translating:
 
 
 def translate_error(url: str, error: Exception) -> StorageError:
-    """Translate built-in and aiohttp exceptions; anything else becomes a plain StorageError."""
+    """Translate a built-in or aiohttp exception. Any other exception becomes a plain StorageError."""
     where = safe_url(url)
     status = getattr(error, "status", None)
     if (by_proxy := proxy_failure(url, error)) is not None:
         return by_proxy
-    if (by_tls := tls_failure(url, error)) is not None:  # of Python's own, some are a ValueError
+    if (by_tls := tls_failure(url, error)) is not None:  # some TLS errors of Python are ValueErrors
         return by_tls
     if (by_redirect := redirect_failure(url, error)) is not None:
         return by_redirect
     if _is_no_http(error):
-        return StoreUnreachableError(where, "the server's answer is not HTTP as it should be")
+        return StoreUnreachableError(
+            where, "the server sent a malformed HTTP answer; check the endpoint's scheme and port, and any proxy"
+        )
     if isinstance(status, int) and status >= 400:  # aiohttp's ClientResponseError
         return translate_status(url, status)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return ObjectNotFoundError(where, "no such object")
     if isinstance(error, IsADirectoryError):
-        return ObjectNotFoundError(where, "is a directory, not an object; add /* to read what it holds")
+        return ObjectNotFoundError(where, "is a directory, not an object; add /* to read its files")
     if isinstance(error, PermissionError):
         return AccessDeniedError(where, f"permission denied ({_cause(error)})")
     if isinstance(error, TimeoutError):
-        return StoreTimeoutError(where, "no answer within the time-outs; is the network slow, or the endpoint wrong?")
+        return StoreTimeoutError(where, NO_ANSWER)
     if isinstance(error, ValueError):
-        return StorageError(where, f"the URL or an option does not make sense to the store ({_cause(error)})")
+        return StorageError(
+            where, f"the URL or an option is invalid ({_cause(error)}); check the URL and storage_options"
+        )
     if isinstance(error, (ConnectionError, EOFError, socket.gaierror)) or _is_aiohttp_failure(error):
         return StoreUnreachableError(where, describe_connection_failure(error))
     return StorageError(where, f"the store failed ({_cause(error)})")
 
 
 def translate_status(url: str, status: int, *, detail: str = "", request_id: str = "") -> StorageError:
-    """Translate an HTTP status that is not the one hoped for.
+    """Translate the HTTP status of an error answer.
 
     Args:
-        detail: The server's own words, such as the error code in its body.
-        request_id: For the operator of the store; "" when unknown.
+        detail: Error text of the server, such as the error code in the body.
+        request_id: Request id for the operator of the store, or "" if unknown.
     """
     where = safe_url(url)
-    if status == 407:  # no store says that
+    if status == 407:  # only proxies answer with this status
         return proxy_refusal(url, status)
     told = f"HTTP {status}"
     if detail:
@@ -110,7 +118,7 @@ def translate_status(url: str, status: int, *, detail: str = "", request_id: str
     if status == 412:
         return ObjectChangedError(where, f"the object was replaced while it was being read ({told})")
     if status == 416:
-        return ShortReadError(where, f"the object ends before the bytes asked for ({told})")
+        return ShortReadError(where, f"the object ends before the requested bytes ({told})")
     if status in _BUSY_STATUSES or status >= 500:
         busy = StoreBusyError(where, f"the store cannot serve the request now ({told})")
         busy.is_throttled = status in (429, 503)
@@ -119,25 +127,25 @@ def translate_status(url: str, status: int, *, detail: str = "", request_id: str
 
 
 def bucket_alone(url: str) -> ObjectNotFoundError:
-    """Return the error for a URL that names a bucket where an object should be."""
-    return ObjectNotFoundError(safe_url(url), "names a bucket, and no object in it; add /* to read what it holds")
+    """Return the error to raise for a URL that names a bucket instead of an object."""
+    return ObjectNotFoundError(safe_url(url), "is a bucket, not an object; add /* to read its objects")
 
 
 def _cause(error: BaseException) -> str:
-    """Name the error, with the system's words where it is the system that spoke."""
+    """Return the type name of an error, and the system's message for an OSError."""
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {shorten(str(error.strerror))}"
     return type(error).__name__
 
 
 def _is_no_http(error: Exception) -> bool:
-    """True for what aiohttp raises when it cannot parse an answer, with a status of 400 that nobody sent."""
+    """Return True for aiohttp's error about an unparsable answer. Its status of 400 is not from the server."""
     kinds = type(error.__cause__).__mro__
     return any(kind.__module__.startswith("aiohttp.") and kind.__name__ == "HttpProcessingError" for kind in kinds)
 
 
 def _is_aiohttp_failure(error: Exception) -> bool:
-    # By name, because aiohttp is optional and this module must not load it.
+    # Compare class names, because aiohttp is optional and this module must not import it.
     return any(
         kind.__module__.startswith("aiohttp.") and kind.__name__ == "ClientError" for kind in type(error).__mro__
     )

@@ -1,9 +1,9 @@
-"""Pieces in a folder on disk, which other processes and hosts may read and fill at the same time.
+"""Piece storage in a disk folder that several processes and hosts can share.
 
-How this works. A piece is written beside its place and renamed, so that it is there as a whole or not at all; it is
-never changed afterwards. Reading opens it and checks its checksums: whoever evicts it meanwhile does no harm where the
-file system keeps open files, and where it does not (NFS), the read fails and the bytes come from the store. So nothing
-is ever locked, and a process may be killed at any moment.
+A piece is written to a temporary file and renamed, so other processes only see complete pieces. Pieces never change
+after the rename. Readers verify the checksums of each piece. On most file systems an open piece stays readable after
+another process evicts it. On NFS the read fails, and the bytes are read from the store. The folder therefore needs no
+locks, and a process can be killed at any moment.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from aiostream_data.storage.cache.spans import PIECE_NBYTES, ByteSpan, Cover, Mi
 from aiostream_data.storage.cache.tree import Tree, write_fully
 
 VERSION: Final = 1
-"""Of names and files in the folder; another one's are not touched."""
+"""Version of the folder layout. Folders of another version are rejected."""
 
 RETRY_S: Final = 30.0
-"""After the disk refused a write, none is tried for so many seconds."""
+"""Seconds without write attempts after a failed disk write."""
 
 TOUCH_S: Final = 1.0
-"""The time at which an object was used is noted at most this often."""
+"""Minimum seconds between two updates of an object's time of last use."""
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 _TOUCHED: Final = 4096
 
 
 class PieceFolder:
-    """Pieces of at most ``piece_nbytes`` bytes in the folder ``path``, made when it is not there.
+    """Piece storage in the folder ``path``, which is created if missing.
 
     Args:
-        limit: Bytes for all files in it, of all processes; None for a quarter of the file system.
-        clock: Monotonic seconds.
-        draw: Uniform in [0, 1): which objects are evicted.
+        limit: Maximum bytes of all files in the folder, for all processes. None selects a quarter of the file system.
+        piece_nbytes: Maximum bytes of one piece.
+        clock: Returns monotonic seconds.
+        draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
 
     Raises:
-        ShardCacheError: It is no folder, cannot be written to, or is of another version.
+        ShardCacheError: The path is not a folder, is not writable, or has another layout version.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class PieceFolder:
                 continue
             try:
                 self._keep(key, part, data[part.start - span.start : part.stop - span.start])
-            except ForeignEntryError as error:  # says nothing about the disk: other pieces can be written
+            except ForeignEntryError as error:  # the disk works: other pieces can still be written
                 self._counters.add(passed=1)
                 self._failed("cannot be written", error)
             except OSError as error:
@@ -121,12 +122,12 @@ class PieceFolder:
                 self._failed("cannot be written", error)
 
     def close(self) -> None:
-        with suppress(OSError):  # the folder is gone, or read-only by now: what is left there is seen to be abandoned
+        with suppress(OSError):  # folder removed or read-only: another process later removes the abandoned files
             self._room.close()
         self._tree.close()
 
     def _fill(self, key: str, wanted: ByteSpan, plan: Cover, buffer: memoryview) -> list[ByteSpan]:
-        """Read what a plan says; return the pieces that could not be."""
+        """Read the pieces that ``plan`` uses into ``buffer``; return the pieces that could not be read."""
         unusable = []
         for use in plan.uses:
             into = buffer[use.wanted.start - wanted.start : use.wanted.stop - wanted.start]
@@ -149,7 +150,7 @@ class PieceFolder:
 
     def _remove_damaged(self, key: str, piece: ByteSpan, damage: DamagedPieceError) -> None:
         self._counters.add(damaged=1)
-        self._warn("damaged", f"a piece was {damage}, which points to a failing disk; it is read from the store again")
+        self._warn("damaged", f"a cached piece is damaged ({damage}) and is read from the store again; check the disk")
         try:
             self._tree.remove(key, piece)
         except OSError as error:
@@ -182,11 +183,15 @@ class PieceFolder:
 
     def _failed(self, what: str, error: OSError) -> None:
         self._counters.add(failures=1)
-        self._warn("failed", f"it {what} ({error.strerror or error}); what is not there is read from the store")
+        self._warn(
+            "failed",
+            f"the folder {what} ({error.strerror or error}); uncached bytes are read from the store. "
+            "Check the disk and the permissions",
+        )
 
     def _warn(self, kind: str, what: str) -> None:
         if self._counters.is_first(kind):
-            logging.getLogger("aiostream_data").warning("shard cache %s: %s. This is said once.", self._path, what)
+            logging.getLogger("aiostream_data").warning("shard cache %s: %s. Logged once.", self._path, what)
 
 
 def _prepare(path: str, owner: str) -> None:
@@ -198,9 +203,9 @@ def _prepare(path: str, owner: str) -> None:
     except FileNotFoundError:
         said = b""
     except ForeignEntryError:
-        reason = f"{names.MARKER} in it is not a regular file"
-        raise ShardCacheError(path, reason, "remove it, or name another folder") from None
-    if said:  # an empty one is what a power cut leaves
+        reason = f"its file {names.MARKER} is not a regular file"
+        raise ShardCacheError(path, reason, "remove that file, or choose another folder") from None
+    if said:  # a power cut can leave an empty marker file
         _check_version(path, said)
     else:
         _write_marker(marker, os.path.join(path, names.part_name(owner, 0)))
@@ -210,12 +215,13 @@ def _check_version(path: str, said: bytes) -> None:
     try:
         version = json.loads(said)["version"]
     except (ValueError, KeyError, TypeError):
-        raise ShardCacheError(path, f"{names.MARKER} in it is damaged", "name another folder, or empty this") from None
+        cure = "empty the folder, or choose another one"
+        raise ShardCacheError(path, f"its file {names.MARKER} is damaged", cure) from None
     if version != VERSION:
         raise ShardCacheError(
             path,
-            f"it belongs to version {version!r} of the cache and this is version {VERSION}",
-            "name another folder, or empty this",
+            f"the folder has version {version!r} of the cache format, expected {VERSION}",
+            "empty the folder, or choose another one",
         )
 
 
@@ -236,9 +242,11 @@ def _unusable(path: str, error: OSError) -> OSError:
     if isinstance(error, ShardCacheError):
         return error
     if isinstance(error, (FileExistsError, NotADirectoryError)):
-        return ShardCacheError(path, "a file is where the folder should be", "name a folder, or one that can be made")
-    reason = f"it cannot be used: {error.strerror or error}"
-    return ShardCacheError(path, reason, "name a folder that can be written to")
+        return ShardCacheError(
+            path, "the path, or a parent of it, is a file, not a folder", "pass the path of a folder"
+        )
+    reason = f"cannot use the folder: {error.strerror or error}"
+    return ShardCacheError(path, reason, "pass the path of a writable folder")
 
 
 def _quarter_of_disk(path: str) -> int:
