@@ -21,11 +21,11 @@ demo: install
 	@echo "== demo: PNG images in TFRecord shards, streamed from STORE=$(STORE) into a small model"
 	@$(BIN)/python examples/quickstart/train.py --store $(STORE)
 
-# What measures time or memory, or ends processes, runs with nothing beside it.
+# Tests that measure time or memory, or end processes, run beside each other only.
 test: install
 	@echo "== the whole test suite, with S3 and GCS servers on this machine"
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --ignore tests/lifecycle
-	@$(BIN)/python -m pytest tests/lifecycle
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 --dist loadfile tests/lifecycle
 
 # Without a GPU: names, signatures and kernels. Says so loudly where CuPy cannot be installed.
 test-cupy: install
@@ -46,7 +46,8 @@ quick: install
 # More draws of each property, and others than in a usual run.
 test-long: install
 	@echo "== property tests and fuzzing, with $(EXAMPLES) times as many draws"
-	@ASD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile tests/properties tests/fuzz
+	@ASD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile tests/properties tests/fuzz \
+		tests/integration/test_benchmark_requirements.py
 
 bench: install .venv-bench/.installed
 	@echo "== benchmarks against other loaders: every one in its own process, taking turns"

@@ -27,6 +27,7 @@ CHECKS: Final = {
     "format": ("ruff", "format", "--check", "."),
     "public names": ("python", ".ci/check_names.py"),
     "tree": ("python", ".ci/check_tree.py"),
+    "structure": ("python", ".ci/check_structure.py"),
     "size": ("python", ".ci/check_size.py"),
 }
 """The slowest come first."""

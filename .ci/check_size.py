@@ -15,7 +15,7 @@ LONGER: Final = {
     "aiostream_data/_engine/engine.py": "one engine from open to close; its parts share one loop and thread",
     "aiostream_data/_engine/sources/shard_reader.py": "reading ahead, cutting and decoding share one shard's state",
     "aiostream_data/_engine/stages/interleave.py": "the merge loop and its resume cases are not separated yet",
-    "aiostream_data/dataset/dataset.py": "the public class: most lines are docstrings of its methods",
+    "aiostream_data/dataset/dataset.py": "the public class, whose operators return it; most lines are docstrings",
     "aiostream_data/errors.py": "every public error; most lines are docstrings",
     "aiostream_data/formats/stream.py": "compression, blocks and records of one stream are not separated yet",
     "aiostream_data/loading/loader.py": "the public class: most lines are docstrings of its methods",
