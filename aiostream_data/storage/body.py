@@ -1,8 +1,7 @@
 """Check the answer to a range request, and stream its body into the caller's buffer.
 
-How this works: :func:`check_range_answer` decides from status and headers alone how many bytes of the
-body stand before the asked-for ones; :func:`fill_buffer` then copies each network chunk once, to its
-place, and never keeps the body in memory.
+:func:`check_range_answer` computes from status and headers how many body bytes precede the requested range.
+:func:`fill_buffer` then copies each network chunk once, directly to its position in the buffer.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _TOTAL = re.compile(r"/(\d{1,19})\s*\Z")
 
 
 class ContentRange(NamedTuple):
-    """Bytes ``start`` to ``stop`` (excluded) of an object of ``total`` bytes, None when not told."""
+    """Bytes ``start`` to ``stop`` (excluded) of an object; ``total`` is the object's size, or None if unknown."""
 
     start: int
     stop: int
@@ -35,26 +34,26 @@ class ContentRange(NamedTuple):
 
 
 class ChunkReader(Protocol):
-    """The part of aiohttp's StreamReader that is needed here."""
+    """Response body whose ``readany`` returns all received bytes, as in aiohttp's StreamReader."""
 
     async def readany(self) -> bytes:
-        """Return what has arrived, at least one byte; ``b""`` at the end of the body."""
+        """Return the received bytes, at least one; ``b""`` at the end of the body."""
 
 
 class SizedReader(Protocol):
-    """Another part of it."""
+    """Response body whose ``read`` returns a limited number of bytes, as in aiohttp's StreamReader."""
 
     async def read(self, n: int) -> bytes:
-        """Return at most so many bytes that have arrived, at least one; ``b""`` at the end of the body."""
+        """Return at most ``n`` received bytes, at least one; ``b""`` at the end of the body."""
 
 
 def ends_there(shard: ShardRef, start: int, nbytes: int) -> bool:
-    """Return True if a range is the last one of an object, so that nothing may follow it, whatever was sent."""
+    """Return True if a range ends at the object's last byte, so that no body may continue past it."""
     return start + nbytes == shard.nbytes
 
 
 def parse_content_range(header: str) -> ContentRange | None:
-    """Parse a Content-Range header; None when it is missing or malformed."""
+    """Parse a Content-Range header. Return None if the header is empty or malformed."""
     found = _CONTENT_RANGE.fullmatch(header.strip())
     if found is None:
         return None
@@ -73,21 +72,22 @@ def range_header(start: int, nbytes: int) -> str:
 def check_range_answer(
     url: str, status: int, headers: Mapping[str, str], start: int, nbytes: int, known_nbytes: int | None = None
 ) -> int:
-    """Return how many bytes of a 200 or 206 body stand before byte ``start`` of the object.
+    """Return how many bytes of a 200 or 206 body precede byte ``start`` of the object.
 
     Args:
-        headers: Must look names up without regard to case, or hold them in lower case.
-        known_nbytes: Size of the object, where it is known.
+        headers: Response headers; a case-insensitive mapping, or names in lower case.
+        known_nbytes: Size of the object, or None if unknown.
 
     Raises:
         ShortReadError: The object ends before ``start + nbytes``.
-        WrongAnswerError: The server sent another range than was asked for, or tells another size than is known.
+        WrongAnswerError: The server sent a different range than requested, or reported a size other than
+            ``known_nbytes``.
     """
-    if status == 200:  # the server ignores ranges, and sends everything
+    if status == 200:  # the server ignored the Range header and sends the whole object
         length = headers.get("content-length", "")
         given = parse_content_range(headers.get("content-range", ""))
         if given is not None and given[:2] == (start, start + nbytes) and length == str(nbytes):
-            return 0  # or it sends the range, says so twice, and calls it by the wrong status, as rclone does
+            return 0  # rclone sends the requested range, but with status 200
         told_nbytes = int(length) if length.isdecimal() and len(length) < 20 else None
         if told_nbytes is not None and told_nbytes < start + nbytes:
             raise _too_short(url, start, nbytes, told_nbytes, known_nbytes)
@@ -100,28 +100,32 @@ def check_range_answer(
     given = parse_content_range(told)
     if status != 206 or given is None:
         raise WrongAnswerError(
-            safe_url(url), f"a range was asked for; HTTP {status} came with Content-Range {told[:80]!r}"
+            safe_url(url),
+            f"the server answered a range request with HTTP {status} and Content-Range {told[:80]!r}; "
+            "use a server that supports range requests",
         )
     if (given.start, given.stop) != (start, start + nbytes):
         raise WrongAnswerError(
-            safe_url(url), f"bytes {start} to {start + nbytes} were asked for, {given.start} to {given.stop} came"
+            safe_url(url),
+            f"the server returned bytes {given.start} to {given.stop} instead of the requested bytes "
+            f"{start} to {start + nbytes}; check the server or proxy",
         )
     _check_size(url, known_nbytes, given.total)
     return 0
 
 
 def check_version(url: str, known: str, found: str) -> None:
-    """Compare the version of the shard with the one in the answer; an unknown one ("") matches any.
+    """Compare the version of the shard with the version in the answer. An unknown version ("") matches any.
 
     Raises:
-        ObjectChangedError: They differ.
+        ObjectChangedError: The two versions differ.
     """
-    if known and found and known.strip('"') != found.strip('"'):  # some list ETags without the quotes
+    if known and found and known.strip('"') != found.strip('"'):  # some listings contain ETags without quotes
         raise ObjectChangedError(safe_url(url), f"the object was replaced: version {known!r} is now {found!r}")
 
 
 def _check_size(url: str, known_nbytes: int | None, told_nbytes: int | None) -> None:
-    """Refuse an answer about an object of another size: what is read of it would be the beginning of something else."""
+    """Raise WrongAnswerError if the answer reports a different object size: the object was probably replaced."""
     if known_nbytes is not None and told_nbytes is not None and known_nbytes != told_nbytes:
         raise _other_size(url, known_nbytes, told_nbytes)
 
@@ -135,19 +139,21 @@ def _too_short(url: str, start: int, nbytes: int, total: int, known_nbytes: int 
 def _other_size(url: str, known_nbytes: int, told_nbytes: int) -> WrongAnswerError:
     return WrongAnswerError(
         safe_url(url),
-        f"the object has {known_nbytes} bytes, and the answer says that it has {told_nbytes}; was it replaced since "
-        "it was listed?",
+        f"the object size changed from {known_nbytes} to {told_nbytes} bytes after it was listed; "
+        "list or index the dataset again",
     )
 
 
 def short_object(url: str, start: int, nbytes: int, total: int) -> ShortReadError:
     return ShortReadError(
-        safe_url(url), f"bytes {start} to {start + nbytes} were asked for, the object has {total} bytes"
+        safe_url(url),
+        f"cannot read bytes {start} to {start + nbytes}: the object has only {total} bytes; "
+        "list or index the dataset again",
     )
 
 
 async def read_at_most(body: SizedReader, limit_nbytes: int) -> bytes:
-    """Return a body, cut after ``limit_nbytes``."""
+    """Return the first ``limit_nbytes`` bytes of a body."""
     parts: list[bytes] = []
     room = limit_nbytes
     while room > 0 and (chunk := await body.read(room)):
@@ -165,23 +171,23 @@ async def fill_buffer(
     exact: bool = True,
     filled: Callable[[int], None] = lambda nbytes: None,
 ) -> None:
-    """Copy the body into ``buffer``, leaving out its first ``skip`` bytes.
+    """Copy the body into ``buffer``, without the first ``skip`` bytes of the body.
 
     Args:
-        exact: The body must end where the buffer does. Reading its end also lets the connection go
-            back to its pool.
-        filled: Is told how many bytes of the buffer are there, whenever some have come.
+        exact: Require that the body ends with the buffer. Reading a body to its end also returns the connection to
+            its pool.
+        filled: Called after every chunk with the number of buffer bytes filled so far.
 
     Raises:
-        StoreUnreachableError: The body broke off; worth another attempt.
-        WrongAnswerError: More bytes came than were asked for.
+        StoreUnreachableError: The connection closed before the buffer was full. The request can be retried.
+        WrongAnswerError: The body is longer than requested.
     """
     position = -skip
     while position < len(buffer):
         chunk = await body.readany()
         if not chunk:
             raise StoreUnreachableError(
-                safe_url(url), f"the connection broke off after {max(position, 0)} of {len(buffer)} bytes"
+                safe_url(url), f"the server closed the connection after {max(position, 0)} of {len(buffer)} bytes"
             )
         place = max(position, 0)
         fresh = memoryview(chunk)[place - position : place - position + len(buffer) - place]
@@ -189,4 +195,6 @@ async def fill_buffer(
         position += len(chunk)
         filled(min(max(position, 0), len(buffer)))
     if exact and (position > len(buffer) or await body.readany()):
-        raise WrongAnswerError(safe_url(url), f"more than the {len(buffer)} bytes asked for came")
+        raise WrongAnswerError(
+            safe_url(url), f"the server sent more than the requested {len(buffer)} bytes; check the server or proxy"
+        )

@@ -1,4 +1,4 @@
-"""Caps that the user sets on what is asked of a store: requests and bytes per second, and connections."""
+"""User limits on the load of a store: requests per second, bytes per second, and connections."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CONNECTIONS: Final = "max_connections"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caps:
-    """What one loader wants of all loaders of its process together, for each host or bucket. None is no cap.
+    """Limits of one loader for each host or bucket. None means no limit.
+
+    Each limit applies to the total load of all loaders with limits in this process.
 
     Attributes:
-        requests_per_s, nbytes_per_s: Requests of any kind, and bytes asked for.
-        connections: Requests on their way at once.
-
-    Raises:
-        PlanError: One of them is no number above 0.
+        requests_per_s: Requests of any kind per second.
+        nbytes_per_s: Requested bytes per second.
+        connections: Concurrent requests.
     """
 
     requests_per_s: float | None = None
@@ -36,12 +36,12 @@ class Caps:
 
 
 def take_cap_options(options: MutableMapping[str, Any]) -> Caps:
-    """Take the rates ``max_requests_per_second`` and ``max_bytes_per_second`` out of ``storage_options``.
+    """Remove ``max_requests_per_second`` and ``max_bytes_per_second`` from ``storage_options`` and return the limits.
 
-    ``max_connections`` is read, and stays.
+    ``max_connections`` is read but stays in the options.
 
     Raises:
-        PlanError: One of them makes no sense.
+        PlanError: A limit is not a positive number, or ``max_connections`` is not a positive integer.
     """
     return Caps(
         requests_per_s=_rate(_REQUESTS, options),
@@ -51,7 +51,7 @@ def take_cap_options(options: MutableMapping[str, Any]) -> Caps:
 
 
 def has_rates(options: Mapping[str, Any]) -> bool:
-    """Return whether ``storage_options`` cap requests or bytes per second."""
+    """Return True if ``storage_options`` limit requests or bytes per second."""
     return any(options.get(name) is not None for name in (_REQUESTS, _NBYTES))
 
 
@@ -60,7 +60,7 @@ def _rate(name: str, options: MutableMapping[str, Any]) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not (value > 0 and isfinite(value)):
-        raise PlanError(f"{name} must be a number above 0, got {shown_option(value)}; leave it out for no cap")
+        raise PlanError(f"{name} must be a number above 0, got {shown_option(value)}; omit it for no limit")
     return float(value)
 
 

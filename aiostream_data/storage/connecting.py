@@ -1,4 +1,4 @@
-"""Find the part of connecting that failed: the name, the port, the certificate, or a proxy."""
+"""Find the cause of a failed connection: host name, port, certificate, proxy or redirect."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _VARIABLES: Final = "HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
 
 
 def describe_connection_failure(error: BaseException) -> str:
-    """Return the part of connecting that failed, from ``error`` and its causes."""
+    """Describe which step of connecting failed, from ``error`` and its causes."""
     causes = list(_causes(error))
     for cause in filter(is_certificate, causes):
         told = str(getattr(cause, "verify_message", "")).rstrip(".")
         if told or cause is causes[-1]:
             return (
-                f"the server's TLS certificate was not accepted{f' ({shorten(told)})' if told else ''}; check the name "
-                "of the endpoint, and that this machine knows who signed it (SSL_CERT_FILE, or AWS_CA_BUNDLE for S3)"
+                f"the server's TLS certificate was rejected{f' ({shorten(told)})' if told else ''}; check the "
+                "endpoint's host name, and that this machine trusts the issuer (SSL_CERT_FILE, or AWS_CA_BUNDLE for S3)"
             )
     for cause in causes:
         if isinstance(cause, socket.gaierror) or "DNS" in type(cause).__name__:
@@ -38,12 +38,12 @@ def describe_connection_failure(error: BaseException) -> str:
         if isinstance(cause, ConnectionRefusedError):
             return "the connection was refused; check the endpoint URL, and that the server is running"
         if "SSLError" in _names(cause):
-            return "there was no TLS handshake; check the endpoint's scheme and port, and that the server speaks TLS"
-    return f"the connection failed or broke off ({type(error).__name__})"
+            return "the TLS handshake failed; check the endpoint's scheme and port, and that the server supports TLS"
+    return f"the connection failed ({type(error).__name__})"
 
 
 def tls_failure(url: str, error: BaseException) -> StoreUnreachableError | None:
-    """Return the error for a TLS connection that could not be made; None where it was not TLS that failed."""
+    """Return the error to raise for a failed TLS handshake, or None if ``error`` has another cause."""
     causes = list(_causes(error))
     if not any(is_certificate(cause) or "SSLError" in _names(cause) for cause in causes):
         return None
@@ -53,9 +53,9 @@ def tls_failure(url: str, error: BaseException) -> StoreUnreachableError | None:
 
 
 def proxy_failure(url: str, error: BaseException) -> StorageError | None:
-    """Return the error for a proxy that cannot be reached, or refused; None where no proxy has failed.
+    """Return the error to raise for an unreachable or refusing proxy, or None if no proxy failed.
 
-    A proxy is named by its host and port alone: its URL may hold a password.
+    The message contains only the proxy's host and port, because the proxy URL may contain a password.
     """
     for cause in _causes(error):
         names = _names(cause)
@@ -72,31 +72,30 @@ def proxy_failure(url: str, error: BaseException) -> StorageError | None:
 
 
 def redirect_failure(url: str, error: BaseException) -> StorageError | None:
-    """Return the error for a redirect that was refused, or did not end; None where no redirect has failed.
+    """Return the error to raise for a refused or endless redirect, or None if no redirect failed.
 
-    aiobotocore wraps errors in its own.
+    The causes of ``error`` are searched because aiobotocore wraps errors in its own types.
     """
     for cause in _causes(error):
         if isinstance(cause, RedirectRefusedError):
             return cause
         if "TooManyRedirects" in _names(cause):
-            told = (
-                "the server redirects again and again, perhaps in a circle; correct the redirects, or use another URL"
-            )
+            told = "the server sent too many redirects, probably a loop; correct the redirects, or use another URL"
             return WrongAnswerError(safe_url(url), told)
     return None
 
 
 def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
-    """Return the error for an answer that a proxy gave in the place of the store.
+    """Return the error to raise for an answer sent by a proxy instead of the store.
 
     Args:
-        proxy: Its host and port; the environment's if empty.
+        proxy: Host and port of the proxy; if empty, the proxy in the environment variables.
     """
     proxy = proxy or _host_and_port(getproxies_environment().get("http", ""))
     if status in _REFUSED_BY_PROXY:
         return AccessDeniedError(
-            safe_url(url), f"the proxy {proxy} refused (HTTP {status}); check its user and password in {_VARIABLES}"
+            safe_url(url),
+            f"the proxy {proxy} refused the request (HTTP {status}); check its user and password in {_VARIABLES}",
         )
     return StoreUnreachableError(
         safe_url(url), f"the proxy {proxy} did not reach the store (HTTP {status}); check {_VARIABLES}"
@@ -104,12 +103,12 @@ def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
 
 
 def is_certificate(error: BaseException) -> bool:
-    """Return True if an error says that a certificate was not accepted. By name: TLS need not be loaded."""
+    """Return True if the error means a rejected certificate. Compare class names, so that ``ssl`` is not imported."""
     return any(name.startswith("SSLCert") or name.endswith("CertificateError") for name in _names(error))
 
 
 def tells_urls(error: BaseException) -> bool:
-    """Return True if an error or one of its causes prints a URL with its signature, or a proxy's password."""
+    """Return True if the text of an error or of its causes may contain a URL signature or a proxy password."""
     return any(
         hasattr(each, "request_info") or type(each).__module__.startswith("requests.") for each in _causes(error)
     )
@@ -129,6 +128,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         yield current
-        # aiohttp and botocore keep the first error in an attribute, and chain only some of the time.
+        # aiohttp and botocore keep the original error in an attribute and do not always chain it.
         kept = getattr(current, "os_error", None) or getattr(current, "certificate_error", None)
         current = kept if isinstance(kept, BaseException) else current.__cause__ or current.__context__

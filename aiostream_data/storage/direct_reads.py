@@ -1,7 +1,7 @@
-"""Read past the page cache (O_DIRECT): for data sets that are read once, or would push everything else out of it.
+"""Bypass the page cache with O_DIRECT, for data sets that are read once or would evict everything else from it.
 
-The kernel then wants offset, length and memory aligned, which the caller's are not. So the aligned range around
-what was asked for is read in pieces into memory of this thread, and copied from there.
+O_DIRECT requires aligned offsets, lengths and memory, but callers request any byte range. So the enclosing aligned
+range is read in pieces into thread-local memory and copied to the caller's buffer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import threading
 
 ALIGNMENT = 4096
-"""A multiple of the block size of any disk in use."""
+"""Alignment of direct reads in bytes: a multiple of all common disk block sizes."""
 
 PIECE_NBYTES = 2 << 20
 
@@ -22,7 +22,10 @@ _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
 
 
 class DirectReads:
-    """Thread-safe. Says once when a file system refuses, and leaves its files to be read as usual."""
+    """Direct reads of open files. Thread-safe.
+
+    If a file system refuses direct reads, one warning is logged and its files are read through the page cache.
+    """
 
     def __init__(self) -> None:
         self._own = threading.local()
@@ -30,17 +33,17 @@ class DirectReads:
         self._told = False
 
     def prepare(self, descriptor: int) -> None:
-        """Let reads of an open file pass by the page cache, or say that they cannot."""
+        """Enable direct reads for an open file. Log a warning if the file system refuses."""
         if not self._switch(descriptor, on=True):
             self._tell()
 
     def fill(self, descriptor: int, start: int, buffer: memoryview) -> bool:
-        """Fill ``buffer`` from offset ``start``; False where that is not possible, and has to be done as usual.
+        """Fill ``buffer`` from offset ``start``. Return False if the caller has to read through the page cache.
 
-        That is so as well where the file ends before.
+        Also return False if the file ends before the buffer is full.
 
         Raises:
-            OSError: The disk failed.
+            OSError: The read failed for a reason other than a refused direct read.
         """
         if not _is_direct(descriptor):
             return False
@@ -69,7 +72,7 @@ class DirectReads:
         return True
 
     def _piece(self) -> memoryview:
-        """Return this thread's aligned memory."""
+        """Return the aligned buffer of the calling thread."""
         piece: memoryview | None = getattr(self._own, "piece", None)
         if piece is None:
             piece = self._own.piece = memoryview(mmap.mmap(-1, PIECE_NBYTES))
@@ -94,7 +97,7 @@ class DirectReads:
             told, self._told = self._told, True
         if not told:
             _LOGGER.warning(
-                "direct=True: a file system refuses reads past the page cache (O_DIRECT); its files are read as usual"
+                "direct=True: a file system does not support O_DIRECT; its files are read through the page cache"
             )
 
 

@@ -1,4 +1,4 @@
-"""Any other file system that fsspec knows, behind the store interface."""
+"""Store for URL schemes without a built-in store, based on fsspec file systems."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
 
 _PLAIN_OPTIONS: Final = ("connect_timeout", "first_byte_timeout", "read_timeout", "total_timeout", "verify")
-"""What s3://, gs:// and http:// know, and a file system of fsspec may not: most take any name for an option."""
+"""Options of the s3://, gs:// and http:// stores. Most fsspec file systems would ignore them silently."""
 
 
 class FsspecStore:
-    """One fsspec file system, made on first use and owned by this store.
+    """Store that reads from one fsspec file system, created on first use and owned by the store.
 
-    Asynchronous file systems run on the caller's event loop, never on fsspec's global one; the others
-    run on worker threads. Their own retries stay as they are. A call that is cancelled, as by its deadline, leaves its
-    thread behind: it cannot be interrupted.
+    Asynchronous file systems run on the caller's event loop, never on fsspec's global loop. Synchronous file systems
+    run on worker threads. Retries inside the file system stay enabled. Threads cannot be interrupted: the thread of a
+    cancelled call runs until its call returns.
 
     Args:
         scheme: fsspec's name of the protocol.
-        options: Passed to the file system's constructor.
+        options: Arguments for the file system's constructor.
     """
 
     def __init__(self, scheme: str, options: StoreOptions, run_blocking: RunBlocking) -> None:
@@ -54,7 +54,7 @@ class FsspecStore:
         path = split_url(pattern).path
         with translating(pattern, translate_error):
             found: Mapping[str, Mapping[str, Any]] = await self._call("glob", path, detail=True)
-        # fsspec names objects in its own way (with or without a leading slash, say); keep the user's.
+        # fsspec may add or remove a leading slash; use the spelling of the pattern.
         slash = "/" if path.startswith("/") else ""
         shards = [
             _shard(f"{self._scheme}://{slash}{name.lstrip('/')}", entry)
@@ -73,20 +73,22 @@ class FsspecStore:
             data = await self._call("cat_file", split_url(shard.url).path, start=start, end=stop)
         if len(data) != len(buffer):
             raise ShortReadError(
-                safe_url(shard.url), f"bytes {start} to {stop} were asked for, {len(data)} of {len(buffer)} bytes came"
+                safe_url(shard.url),
+                f"cannot read bytes {start} to {stop}: the store returned {len(data)} of {len(buffer)} bytes; "
+                "list or index the dataset again",
             )
         buffer[:] = data
 
     async def aclose(self) -> None:
         opened, self._opened = self._opened, None
-        # The aiohttp session of fsspec's asynchronous file systems; they close it themselves only
-        # from a finalizer, which comes too late for a loop that has ended.
+        # Asynchronous fsspec file systems close their aiohttp session only in a finalizer, when the event loop may have
+        # ended already.
         session = getattr(opened, "_session", None)
         if session is not None and asyncio.iscoroutinefunction(getattr(session, "close", None)):
             await session.close()
 
     async def _call(self, method: str, path: str, **kwargs: Any) -> Any:
-        """Call a method of the file system, which gets the path in the form that it strips URLs to."""
+        """Call a method of the file system with the path in the file system's own form."""
         async with self._opening:
             if self._opened is None:
                 self._opened = await run_detached(self._run_blocking, open_file_system, self._scheme, self._options)
@@ -98,11 +100,11 @@ class FsspecStore:
 
 
 def open_file_system(scheme: str, options: StoreOptions) -> Any:
-    """Return a new fsspec file system without listing cache. Blocking: it imports, and may connect.
+    """Return a new fsspec file system without a listing cache. Blocking: it imports packages and may connect.
 
     Raises:
         MissingExtraError: fsspec, or the package it needs for this scheme, is not installed.
-        PlanError: No such scheme, or an option that nobody here would look at.
+        PlanError: The scheme is unknown, or an option does not apply to this scheme.
     """
     try:
         import fsspec
@@ -113,8 +115,8 @@ def open_file_system(scheme: str, options: StoreOptions) -> Any:
     except ImportError as error:
         raise MissingExtraError(f"{scheme}:// needs a package that is not installed: {error}") from error
     except ValueError as error:
-        known = "known are file, memory, http, https, s3, gs, and those of fsspec"
-        raise PlanError(f"no store is known for URLs that start with {scheme}://; {known}") from error
+        known = "use file, memory, http, https, s3, gs, or a scheme of fsspec"
+        raise PlanError(f"unsupported URL scheme {scheme}://; {known}") from error
     settings = {"skip_instance_cache": True, "use_listings_cache": False, **_understood(scheme, kind, options)}
     if kind.async_impl:
         settings["asynchronous"] = True
@@ -122,24 +124,25 @@ def open_file_system(scheme: str, options: StoreOptions) -> Any:
 
 
 def _understood(scheme: str, kind: type, options: StoreOptions) -> dict[str, Any]:
-    """Return the options for a file system.
+    """Return the constructor options for a file system.
 
     Raises:
-        PlanError: One of them is for other stores, and would be dropped without a word.
+        PlanError: An option belongs to other stores and would be ignored silently.
     """
     settings = dict(options)
     reader = settings.pop("reader", "auto")
     if reader not in ("auto", "library"):
         raise PlanError(
-            f"reader={shown_option(reader)} is for s3://, gs://, http:// and https:// alone; fsspec reads {scheme}://"
+            f"{scheme}:// does not support reader={shown_option(reader)}; remove it, or nest it under s3://, gs://, "
+            "http:// or https://"
         )
     makers = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base) and base is not object]
     known = {name for make in makers for name in inspect.signature(make).parameters}
     for name in _PLAIN_OPTIONS:
         if name in settings and name not in known:
             raise PlanError(
-                f"{name} is no option of {scheme}://, which {kind.__name__} of fsspec reads; if it is meant for "
-                f"another store, put it under that one's scheme: storage_options={{'s3://': {{{name!r}: ...}}}}"
+                f"{scheme}:// ({kind.__name__} of fsspec) does not support the option {name}; remove it, or nest it "
+                f"under the scheme of its store: storage_options={{'s3://': {{{name!r}: ...}}}}"
             )
     return settings
 
@@ -150,7 +153,7 @@ def _shard(url: str, entry: Mapping[str, Any]) -> ShardRef:
 
 
 def _version(entry: Mapping[str, Any]) -> str:
-    """Return what changes with the object, under whichever of its usual names the file system gives it."""
+    """Return the ETag, generation or modification time in a listing entry as the object's version, or ""."""
     for name in ("ETag", "etag", "generation", "LastModified", "last_modified", "mtime", "created"):
         value = entry.get(name)
         if value:

@@ -1,7 +1,7 @@
-"""Google Cloud Storage: credentials and endpoint are gcsfs's, requests and checks are ours.
+"""Store for Google Cloud Storage: gcsfs finds credentials and endpoint; this module sends and checks requests.
 
-gcsfs is asked for its session, its headers and its URLs only. Its own calls would retry for half a
-minute inside our retries, and lose the HTTP status of most refusals.
+Only the session, headers and URLs of gcsfs are used. The read calls of gcsfs would add retries of half a minute inside
+this package's retries, and hide the HTTP status of most errors.
 """
 
 from __future__ import annotations
@@ -60,19 +60,22 @@ _PAGE_LIMIT_NBYTES = 64 << 20
 _DETAIL_NBYTES = 16 << 10
 _FIELDS = "name,size,generation"
 _METHODS = frozenset({"google_default", "cache", "cloud", "token", "anon"})
-"""What gcsfs takes for ways to find credentials; other texts are files, or tokens."""
+"""Values of ``token`` that name a credential method of gcsfs. Other strings are file names or tokens."""
 
 
 class GcsStore:
-    """Objects under ``gs://bucket/name``. Names are taken byte for byte, never unquoted.
+    """Store for objects under ``gs://bucket/name``. Names are used byte for byte and never unquoted.
 
-    Options are those of ``gcsfs.GCSFileSystem``: ``token`` (``"anon"`` for public buckets), ``project``,
-    ``endpoint_url``, ``requester_pays``, ``session_kwargs`` ...; besides them, ``connect_timeout``,
-    ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in seconds,
-    ``max_connections``, ``verify`` (whether the bytes of whole objects are held against their checksums), and
-    ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for the session of gcsfs, ``"auto"`` for the first where
-    nothing speaks against it. Without a token, Google's default credentials are used.
-    ``STORAGE_EMULATOR_HOST`` is respected.
+    All options of ``gcsfs.GCSFileSystem`` are accepted: ``token`` (``"anon"`` for public buckets), ``project``,
+    ``endpoint_url``, ``requester_pays``, ``session_kwargs`` and others. Without a token, Google's default credentials
+    are used. The variable ``STORAGE_EMULATOR_HOST`` is respected. Further options:
+
+    - ``connect_timeout``, ``first_byte_timeout``, ``total_timeout``: time limits in seconds.
+    - ``read_timeout``: longest pause between two received chunks, in seconds.
+    - ``max_connections``: limit on concurrent requests.
+    - ``verify``: whether to verify the checksums of whole objects.
+    - ``reader``: ``"plain"`` sends GET requests with the built-in client, ``"library"`` uses the session of gcsfs.
+      ``"auto"`` uses plain GET requests unless a proxy or an option requires the library.
     """
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
@@ -160,7 +163,7 @@ class GcsStore:
     async def _read_plain(
         self, shard: ShardRef, path: str, params: Mapping[str, str], start: int, buffer: memoryview
     ) -> bool:
-        """Read by a GET of our own; False where the library has to."""
+        """Read with the built-in client. Return False if the library has to send the request."""
         await self._open()
         assert self._plain is not None
         target = self._plain.target(path, params)
@@ -204,7 +207,7 @@ class GcsStore:
             self._plain.distrust()
 
     async def _refresh(self, file_system: Any) -> None:
-        """Ask for a new token, on a worker thread: google-auth blocks."""
+        """Refresh the token on a worker thread, because google-auth blocks."""
         credentials = file_system.credentials.credentials
         await run_detached(self._run_blocking, credentials.refresh, TokenRequest(left_s()))
 
@@ -228,10 +231,10 @@ class GcsStore:
     async def _get(
         self, url: str, path: str, params: Mapping[str, str], headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a GET and lend its answer, which is a success.
+        """Send a GET request and lend the successful answer to the block.
 
         Raises:
-            StorageError: The server refused.
+            StorageError: The server answered with an error status.
         """
         import yarl
 
@@ -239,7 +242,7 @@ class GcsStore:
         assert self._plain is not None
         signed = {**headers, **await self._plain.headers()}
         target = yarl.URL(f"{file_system._location}/{path}", encoded=True)
-        # aiohttp's own context trusts whom this machine trusted when aiohttp was loaded.
+        # aiohttp's own TLS context has the trusted certificates from the time of its import; use the current ones.
         verifies = target.scheme == "https" and not self._options.get("session_kwargs")
         request = file_system.session.get(
             target,
@@ -265,7 +268,7 @@ class GcsStore:
 
 
 def make_file_system(options: StoreOptions) -> Any:
-    """Return a ``gcsfs.GCSFileSystem`` for the caller's loop. Blocking: it may ask for credentials.
+    """Return a ``gcsfs.GCSFileSystem`` for the caller's loop. Blocking: gcsfs may request credentials.
 
     Raises:
         MissingExtraError: gcsfs is not installed.
@@ -276,7 +279,7 @@ def make_file_system(options: StoreOptions) -> Any:
         settings["endpoint_url"] = emulator if "://" in emulator else f"http://{emulator}"
     if settings.get("endpoint_url"):
         settings.setdefault("token", "anon")
-        # Otherwise gcsfs asks emulators for a bucket layout over gRPC, and waits a minute for it.
+        # Otherwise gcsfs requests the bucket layout from emulators over gRPC and waits a minute for the answer.
         os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     try:
         import aiohttp
@@ -301,17 +304,17 @@ def make_file_system(options: StoreOptions) -> Any:
 
 
 def credentials_of(token: Any) -> Any:
-    """Return credentials for a token that is given as text, and anything else as it is.
+    """Return credentials for an access token passed as text. Return any other value unchanged.
 
-    gcsfs would send the text to Google in a URL, to ask until when it is good, and errors would show that.
+    gcsfs would put the token into a URL to query its expiry, and error messages would contain that URL.
 
     Raises:
-        PlanError: It is the name of a file that is not there.
+        PlanError: ``token`` is the name of a missing file.
     """
     if not isinstance(token, str) or token in _METHODS or os.path.exists(token):
         return token
     if token.endswith(".json"):
-        raise PlanError("token is a file that is not there; give the path of a key file, or a token")
+        raise PlanError("token must be an access token or the path of a key file, got the path of a missing file")
     from google.oauth2.credentials import Credentials
 
     return Credentials(token)  # type: ignore[no-untyped-call]
@@ -322,7 +325,7 @@ def _object_path(bucket: str, key: str) -> str:
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers by name in lower case; several of one name joined by ", "."""
+    """Return headers with names in lower case. Join repeated headers with ", "."""
     joined: dict[str, str] = {}
     for name, value in headers.items():
         key = name.lower()
@@ -333,11 +336,11 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 def _refusal(
     url: str, status: int, detail: str, request_id: str, *, is_anonymous: bool, is_listing: bool
 ) -> StorageError:
-    """Return the error for an answer of Google's JSON API."""
+    """Return the error to raise for an error answer of Google's JSON API."""
     bucket = shown_bucket(url)
     told = f"HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
     if status == 404 and (is_listing or "bucket does not exist" in detail):
-        missing = ObjectNotFoundError(safe_url(url), f"there is no bucket {bucket!r} ({told})")
+        missing = ObjectNotFoundError(safe_url(url), f"bucket {bucket!r} does not exist ({told})")
         missing.is_bucket = True
         return missing
     if status in (401, 403) and is_anonymous:
@@ -346,7 +349,7 @@ def _refusal(
         )
     error = translate_status(url, status, detail=detail, request_id=request_id)
     if isinstance(error, CredentialsError):
-        error.is_expired = True  # there are some, and Google does not know them any more
+        error.is_expired = True  # credentials were sent, but Google no longer accepts them
     return error
 
 

@@ -1,13 +1,13 @@
-"""The index of a data set: a file of JSON lines that names its shards, so that nothing has to be listed. Pure.
+"""Index of a data set: a JSON Lines file that names the shards, so that the store need not list them. Does no I/O.
 
-The first line says what the file is and how many shards follow, so that a file that was cut is noticed::
+The first line contains the format name and the number of shards, so that truncated files are detected::
 
     {"format": "aiostream-data-index", "version": 1, "shards": 2}
     {"url": "train-000.tfrecord", "nbytes": 104857600, "version": "\"9b2cf5\"", "records": 1000}
     {"url": "train-001.tfrecord", "nbytes": 104857600}
 
-A URL without scheme is relative to the index. What an index says is not trusted: it names objects beside or below
-itself, or others of the same store, but no files of the reader's machine unless it is one itself.
+URLs without a scheme are relative to the index. An index is untrusted input: it may only name objects next to or below
+itself, or elsewhere in the same store. Only an index in a local file may name local files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aiostream_data.storage.patterns import compile_pattern, hint_of
 from aiostream_data.storage.urls import has_magic, is_http, safe_url, split_bucket, split_url
 
 MAX_NBYTES = 256 << 20
-"""An index is no larger: it holds a million shards and more."""
+"""Maximum size of an index in bytes: enough for more than a million shards."""
 
 FORMAT = "aiostream-data-index"
 VERSION = 1
@@ -34,17 +34,17 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[:/]")
 
 
 class IndexedShard(NamedTuple):
-    """One shard of an index; ``records`` is how many it holds, where that is known."""
+    """Entry of an index: a shard and its number of records, or None if unknown."""
 
     shard: ShardRef
     records: int | None = None
 
 
 def format_index(index_url: str, shards: Sequence[IndexedShard]) -> bytes:
-    """Return the content of an index that will stand at ``index_url``.
+    """Serialize an index that will be stored at ``index_url``.
 
     Raises:
-        IndexFileError: A shard is named twice, or cannot be reached from there.
+        IndexFileError: A shard occurs twice, or its URL is not allowed in an index at ``index_url``.
     """
     lines = [json.dumps({"format": FORMAT, "version": VERSION, "shards": len(shards)})]
     lines += [json.dumps(_line(index_url, indexed)) for indexed in shards]
@@ -54,10 +54,10 @@ def format_index(index_url: str, shards: Sequence[IndexedShard]) -> bytes:
 
 
 def parse_index(index_url: str, content: bytes | memoryview) -> list[IndexedShard]:
-    """Return the shards of an index, in its order, with their whole URLs.
+    """Return the shards of an index in file order, with absolute URLs.
 
     Raises:
-        IndexFileError: It is not an index, was cut, or names a shard twice or one that it may not name.
+        IndexFileError: The content is not an index, is truncated, names a shard twice, or names a forbidden URL.
     """
     found: list[IndexedShard] = []
     known: set[str] = set()
@@ -66,35 +66,37 @@ def parse_index(index_url: str, content: bytes | memoryview) -> list[IndexedShar
     for number, line in lines:
         indexed = _indexed(index_url, number, line)
         if indexed.shard.url in known:
-            raise IndexFileError(safe_url(index_url), number, f"names {safe_url(indexed.shard.url)} a second time")
+            raise IndexFileError(safe_url(index_url), number, f"duplicate url {safe_url(indexed.shard.url)}")
         known.add(indexed.shard.url)
         found.append(indexed)
     if len(found) != expected:
-        reason = f"the index was to name {expected} shards and names {len(found)}: it was cut, or written to"
+        reason = f"the index lists {len(found)} shards, but its header declares {expected}: it is truncated or modified"
         raise IndexFileError(safe_url(index_url), len(found) + 1, reason)
     return found
 
 
 def check_nbytes(index_url: str, nbytes: int) -> None:
-    """Refuse to read what is too large for an index.
+    """Check the size of an index before it is read.
 
     Raises:
-        IndexFileError: It is.
+        IndexFileError: ``nbytes`` exceeds `MAX_NBYTES`.
     """
     if nbytes > MAX_NBYTES:
-        raise IndexFileError(safe_url(index_url), 1, f"{nbytes} bytes are too many for an index (at most {MAX_NBYTES})")
+        raise IndexFileError(safe_url(index_url), 1, f"the index must have at most {MAX_NBYTES} bytes, got {nbytes}")
 
 
 def choose_shards(index_url: str, shards: Sequence[IndexedShard], patterns: Iterable[str]) -> list[ShardRef]:
-    """Return what matches each pattern, sorted by URL as a listing is; without patterns all, as the index has them.
+    """Return the shards that match each pattern, sorted by URL within each pattern, as a listing is.
+
+    Without patterns, return all shards in the order of the index.
 
     Raises:
         NoMatchError: No shard of the index matches a pattern.
-        IndexFileError: Without patterns: the index is empty.
+        IndexFileError: No patterns were passed and the index is empty.
     """
     wanted = list(patterns)
     if not wanted and not shards:
-        raise IndexFileError(safe_url(index_url), 1, "the index names no shard")
+        raise IndexFileError(safe_url(index_url), 1, "the index lists no shards")
     if not wanted:
         return [indexed.shard for indexed in shards]
     found: list[ShardRef] = []
@@ -128,7 +130,7 @@ def _relative(index_url: str, url: str) -> str:
 
 
 def _folder(index_url: str) -> str:
-    """Return what a relative URL is put behind: "" for an index in the current directory."""
+    """Return the prefix for relative URLs: the index's folder, or "" for the current directory."""
     path = index_url.partition("?")[0] if is_http(split_url(index_url).scheme) else index_url
     head, slash, _ = path.rpartition("/")
     return head + slash
@@ -146,20 +148,20 @@ def _lines(index_url: str, content: bytes | memoryview) -> Iterator[tuple[int, A
             continue
         try:
             yield number, json.loads(line)
-        except (ValueError, RecursionError):  # UnicodeDecodeError is one
+        except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
             kind = kind_of(bytes(content[:START_NBYTES])) if number == 1 else None
-            found = "" if kind is None else f": this is {kind.name}, and no index of files"
+            found = "" if kind is None else f": this is {kind.name}, not an index file"
             raise IndexFileError(safe_url(index_url), number, f"is not JSON{found}") from None
 
 
 def _header(index_url: str, header: Any) -> int:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise IndexFileError(safe_url(index_url), 1, f"does not begin as an index does: no format {FORMAT!r}")
+        raise IndexFileError(safe_url(index_url), 1, f"not an index file: the header lacks format {FORMAT!r}")
     if header.get("version") != VERSION:
-        raise IndexFileError(safe_url(index_url), 1, f"is of version {header.get('version')!r}; known is {VERSION}")
+        raise IndexFileError(safe_url(index_url), 1, f"version must be {VERSION}, got {header.get('version')!r}")
     count = _number(index_url, 1, header, "shards")
     if count is None:
-        raise IndexFileError(safe_url(index_url), 1, "does not say how many shards follow")
+        raise IndexFileError(safe_url(index_url), 1, "the header lacks the number of shards")
     return count
 
 
@@ -168,7 +170,7 @@ def _indexed(index_url: str, number: int, line: Any) -> IndexedShard:
         raise IndexFileError(safe_url(index_url), number, "is not an object with a url")
     version = line.get("version", "")
     if not isinstance(version, str) or not _is_printable(version):
-        raise IndexFileError(safe_url(index_url), number, "has a version that is no text")
+        raise IndexFileError(safe_url(index_url), number, "version must be a printable string")
     nbytes = _number(index_url, number, line, "nbytes")
     shard = ShardRef(_resolved(index_url, number, line["url"]), nbytes, version)
     return IndexedShard(shard, _number(index_url, number, line, "records"))
@@ -184,25 +186,25 @@ def _number(index_url: str, number: int, line: dict[str, Any], name: str) -> int
 
 
 def _resolved(index_url: str, number: int, url: str) -> str:
-    """Return the whole URL of a shard.
+    """Return the absolute URL of a shard.
 
     Raises:
-        IndexFileError: The index may not name it.
+        IndexFileError: The index may not name this URL.
     """
     if not url or not _is_printable(url):
-        raise IndexFileError(safe_url(index_url), number, "has a url that is empty or holds control characters")
+        raise IndexFileError(safe_url(index_url), number, "url is empty or contains control characters")
     here = split_url(index_url)
     if _is_below(url):
         return _folder(index_url) + url
     if here.scheme == "file":
         if "://" in url or url.startswith("/"):
             return url
-        raise IndexFileError(safe_url(index_url), number, "has a relative url that leaves the folder of the index")
+        raise IndexFileError(safe_url(index_url), number, "relative url leaves the folder of the index")
     there = split_url(url) if "://" in url and "::" not in url.partition("://")[0] else None
     if there is None:
-        raise IndexFileError(safe_url(index_url), number, "has a relative url that leaves the folder of the index")
+        raise IndexFileError(safe_url(index_url), number, "relative url leaves the folder of the index")
     if there.scheme != here.scheme or (is_http(here.scheme) and _host(there.path) != _host(here.path)):
-        raise IndexFileError(safe_url(index_url), number, "names an object of another store than the index is in")
+        raise IndexFileError(safe_url(index_url), number, "url is in another store than the index")
     return url
 
 

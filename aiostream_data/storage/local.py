@@ -1,4 +1,4 @@
-"""Files of this machine, read with ``preadv`` straight into the caller's buffer."""
+"""Store for local files, read with ``preadv`` directly into the caller's buffer."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
 
 INLINE_NBYTES = 256 << 10
-"""A read of at most this much is tried on the event loop: what is in the page cache is copied sooner than a
-thread is woken. It takes 50 us at 5 GB/s."""
+"""Largest read to try on the event loop, in bytes. Copying this from the page cache takes 50 us, less than waking a
+thread."""
 
 INLINE_NBYTES_PER_STEP = 1 << 20
-"""What the reads of one step of the event loop may copy there together, so that it is not held up for a millisecond."""
+"""Maximum bytes copied in one step of the event loop, so that reads block the loop for less than a millisecond."""
 
 
 class LocalStore:
-    """Local files. What is cached and open is read at once; anything else on worker threads, many reads a hop.
+    """Store for local files.
 
-    Shards are named by plain paths, ``file://`` and ``~`` resolved, relative paths kept relative. The
-    version of a file is made of its modification time and size; a file that is replaced by another one
-    while it is read is noticed as well.
+    Small reads of open, cached files run on the event loop. Other reads run on worker threads, several per hop. Shards
+    are named by plain paths: ``file://`` and ``~`` are resolved, and relative paths stay relative. The version of a
+    file consists of its modification time and size. Files that are replaced while they are read are detected.
 
     Args:
         run_blocking: Runs blocking calls on a worker thread.
-        direct: Read past the page cache (O_DIRECT); where a file system refuses that, one warning says so.
+        direct: Bypass the page cache (O_DIRECT). If a file system refuses, one warning is logged.
     """
 
     def __init__(self, run_blocking: RunBlocking, *, direct: bool = False) -> None:
@@ -59,7 +59,7 @@ class LocalStore:
             found: list[ShardRef] = await run_to_end(self._run_blocking, match_files, split_url(pattern).path)
         if not found:
             why = await run_to_end(self._run_blocking, why_no_match, split_url(pattern).path)
-            raise NoMatchError(safe_url(pattern), f"no file matches (looked from {os.getcwd()}){why}")
+            raise NoMatchError(safe_url(pattern), f"no file matches (working directory: {os.getcwd()}){why}")
         return found
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
@@ -74,7 +74,7 @@ class LocalStore:
         self._reader.close()
 
     def _read_cached(self, read: FileRead) -> int:
-        """Copy what can be had without waiting; return how many bytes that were."""
+        """Copy the bytes that are available without waiting. Return their number."""
         nbytes = len(read.buffer)
         if nbytes > INLINE_NBYTES or nbytes + self._copied_in_step > INLINE_NBYTES_PER_STEP:
             return 0

@@ -1,4 +1,4 @@
-"""Find local files, and tell their size and version. Blocking."""
+"""Find local files and return their size and version. All functions block."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from aiostream_data.storage.near_names import nearest_names
 from aiostream_data.storage.patterns import compile_pattern, escaped, hint_of, plan_listing
 
 NAMED_FILES: Final = 5
-"""Files of a folder that the message names in which nothing matches."""
+"""Number of files of the folder that a NoMatchError names."""
 
 LISTED_FILES: Final = 10_000
-"""Files of such a folder that are looked at; a folder may hold millions."""
+"""Maximum number of directory entries read for a NoMatchError message. A folder may contain millions."""
 
 
 def file_info(path: str) -> ShardRef:
-    """Return size and version of a file.
+    """Return the size and version of a file.
 
     Raises:
-        OSError: There is none, or it is a directory.
-        ObjectNotFoundError: It is a pipe, a device or a socket.
+        OSError: The file does not exist or is a directory.
+        ObjectNotFoundError: The path is a pipe, a device or a socket.
     """
     status = os.stat(path)
     check_regular(path, status)
@@ -35,10 +35,11 @@ def file_info(path: str) -> ShardRef:
 
 
 def check_regular(path: str, status: os.stat_result) -> None:
-    """Refuse what is not a file with content of its own.
+    """Check that a path is a regular file.
 
     Raises:
-        IsADirectoryError, ObjectNotFoundError: It is something else.
+        IsADirectoryError: The path is a directory.
+        ObjectNotFoundError: The path is a pipe, a device or a socket.
     """
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError
@@ -47,12 +48,12 @@ def check_regular(path: str, status: os.stat_result) -> None:
 
 
 def file_version(status: os.stat_result) -> str:
-    """Return what changes when the file is written to, and stays when it is copied with its times."""
+    """Return the version of a file: its modification time and size. Copies that keep the time have the same version."""
     return f"{status.st_mtime_ns:x}-{status.st_size:x}"
 
 
 def match_files(pattern: str) -> list[ShardRef]:
-    """Return the regular files matching ``pattern``, sorted by path, wildcards not matching hidden names."""
+    """Return the regular files matching ``pattern``, sorted by path. Wildcards do not match hidden names."""
     root = plan_listing(pattern).prefix.rpartition("/")[0]
     root = root or ("/" if pattern.startswith("/") else "")
     below = pattern[len(root) :].lstrip("/").split("/")
@@ -64,23 +65,23 @@ def match_files(pattern: str) -> list[ShardRef]:
 
 
 def why_missing(path: str) -> str:
-    """Return the same for a path without wildcards; "" where something is there."""
+    """Return an error clause that explains why a path without wildcards was not found; "" if the path exists."""
     return "" if os.path.exists(path) else why_no_match(path)
 
 
 def why_no_match(pattern: str) -> str:
-    """Return a clause that says why no file matches a pattern, or "" where that is not known."""
+    """Return an error clause that explains why no file matches a pattern, or "" if unknown."""
     if os.path.exists(pattern):
-        return f"; there is a file of this very name: write {escaped(pattern)} for it, since *, ? and [ are wildcards"
+        return f"; a file with this exact name exists: escape its wildcards *, ? and [ as {escaped(pattern)}"
     root = plan_listing(pattern).prefix.rpartition("/")[0]
     if root and not os.path.isdir(root):
-        return f"; there is no folder {root}"
+        return f"; folder {root} does not exist"
     wanted = pattern[len(root) :].lstrip("/").partition("/")[0]
     return hint_of(pattern) or _holds(root or ("/" if pattern.startswith("/") else "."), wanted)
 
 
 def _holds(folder: str, wanted: str) -> str:
-    """Return a clause that names the files of a folder that are most like a name or pattern, and counts the others."""
+    """Return an error clause with the folder's file names most similar to ``wanted`` and the number of other files."""
     try:
         with os.scandir(folder) as listing:
             names = [entry.name + "/" * entry.is_dir() for entry in islice(listing, LISTED_FILES)]
@@ -91,7 +92,7 @@ def _holds(folder: str, wanted: str) -> str:
     near = nearest_names(wanted, names, NAMED_FILES)
     others = len(names) - len(near)
     at_least = "at least " if len(names) == LISTED_FILES else ""
-    return f"; the folder holds {', '.join(map(shown, near))}{f' and {at_least}{others:,} more' if others else ''}"
+    return f"; the folder contains {', '.join(map(shown, near))}{f' and {at_least}{others:,} more' if others else ''}"
 
 
 def _shard(path: str, status: os.stat_result) -> ShardRef:
@@ -99,7 +100,7 @@ def _shard(path: str, status: os.stat_result) -> ShardRef:
 
 
 def _descend(directory: str, segments: list[re.Pattern[str]]) -> Iterator[ShardRef]:
-    """Look level by level, only into directories whose names match."""
+    """Yield the matching files level by level, entering only directories whose names match."""
     first, rest = segments[0], segments[1:]
     for path, entry in _entries(directory):
         if not first.fullmatch(entry.name):
@@ -112,7 +113,7 @@ def _descend(directory: str, segments: list[re.Pattern[str]]) -> Iterator[ShardR
 
 
 def _walk(directory: str, matches: re.Pattern[str]) -> Iterator[ShardRef]:
-    """Look everywhere. Links to directories are not followed, because they may form a circle."""
+    """Yield the matching files of a directory tree. Links to directories are not followed: they may form cycles."""
     for path, entry in _entries(directory):
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(path, matches)
@@ -126,7 +127,7 @@ def _entries(directory: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         with os.scandir(directory or ".") as listing:
             entries = list(listing)
     except (FileNotFoundError, NotADirectoryError):
-        return  # gone, or never there: it holds no match
+        return  # a missing directory contains no match
     for entry in entries:
         yield prefix + entry.name, entry
 

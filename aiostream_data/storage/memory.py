@@ -1,4 +1,4 @@
-"""Objects in this process's memory, under ``memory://``: for tests, examples and small data."""
+"""Store for objects in this process's memory, under ``memory://``: for tests, examples and small data."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ class _Object(NamedTuple):
 
 
 _objects: dict[str, _Object] = {}
-"""Path (without scheme) to content; shared by every store of the process, as a bucket would be."""
+"""Stored objects, keyed by path without scheme. All stores of the process share them."""
 _generations = itertools.count(1)
 
 
 def put(url: str, data: bytes | bytearray | memoryview) -> None:
-    """Store a copy of ``data`` under ``url`` (``memory://any/name``), replacing what was there."""
+    """Store a copy of ``data`` under ``url`` (``memory://any/name``), replacing an existing object."""
     _objects[split_url(url).path] = _Object(bytes(data), str(next(_generations)))
 
 
 def clear() -> None:
-    """Remove every object."""
+    """Remove all objects from memory."""
     _objects.clear()
 
 
 class MemoryStore:
-    """Reads what :func:`put` stored. Never waits, so a read cannot be cancelled halfway."""
+    """Store that reads objects stored by :func:`put`. Reads never wait, so they cannot be cancelled halfway."""
 
     async def info(self, url: str) -> ShardRef:
         data, version = _find(url)
@@ -44,7 +44,7 @@ class MemoryStore:
         path = split_url(pattern).path
         prefix = pattern[: len(pattern) - len(path)]
         matches = compile_pattern(path).fullmatch
-        # sorted() takes a snapshot of the names: another thread may put while this one lists.
+        # sorted() takes a snapshot of the names, because another thread may call put() during the listing.
         found = [await self.info(prefix + name) for name in sorted(_objects) if matches(name)]
         if not found:
             raise NoMatchError(pattern, "no object in memory matches")
@@ -53,15 +53,17 @@ class MemoryStore:
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         data, version = _find(shard.url)
         if shard.version and shard.version != version:
-            raise ObjectChangedError(shard.url, "the object was replaced since it was listed")
+            raise ObjectChangedError(shard.url, "the object was replaced after it was listed")
         if start < 0 or start + len(buffer) > len(data):
             raise ShortReadError(
-                shard.url, f"bytes {start} to {start + len(buffer)} were asked for, the object has {len(data)}"
+                shard.url,
+                f"cannot read bytes {start} to {start + len(buffer)}: the object has only {len(data)} bytes; "
+                "list or index the dataset again",
             )
         buffer[:] = memoryview(data)[start : start + len(buffer)]
 
     async def aclose(self) -> None:
-        """Do nothing: the objects stay for the next store."""
+        """Do nothing: the objects stay available to other stores."""
 
 
 def _find(url: str) -> _Object:

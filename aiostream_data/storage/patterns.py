@@ -1,7 +1,7 @@
-"""Decide what to list for a pattern, and which names match it.
+"""Compile glob patterns to regular expressions, and plan the listings that find their matches.
 
 Wildcards are those of :mod:`glob`: ``*`` and ``?`` stay within one path segment, ``[..]`` is a set of
-characters, and a segment ``**`` stands for any number of segments, none included.
+characters, and a segment ``**`` matches zero or more segments.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _FIRST_MAGIC = re.compile(r"[*?\[]")
 
 
 class Listing(NamedTuple):
-    """What to ask a flat key space for.
+    """Listing of a flat key space that contains every match of a pattern.
 
     Attributes:
-        prefix: Every match starts with it.
-        one_level: No match has a ``/`` after the prefix, so a listing with a delimiter finds all.
+        prefix: Common prefix of all matches.
+        one_level: True if no match has a ``/`` after the prefix, so that a listing with a delimiter finds all matches.
     """
 
     prefix: str
@@ -25,7 +25,7 @@ class Listing(NamedTuple):
 
 
 def plan_listing(pattern: str) -> Listing:
-    """Return the narrowest listing that holds every match of ``pattern``."""
+    """Return the narrowest listing that contains every match of ``pattern``."""
     found = _FIRST_MAGIC.search(pattern)
     if found is None:
         return Listing(pattern, one_level=True)
@@ -34,11 +34,11 @@ def plan_listing(pattern: str) -> Listing:
 
 
 def compile_pattern(pattern: str, *, skip_hidden: bool = False) -> re.Pattern[str]:
-    """Return a regular expression whose ``fullmatch`` tells whether a name matches ``pattern``.
+    """Compile a glob pattern to a regular expression for use with ``fullmatch``.
 
     Args:
         pattern: Segments joined by ``/``.
-        skip_hidden: Let no wildcard stand for a leading dot, as shells do with files.
+        skip_hidden: Do not match a leading dot of a segment with a wildcard, as in shells.
     """
     guard = r"(?!\.)" if skip_hidden else ""
     parts: list[str] = []
@@ -54,13 +54,13 @@ def compile_pattern(pattern: str, *, skip_hidden: bool = False) -> re.Pattern[st
 
 
 def escaped(name: str) -> str:
-    """Return the pattern that matches this name alone."""
+    """Return a pattern that matches only ``name``."""
     return _FIRST_MAGIC.sub(r"[\g<0>]", name)
 
 
 def hint_of(pattern: str) -> str:
-    """Return a clause for the message that nothing matches a pattern: brackets are easily meant as themselves."""
-    return "; [ begins a set of characters: write [[] for a bracket of the name" if "[" in pattern else ""
+    """Return an error clause that explains brackets if ``pattern`` contains "[", else ""."""
+    return "; [ starts a character set: write [[] to match the character [" if "[" in pattern else ""
 
 
 def _segment_regex(segment: str) -> str:
@@ -70,7 +70,7 @@ def _segment_regex(segment: str) -> str:
         character = segment[position]
         position += 1
         if character == "*":
-            # Runs of stars mean one; folding them keeps the matcher from backtracking exponentially.
+            # Treat consecutive stars as one, so that the regex cannot backtrack exponentially.
             if not parts or parts[-1] != "[^/]*":
                 parts.append("[^/]*")
         elif character == "?":
@@ -84,7 +84,7 @@ def _segment_regex(segment: str) -> str:
 
 
 def _read_set(segment: str, position: int) -> tuple[str, int]:
-    """Return the regex of the set that opened just before ``position``, and the position after it."""
+    """Return the regex of the set whose "[" precedes ``position``, and the position after the set."""
     negated = segment[position : position + 1] in ("!", "^")
     start = position + negated
     stop = segment.find("]", start + 1)
@@ -101,5 +101,5 @@ def _read_set(segment: str, position: int) -> tuple[str, int]:
 
 
 def _has_backward_range(members: str) -> bool:
-    """True for a range such as ``z-a``, which matches nothing and which ``re`` would refuse."""
+    """Return True for a range such as ``z-a``. It matches nothing, and ``re`` would raise an error for it."""
     return any(members[i] == "-" and members[i - 1] > members[i + 1] for i in range(1, len(members) - 1))

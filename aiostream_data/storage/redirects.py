@@ -1,9 +1,9 @@
-"""Follow redirects without giving secrets away: only safe headers go to another origin, and HTTPS stays HTTPS.
+"""Follow redirects safely: send no secrets to other origins, and never redirect from HTTPS to HTTP.
 
-How this works. Plain GETs follow no redirect; the library of the store fetches a redirected answer, and every library
-here sends its requests by aiohttp. Before aiohttp follows a redirect, it calls a trace function with the headers of the
-next request. That function raises where the redirect is refused, and removes headers in place otherwise. Headers that
-were removed stay removed, even if a later redirect leads back.
+The built-in client follows no redirects; it leaves redirected requests to the store's library. All store libraries
+send requests with aiohttp. Before following a redirect, aiohttp calls a trace function with the headers of the next
+request. The trace function raises an error to refuse the redirect, or removes unsafe headers. Removed headers stay
+removed, even if a later redirect leads back to the first origin.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import yarl
 
 KEPT: Final = frozenset({"range", "if-match", "accept-encoding"})
-"""Headers that may go to another origin. Any other one may hold a secret: a token, a cookie, or a key of encryption."""
+"""Headers that may be sent to another origin. Others may contain a secret: a token, a cookie or an encryption key."""
 
 
 def redirect_guard() -> aiohttp.TraceConfig:
-    """Return a trace configuration for a session of aiohttp that follows redirects."""
+    """Return an aiohttp trace configuration that checks redirects and removes unsafe headers."""
     import aiohttp
 
     guard = aiohttp.TraceConfig()
@@ -32,7 +32,7 @@ def redirect_guard() -> aiohttp.TraceConfig:
 
 
 def guard_client(client: Any) -> None:
-    """Guard the requests of a client of aiobotocore, whose HTTP session makes one aiohttp session for each proxy."""
+    """Add the redirect guard to all aiohttp sessions of an aiobotocore client, which creates one session per proxy."""
     http_session = client._endpoint.http_session
     make = http_session._get_session
     guard = redirect_guard()
@@ -47,10 +47,10 @@ def guard_client(client: Any) -> None:
 
 
 def check_redirect(here: yarl.URL, location: str) -> bool:
-    """Return whether a redirect leads to another origin.
+    """Return True if a redirect leads to another origin.
 
     Raises:
-        RedirectRefusedError: It leads from HTTPS to HTTP, or to no HTTP URL.
+        RedirectRefusedError: The redirect leads from HTTPS to HTTP, or its target is not an HTTP URL.
     """
     import yarl
 
@@ -59,16 +59,16 @@ def check_redirect(here: yarl.URL, location: str) -> bool:
         there = here.join(named)
         origin = there.origin()
     except ValueError:
-        raise RedirectRefusedError(safe_url(str(here)), "the server redirects to a location that is no URL") from None
+        raise RedirectRefusedError(safe_url(str(here)), "the server redirects to an invalid URL") from None
     if named.scheme not in ("", "http", "https"):
         raise RedirectRefusedError(safe_url(str(here)), f"the server redirects to a {named.scheme[:20]!r} URL")
     if here.scheme == "https" and there.scheme != "https":
         raise RedirectRefusedError(
             safe_url(str(here)),
-            f"the server redirects from HTTPS to {origin}, where anybody on the way could read and change the object; "
+            f"the server redirects from HTTPS to {origin}, which is not encrypted; "
             "correct the redirect, or use its URL if you trust the network",
         )
-    return (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port)  # the port may be implied
+    return (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port)  # yarl fills in default ports
 
 
 async def _before_redirect(session: aiohttp.ClientSession, context: object, told: Any) -> None:

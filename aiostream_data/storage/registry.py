@@ -1,4 +1,4 @@
-"""Which store serves which URL scheme."""
+"""Registry of store factories by URL scheme."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiostream_data.redaction import shown_option
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 
 StoreFactory: TypeAlias = Callable[[StoreOptions, RunBlocking], Store]
-"""Makes a store from ``storage_options``. Called on the event loop that will use it; must not block."""
+"""Function that creates a store from ``storage_options``. Runs on the event loop of the store and must not block."""
 
 
 def _local(options: StoreOptions, run_blocking: RunBlocking) -> Store:
@@ -61,13 +61,17 @@ _factories: dict[str, StoreFactory] = {
 
 
 def register_store(scheme: str, factory: StoreFactory | None) -> None:
-    """Let ``factory`` serve ``scheme`` in this process, replacing what did; None takes it out again.
+    """Register a store factory for a URL scheme in this process, replacing an earlier one.
+
+    Args:
+        scheme: URL scheme in lower case, without ``://``.
+        factory: Function that creates the store, or None to remove the registration.
 
     Raises:
         PlanError: ``scheme`` is not a URL scheme in lower case.
     """
     if not scheme.isascii() or scheme != scheme.lower() or not scheme[:1].isalpha():
-        raise PlanError(f"a scheme starts with a letter and is in lower case, got {scheme!r}")
+        raise PlanError(f"scheme must start with a letter and be in lower case, got {scheme!r}")
     if factory is None:
         _factories.pop(scheme, None)
     else:
@@ -75,10 +79,10 @@ def register_store(scheme: str, factory: StoreFactory | None) -> None:
 
 
 def open_store(scheme: str, options: StoreOptions, run_blocking: RunBlocking) -> Store:
-    """Return a new store for ``scheme``, which the caller closes. Does no I/O.
+    """Return a new store for ``scheme``. The caller closes it. Does no I/O.
 
-    Schemes without a store of their own go to fsspec, which is imported with the first request; only
-    that says whether the scheme exists. A package that is missing is a MissingExtraError then.
+    Schemes without a registered store use fsspec, which is imported at the first request. Errors about unknown schemes
+    (PlanError) or missing packages (MissingExtraError) are therefore raised at the first request.
     """
     factory = _factories.get(scheme)
     if factory is not None:

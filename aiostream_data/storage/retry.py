@@ -1,9 +1,9 @@
-"""Retry what may succeed next time: a pure policy, and the coroutines that carry it out.
+"""Retry transient storage failures: the retry policy, and the store wrapper that applies it.
 
-The unit of retry is one byte range, its body included. A range whose body broke off is asked for again from
-behind its last good byte, of the same version of the object; as a whole where no version was told. Errors that
-will not go away by themselves (not found, denied, credentials, short objects) are raised at once. A deadline ends a
-call whose attempt is still in progress when its time is over.
+The unit of retry is one byte range, including its body. After an interrupted body, the retry resumes behind the last
+good byte of the same object version. If the version is unknown, the whole range is requested again. Permanent errors
+(not found, denied, credentials, short objects) are raised at once. A deadline cancels an attempt that is still in
+progress when the total time is over.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _TRANSIENT = (StoreUnreachableError, StoreTimeoutError, StoreBusyError, WrongAns
 _SILENT = (StoreUnreachableError, StoreTimeoutError)
 _LOGGER = logging.getLogger("aiostream_data")
 _TELL_AFTER_S = 10.0
-"""Seconds of failing attempts after which the log says so; again after as many."""
+"""Seconds of failing attempts before a warning is logged, and between two warnings."""
 _YEAR_S = 365.0 * 86_400
-"""No deadline is further away: event loops do not take infinity for a time."""
+"""Longest deadline in seconds, because event loops do not accept infinity as a time."""
 
 
 def is_transient(error: BaseException) -> bool:
-    """True when the same request may succeed later."""
+    """Return True if the same request may succeed later."""
     return isinstance(error, _TRANSIENT) and not getattr(error, "is_final", False)
 
 
 def shows_life(error: BaseException) -> bool:
-    """True when ``error`` is an answer of the store, or ended one; not for silence or a refused connection."""
+    """Return True if ``error`` proves that the store answered, unlike a time-out or a failed connection."""
     if not isinstance(error, StorageError):
         return False
     return not isinstance(error, _SILENT) or error.received > 0 or error.version != ""
@@ -59,16 +59,16 @@ def shows_life(error: BaseException) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:
-    """How often and how long to try: exponential back-off with full jitter.
+    """Retry limits, and exponential backoff with full jitter.
 
     Attributes:
-        total_s: Give up after this time, also in the middle of an attempt. 0 allows one attempt, however long.
-        connect_total_s: The same while the store has never answered anything: it is short, so that a
-            wrong endpoint is reported soon.
-        base_s: Upper end of the first pause; it doubles from one pause to the next.
-        cap_s: No pause is longer.
-        attempts: Give up after this many attempts, however quick.
-        wrong_attempts: The same where the answer was a wrong one: it mostly is the same again.
+        total_s: Total time limit in seconds, also for an attempt in progress. 0 allows one attempt without a limit.
+        connect_total_s: Total time limit in seconds until the store has answered for the first time. The default is
+            short, so that a wrong endpoint is reported early.
+        base_s: Upper bound of the first pause in seconds. The bound doubles with every pause.
+        cap_s: Maximum pause in seconds.
+        attempts: Maximum number of attempts.
+        wrong_attempts: Maximum number of attempts if the answers are malformed, because such answers usually repeat.
     """
 
     total_s: float = 300.0
@@ -88,7 +88,7 @@ class RetryPolicy:
 
     @property
     def deadline_s(self) -> float | None:
-        """Seconds after which an attempt in progress is ended; None for never."""
+        """Seconds after which an attempt in progress is cancelled, or None for no limit."""
         return min(self.total_s, _YEAR_S) if self.total_s > 0 else None
 
     def pause_s(self, attempt: int, elapsed_s: float, draw: float, *, reached: bool) -> float | None:
@@ -96,9 +96,9 @@ class RetryPolicy:
 
         Args:
             attempt: Number of attempts made so far, at least 1.
-            elapsed_s: Time since the first of them began.
+            elapsed_s: Seconds since the first attempt began.
             draw: A uniform draw from [0, 1).
-            reached: Whether the store has answered any request so far.
+            reached: True if the store has answered any request so far.
         """
         budget_s = self.total_s if reached else min(self.total_s, self.connect_total_s)
         # The exponent is bounded so that a long outage cannot overflow the float.
@@ -116,9 +116,12 @@ _OPTION_NAMES = {
 
 
 def take_retry_options(options: StoreOptions) -> tuple[RetryPolicy, dict[str, object]]:
-    """Split ``storage_options`` into a policy and what is left for the store.
+    """Split ``storage_options`` into a retry policy and the options for the store.
 
-    The keys ``retry_total_s``, ``retry_connect_total_s`` (seconds) and ``retry_attempts`` are ours.
+    The policy is built from ``retry_total_s``, ``retry_connect_total_s`` (both in seconds) and ``retry_attempts``.
+
+    Raises:
+        PlanError: A retry option is invalid.
     """
     rest = dict(options)
     chosen = {field_name: rest.pop(key) for key, field_name in _OPTION_NAMES.items() if key in rest}
@@ -126,25 +129,24 @@ def take_retry_options(options: StoreOptions) -> tuple[RetryPolicy, dict[str, ob
 
 
 Check: TypeAlias = Callable[[ShardRef, int, memoryview], Awaitable[None]]
-"""``await check(shard, start, buffer)`` raises a ChecksumError where the bytes are not those of the object."""
+"""``await check(shard, start, buffer)`` raises a ChecksumError if the bytes do not match the object's checksum."""
 
 
 async def no_check(shard: ShardRef, start: int, buffer: memoryview) -> None:
-    """Believe every byte."""
+    """Accept all bytes without a check."""
 
 
 @dataclass(slots=True)
 class RetryingStore:
-    """A store whose transient failures are retried. Owns ``inner`` and closes it.
+    """Store wrapper that retries transient failures. Owns ``inner`` and closes it.
 
     Attributes:
-        counts_kinds: Also count requests by kind, and bytes that came: they cost something, and ``inner`` does not.
-        check: Looks at what was read, the bytes of all attempts together; a range that it refuses is read anew.
-        clock: Monotonic seconds.
-        rng: Jitter only; it never touches the order of data.
-        reached: Whether the store has answered any request.
-        is_remote: End an attempt in progress when the policy's time is over, and check sizes. A read of a local file
-            cannot be interrupted, and may be of a sparse file of any size.
+        counts_kinds: Count requests by kind and received bytes here, because ``inner`` does not count them.
+        check: Verifies the bytes of a completed range. If the check fails, the whole range is read again.
+        rng: Random generator for the jitter of pauses. It does not affect the order of data.
+        reached: True if the store has answered any request.
+        is_remote: Cancel attempts at the policy's deadline and validate object sizes. False for local files: their
+            reads cannot be interrupted, and sparse files may have any size.
     """
 
     inner: Store
@@ -160,11 +162,11 @@ class RetryingStore:
     _tell_at_s: float = 0.0
 
     def tell(self, error: StorageError, attempts: int, elapsed_s: float, now_s: float) -> None:
-        """Log that a request still fails, for all that fail at the same time once."""
+        """Log a warning about a request that keeps failing, at most once per interval for the whole store."""
         if elapsed_s >= _TELL_AFTER_S and now_s >= self._tell_at_s:
             self._tell_at_s = now_s + _TELL_AFTER_S
             _LOGGER.warning(
-                "%s: %d attempts have failed in %.0f s; it is tried again until %g s are over (retry_total_s)",
+                "%s: %d attempts failed in %.0f s; the request is retried for up to %g s (retry_total_s)",
                 *(error, attempts, elapsed_s, self.policy.total_s),
             )
 
@@ -187,7 +189,7 @@ class RetryingStore:
         return await self._persist("LIST", pattern, attempt)
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        """Fill ``buffer``; go on behind the last good byte where a body broke off and its version is known."""
+        """Fill ``buffer``. After an interrupted body of known version, resume behind the last good byte."""
         attempts = _Attempts(self, "GET")
         with self._deadline() as deadline:
             await self._read_into(attempts, shard, start, buffer)
@@ -207,7 +209,7 @@ class RetryingStore:
                 return
             except StorageError as error:
                 if isinstance(error, ChecksumError):
-                    done = 0  # nobody can tell which of its bytes are wrong
+                    done = 0  # any byte of the range may be wrong
                 elif is_transient(error) and error.version and error.version == (known.version or error.version):
                     done += error.received
                     known = replace(known, version=error.version)
@@ -240,10 +242,10 @@ class RetryingStore:
 
 
 class _Attempts:
-    """The attempts at one request: counts them, and says when the next one may be made.
+    """Attempts at one request: counts them and computes the pause before the next attempt.
 
     Attributes:
-        last_error: With which the last attempt ended, if any has.
+        last_error: Error of the last failed attempt, or None.
     """
 
     __slots__ = ("_kind", "_number", "_started_s", "_store", "last_error")
@@ -256,7 +258,7 @@ class _Attempts:
         self._number = 0
 
     def begin(self) -> None:
-        """Record that another one is made."""
+        """Count the start of an attempt."""
         counters = self._store.counters
         counters.retries += self._number > 0
         self._number += 1
@@ -265,10 +267,10 @@ class _Attempts:
             counters.sent(self._kind)
 
     def pause_after(self, error: StorageError) -> float:
-        """Return the seconds before the next one.
+        """Return the seconds to wait before the next attempt.
 
         Raises:
-            StorageError: ``error``, where there should be none.
+            StorageError: ``error`` itself, if the request must not be retried.
         """
         store = self._store
         self.last_error = error
@@ -287,11 +289,11 @@ class _Attempts:
         return pause_s
 
     def out_of_time(self, url: str) -> StoreTimeoutError:
-        """Return the error for a call whose deadline has passed."""
+        """Count a failed call and return the error to raise after its deadline has passed."""
         store = self._store
         store.counters.failures += 1
         store.counters.timeouts += 1
-        before = f", after {self._number - 1} attempts that failed" if self._number > 1 else ""
+        before = f" ({self._number - 1} attempts failed)" if self._number > 1 else ""
         return StoreTimeoutError(
             safe_url(url),
             f"the store did not complete its answer within retry_total_s={store.policy.total_s:g} seconds{before}; "

@@ -1,6 +1,6 @@
-"""Read one page of a listing of S3: check that it is one, and what it says.
+"""Parse and validate one page of an S3 listing.
 
-botocore takes any XML for a listing, and one without known elements for an empty listing. So the raw body is checked
+botocore accepts any XML as a listing, and XML without known elements as an empty listing. So the raw body is checked
 before botocore parses it.
 """
 
@@ -25,14 +25,14 @@ _SHOWN_NBYTES: Final = 60
 
 
 class NotAListing(ValueError):
-    """The body of an answer is no listing; says what it is instead."""
+    """The body of an answer is not a valid listing. The message describes the body."""
 
 
 def check_listing_body(body: bytes) -> None:
-    """Check the body of an answer before it is parsed.
+    """Check the body of a listing answer before it is parsed.
 
     Raises:
-        NotAListing: It has another root element, a document type, or a size that is no number.
+        NotAListing: The body has a different root element, a document type, or a size that is not a number.
     """
     root = _root_of(body)
     if root != "ListBucketResult":
@@ -42,21 +42,21 @@ def check_listing_body(body: bytes) -> None:
     for size in _SIZE.finditer(body):
         if _WRITTEN.fullmatch(size[1]) is None:
             shown = bytes(size[1][:_SHOWN_NBYTES]).decode("latin-1")
-            raise NotAListing(f"the store says that an object has a size of {shorten(repr(shown))} bytes")
+            raise NotAListing(f"the store reported an invalid object size: {shorten(repr(shown))} bytes")
 
 
 def _root_of(body: bytes) -> str:
     """Return the name of the root element, without its namespace.
 
     Raises:
-        NotAListing: The body is not well formed, or has a document type, which could define entities.
+        NotAListing: The body is malformed, or has a document type, which could define entities.
     """
     roots: list[str] = []
-    parser = expat.ParserCreate("utf-8")  # which botocore assumes as well
+    parser = expat.ParserCreate("utf-8")  # the encoding that botocore assumes
 
     def start_element(name: str, _: dict[str, str]) -> None:
         roots.append(name.rpartition(":")[2])
-        parser.StartElementHandler = None  # further elements cost nothing
+        parser.StartElementHandler = None  # avoid callbacks for further elements
 
     def start_doctype(*_: object) -> None:
         raise NotAListing(_is_no_xml(body))
@@ -67,20 +67,20 @@ def _root_of(body: bytes) -> str:
         parser.Parse(body, True)
     except expat.ExpatError:
         if roots == ["ListBucketResult"]:
-            raise NotAListing("the listing that came is damaged, or was cut: its XML is not well formed") from None
+            raise NotAListing("the listing is damaged or truncated: its XML is not well formed") from None
         if not roots:
             raise NotAListing(_is_no_xml(body)) from None
     return roots[0]
 
 
 def _is_no_xml(body: bytes) -> str:
-    return f"the answer is not the XML of a listing: it begins with {shorten(repr(body[:_SHOWN_NBYTES]))}"
+    return f"the answer is not an XML listing: it begins with {shorten(repr(body[:_SHOWN_NBYTES]))}"
 
 
 def check_listings_of(client: Any) -> None:
-    """Have a client of aiobotocore check listings as they arrive.
+    """Make an aiobotocore client check the body of each listing before parsing it.
 
-    Events of botocore come too late: its first one turns an answer that it does not understand into a status of 500.
+    botocore's event hooks run too late: the first hook changes the status of answers that it cannot parse to 500.
     """
     http_session = client._endpoint.http_session
     send = http_session.send
@@ -95,10 +95,10 @@ def check_listings_of(client: Any) -> None:
 
 
 def page_of(url: str, answer: Mapping[str, Any]) -> Page:
-    """Return the page that botocore has parsed.
+    """Convert a listing parsed by botocore to a page.
 
     Raises:
-        WrongAnswerError: Something is missing in it, or makes no sense.
+        WrongAnswerError: A field is missing or invalid.
     """
     try:
         entries = [

@@ -1,8 +1,8 @@
-"""What a plain GET to S3 needs to know, taken from the client of s3fs: address, credentials, and what else to send.
+"""Address, credentials and headers for plain GET requests to S3, taken from the client of s3fs.
 
-How this works. The client is asked to presign a URL once for every bucket. That URL has the endpoint and the style of
-address that the library would use, with all its rules for regions, dots and endpoints of one's own; the key is put
-where its stands. Credentials are asked for with each request: the library renews them in time, once for all that ask.
+For every bucket, the client presigns one URL for a placeholder key. That URL contains the endpoint and addressing
+style that the library would use for this region, bucket name and custom endpoint. Requests replace the placeholder
+with their key. Each request reads the current credentials from the client, which renews them before they expire.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOLD_REGION: Final = re.compile(rb"<Region>([a-z0-9-]{1,40})</Region>")
 _AMAZON: Final = re.compile(r"((?:.+\.)?)s3(?:[.-]([a-z0-9-]+))?\.amazonaws\.com((?:\.cn)?)")
 _CODE: Final = re.compile(rb"<Code>([A-Za-z0-9._-]{1,80})</Code>")
 _SENT: Final = {"RequestPayer": "x-amz-request-payer"}
-"""Further arguments of a request that a plain GET knows as well, and their headers."""
+"""Optional arguments of ``get_object`` that a plain GET supports, with their headers."""
 
 _PLAIN_CLIENT: Final = frozenset({"region_name", "endpoint_url", "use_ssl", "verify", "api_version"})
 _PLAIN_CONFIG: Final = frozenset(
@@ -43,12 +43,12 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """Where the objects of a bucket are.
+    """Address of a bucket, and the signer for its requests.
 
     Attributes:
-        target: Of the object with an empty key.
-        region: What it is signed for.
-        signer: Signs for the bucket's region; None where nobody signs.
+        target: Address of an object with an empty key.
+        region: Region that requests are signed for.
+        signer: Request signer for the region; None for unsigned requests.
     """
 
     target: RequestTarget
@@ -57,38 +57,40 @@ class BucketAddress:
 
 
 class S3Plain:
-    """Makes plain GETs for the buckets that one client knows.
+    """Builder of plain GET requests with the credentials and endpoint of one client.
 
     Args:
-        client: Of aiobotocore.
-        sent: Arguments that go with each request; see :func:`is_plain`.
-        regions: Of buckets that are in another than the client's. Added to.
+        client: An aiobotocore client.
+        sent: Optional arguments for every request; see :func:`is_plain`.
+        regions: Regions of buckets outside the client's region, by bucket name. This object adds entries.
 
     Raises:
-        PlanError: One of the arguments is nothing for a plain GET.
+        PlanError: A plain GET does not support one of the arguments.
     """
 
     def __init__(self, client: Any, sent: Mapping[str, Any], regions: dict[str, str]) -> None:
         self._client = client
         self._regions = regions
         if others := sorted(set(sent) - set(_SENT)):
-            raise PlanError(f"reader='plain' cannot send {', '.join(others)}, which the options ask for")
+            raise PlanError(
+                f"reader='plain' cannot send {', '.join(others)}; remove the option, or use reader='library'"
+            )
         self._sent = {_SENT[name]: str(value) for name, value in sent.items()}
         self._buckets: dict[str, BucketAddress] = {}
 
     def known(self, name: str) -> BucketAddress | None:
-        """Return where a bucket is; None before :meth:`bucket` has found it."""
+        """Return the cached address of a bucket, or None before the first call of :meth:`bucket`."""
         return self._buckets.get(name)
 
     async def bucket(self, name: str) -> BucketAddress:
-        """Return where a bucket is. Asks no server."""
+        """Return the address of a bucket without sending a request to the store."""
         found = self._buckets.get(name)
         if found is None:
             found = self._buckets[name] = await self._find(name)
         return found
 
     async def bucket_in(self, name: str, region: str) -> BucketAddress:
-        """Return where a bucket is, which a store has said to be in this region; it is known from then on."""
+        """Return the address of a bucket in the region reported by the store. Cache it for later requests."""
         found = self._buckets.get(name)
         if found is None or found.region != region:
             self._regions[name] = region
@@ -98,10 +100,12 @@ class S3Plain:
     async def headers(
         self, bucket: BucketAddress, target: RequestTarget, shard: ShardRef, range_headers: Mapping[str, str] | None
     ) -> dict[str, str]:
-        """Return the headers of a GET, signed.
+        """Return the signed headers of a GET request.
 
         Args:
-            range_headers: See :func:`.plain_read.range_of`; None to ask for the whole object, and for its checksum.
+            shard: The object; its version becomes an If-Match condition.
+            range_headers: Headers from :func:`.plain_read.range_of`, or None to request the whole object and its
+                checksum.
         """
         sent = self._sent if range_headers is not None else {**self._sent, **ASK_S3}
         headers = {**(range_headers or WHOLE), **sent}
@@ -128,7 +132,7 @@ class S3Plain:
 
 
 def host_in(host: str, region: str) -> str:
-    """Return Amazon's host of a region for one of Amazon's that has one; any other host as it is."""
+    """Return the regional form of an Amazon S3 host name. Return other hosts unchanged."""
     found = _AMAZON.fullmatch(host)
     if found is None or found[2] == "accelerate" or (region in ("us-east-1", "aws-global") and found[2] is None):
         return host
@@ -136,13 +140,13 @@ def host_in(host: str, region: str) -> str:
 
 
 def target_of(bucket: BucketAddress, key: str) -> RequestTarget:
-    """Return where a request for an object goes."""
+    """Return the address of an object."""
     host, port, is_tls, path = bucket.target
     return RequestTarget(host, port, is_tls, path + quoted_path(key))
 
 
 def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
-    """Return whether nothing in ``storage_options`` asks for what only the library does."""
+    """Return True if plain GET requests support all ``storage_options`` and request arguments."""
     config = options.get("config_kwargs", {})
     return (
         set(options.get("client_kwargs", {})) <= _PLAIN_CLIENT
@@ -155,27 +159,27 @@ def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
 
 
 def is_plain_bucket(name: str) -> bool:
-    """Return whether plain GETs read a bucket: those of S3 Express want a session, and an ARN is an address."""
+    """Return True if plain GETs can read a bucket. S3 Express buckets need a session, and ARNs are not bucket names."""
     return not name.endswith(("--x-s3", "--xa-s3")) and not name.startswith("arn:")
 
 
 def code_of(answer: Refused) -> str:
-    """Return the error code in the body of an answer, "" where there is none."""
+    """Return the S3 error code in the body of an answer, or ""."""
     found = _CODE.search(answer.detail)
     return "" if found is None else found[1].decode("ascii")
 
 
 def region_of(answer: Refused) -> str:
-    """Return the region that an answer says the bucket is in, "" where it says none that could be one."""
+    """Return the bucket region reported by an answer, or "" if the region is missing or malformed."""
     told = answer.headers.get("x-amz-bucket-region", "")
     if not told and (found := _TOLD_REGION.search(answer.detail)) is not None:
         told = found[1].decode("ascii")
-    return told if _REGION.fullmatch(told) else ""  # it becomes part of a host's name
+    return told if _REGION.fullmatch(told) else ""  # the region becomes part of a host name
 
 
 def _refusal(url: str, answer: Refused) -> StorageError:
     if 200 <= answer.status < 300:
-        return StoreBusyError(safe_url(url), "the store answered with an error in the place of the object")
+        return StoreBusyError(safe_url(url), "the store returned an error document instead of the object")
     request_id = answer.headers.get("x-amz-request-id", "")
     return translate_s3_answer(url, answer.status, code_of(answer), request_id, region_of(answer))
 
@@ -185,7 +189,7 @@ def _version_of(headers: Mapping[str, str]) -> str:
 
 
 def _hides_error(headers: Mapping[str, str]) -> bool:
-    """Return True if a body is XML that no object is: every object has an ETag."""
+    """Return True if a successful answer contains an XML error document, which has no ETag, unlike every object."""
     return "etag" not in headers and headers.get("content-type", "").partition(";")[0].endswith("/xml")
 
 

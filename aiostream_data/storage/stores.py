@@ -1,4 +1,4 @@
-"""All stores of one loader: opened by the first URL that needs one, closed together."""
+"""All stores of one loader, opened on first use of their URL scheme and closed together."""
 
 from __future__ import annotations
 
@@ -26,27 +26,25 @@ from aiostream_data.storage.urls import Url, safe_url, split_url
 from aiostream_data.storage.verifying import Verifier, checksums_of, counters_of
 
 NEAR: Final = frozenset({"file", "memory"})
-"""Stores that are no farther than this machine: asking twice would not be any sooner."""
+"""Schemes of stores on this machine. Their reads are not hedged, because a second read would not be faster."""
 
 GATED: Final = frozenset({"s3", "gs", "http", "https"})
-"""Stores whose requests pass gates of their own (:mod:`.lanes`, :mod:`.meters`), which know how long answers take."""
+"""Schemes of stores that limit their own requests with :mod:`.lanes` and :mod:`.meters` and measure latencies."""
 
 
 class StoreSet:
-    """One retrying store per scheme. Itself a store, which routes every URL by its scheme.
-
-    Used from one event loop.
+    """Store that routes every URL to a retrying store for its scheme. Used from one event loop.
 
     Args:
-        options: ``storage_options`` for every store; the keys ``retry_total_s``,
-            ``retry_connect_total_s`` and ``retry_attempts`` are taken out for the retries. Options for
-            one store alone stand under its scheme: ``{"s3://": {"anon": True}, "https://": {...}}``.
+        options: ``storage_options`` for every store. ``retry_total_s``, ``retry_connect_total_s`` and
+            ``retry_attempts`` configure the retries. Options for a single store are nested under its scheme:
+            ``{"s3://": {"anon": True}, "https://": {...}}``.
         run_blocking: Runs blocking calls on a worker thread.
-        cache: Where pieces of shards are kept; None for nowhere.
-        room: Keeps room for what is asked for twice; never with ``hedge=False`` among the options.
+        cache: Shard cache, or None for no cache.
+        room: Reserves memory for second requests. Not used if the options contain ``hedge=False``.
 
     Raises:
-        PlanError: An option for retries, or ``hedge``, makes no sense.
+        PlanError: A retry option is invalid.
     """
 
     def __init__(
@@ -67,18 +65,18 @@ class StoreSet:
 
     @property
     def counters(self) -> StorageCounters:
-        """What was asked of all stores together, so far."""
+        """Sum of the counters of all stores."""
         return sum((verifier.counters for verifier in list(self._verifiers.values())), StorageCounters())
 
     def counters_by_store(self) -> dict[str, dict[str, float]]:
-        """Return what was asked of each store, by its scheme. From any thread."""
+        """Return the counters of each store, keyed by URL scheme. Thread-safe."""
         return {scheme: verifier.counters.as_dict() for scheme, verifier in list(self._verifiers.items())}
 
     async def check_parts(self, shard: ShardRef, buffer: memoryview, parts: Sequence[ByteRange]) -> None:
-        """Hold all bytes of an object that was read in parts against what its store said; in one, it was done.
+        """Verify the checksum of an object that was read in parts. Objects in one part were verified on arrival.
 
         Raises:
-            ChecksumError: They are others.
+            ChecksumError: The checksum of ``buffer`` differs from the reported one.
         """
         if len(parts) < 2:
             return
@@ -92,15 +90,15 @@ class StoreSet:
                 raise
 
     def running_check(self, shard: ShardRef) -> RunningCheck:
-        """Return a check for an object that is about to be read in several ranges, from its beginning on."""
+        """Return an incremental checksum verification for an object that is read in ranges from its start."""
         self._store_of(shard.url)
         return self._verifiers[split_url(shard.url).scheme].running(shard)
 
     async def glob(self, pattern: Url | Sequence[Url]) -> list[ShardRef]:
-        """Return the objects matching a pattern, or several in the order given, each sorted by URL.
+        """Return the objects matching one or more patterns, in pattern order and sorted by URL within each pattern.
 
         Raises:
-            NoMatchError: One of the patterns matches nothing.
+            NoMatchError: A pattern matches no object.
             StorageError: The store did not answer.
         """
         if isinstance(pattern, (str, os.PathLike)):
@@ -110,28 +108,28 @@ class StoreSet:
         return [shard for one in pattern for shard in await self.glob(one)]
 
     async def info(self, url: Url) -> ShardRef:
-        """Return size and version of one object; wildcards have no meaning here.
+        """Return the size and version of one object. Wildcards are not expanded.
 
         Raises:
-            StorageError: The store does not answer, or does not say how large the object is.
+            StorageError: The store did not answer, or did not report the object's size.
         """
         text = os.fspath(url)
         with self._hiding(text):
             found = await self._store_of(text).info(text)
-        if found.nbytes is None:  # which would be taken for an empty one
-            reason = "the store does not say how large the object is; serve it with a Content-Length, or copy it"
+        if found.nbytes is None:  # callers would treat it as an empty object
+            reason = "the store did not report the object's size; serve it with a Content-Length, or copy it elsewhere"
             raise StorageError(safe_url(text), reason)
         return found
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        """Fill ``buffer`` (contiguous, bytes) from offset ``start``; see :class:`Store`."""
+        """Fill ``buffer`` (contiguous bytes) from offset ``start``; see :class:`Store`."""
         with self._hiding(shard.url):
             await self._store_of(shard.url).read_into(shard, start, buffer)
 
     def part_nbytes(self, url: str) -> int | None:
-        """Return how large ranges of an object should be by what its store's last answers took; None: unknown.
+        """Return the recommended range size for an object, or None if unknown.
 
-        What one shard's ranges took counts for the next one, and for all loaders of this process.
+        The size is learned from recent answers to all loaders of this process in the same lane.
         """
         scheme = split_url(url).scheme
         if scheme not in GATED:
@@ -139,10 +137,10 @@ class StoreSet:
         return lane_of(url, endpoint_of(scheme, options_of(scheme, self._options))).parts.nbytes
 
     async def aclose(self) -> None:
-        """Close every store, also when closing one of them fails. Idempotent.
+        """Close every store, even if closing one of them fails. Idempotent.
 
         Raises:
-            CloseError: Stores failed to close.
+            CloseError: One or more stores failed to close.
         """
         self._closed = True
         failures: list[Exception] = []
@@ -164,7 +162,7 @@ class StoreSet:
         scheme = split_url(url).scheme
         if scheme not in self._stores:
             options = options_of(scheme, self._options)
-            # What the caps keep waiting is not late: asking twice would only make the line longer.
+            # Requests delayed by rate limits are not late: hedging them would only lengthen the queue.
             hedges = _take_hedge(options) and scheme not in NEAR and not has_rates(options)
             inner = self._open(scheme, options)
             counted = counters_of(inner)
@@ -190,10 +188,10 @@ class StoreSet:
 
 
 def _take_hedge(options: dict[str, Any]) -> bool:
-    """Take out whether what is late may be asked for twice.
+    """Remove ``hedge`` from the options and return it: whether to send second requests for late ranges.
 
     Raises:
-        PlanError: That is neither True nor False.
+        PlanError: ``hedge`` is neither True nor False.
     """
     hedge = options.pop("hedge", True)
     if not isinstance(hedge, bool):
@@ -202,7 +200,7 @@ def _take_hedge(options: dict[str, Any]) -> bool:
 
 
 def options_of(scheme: str, options: StoreOptions) -> dict[str, Any]:
-    """Return the options meant for ``scheme``: those for every store, overridden by those for it alone."""
+    """Return the options for ``scheme``: the common options, overridden by those nested under the scheme."""
     common = {name: value for name, value in options.items() if not name.endswith("://")}
     own = [value for name, value in options.items() if name.endswith("://") and split_url(name).scheme == scheme]
     return {**common, **{name: value for part in own for name, value in part.items()}}

@@ -1,8 +1,8 @@
-"""Ask for a Google token within a time limit.
+"""HTTP transport that refreshes Google tokens within a time limit.
 
-google-auth refreshes credentials in a blocking call on a worker thread, and sends requests by a function that it is
-given. Its own function limits the pauses of an answer, but not the whole answer: a server that sends one byte per
-second holds the thread.
+google-auth refreshes credentials in a blocking call on a worker thread and sends requests through a transport object.
+Its default transport limits the pauses within an answer, but not the total time. A server that sends one byte per
+second would block the thread.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from aiostream_data.storage.wire.tls import client_context
 
 ANSWER_NBYTES: Final = 1 << 20
 TIMEOUT_S: Final = 120.0
-"""Limit for one request, as in google-auth."""
+"""Time limit for one request in seconds, as in google-auth."""
 
 
 class TokenAnswer(NamedTuple):
-    """An answer, as google-auth reads it."""
+    """HTTP answer with the attributes that google-auth reads."""
 
     status: int
     headers: Mapping[str, str]
@@ -31,10 +31,10 @@ class TokenAnswer(NamedTuple):
 
 
 class TokenRequest:
-    """Sends the requests of one refresh, on the thread that refreshes, by an event loop of its own.
+    """Transport for the requests of one token refresh. Blocks the calling thread and runs a private event loop.
 
     Args:
-        limit_s: Seconds for all requests together; None for no limit but that of each request.
+        limit_s: Time limit in seconds for all requests together; None to limit only each single request.
     """
 
     def __init__(self, limit_s: float | None) -> None:
@@ -49,18 +49,18 @@ class TokenRequest:
         timeout: float | None = None,
         **_: Any,
     ) -> TokenAnswer:
-        """Send a request and wait for its answer. Redirects are not followed.
+        """Send a request and wait for its answer. Do not follow redirects.
 
         Raises:
-            TransportError: It was not answered; google-auth may try again.
-            StoreTimeoutError: The time for all requests is over.
+            TransportError: The request was not answered. google-auth may retry it.
+            StoreTimeoutError: The time limit for all requests has passed.
         """
         import aiohttp
         from google.auth.exceptions import TransportError
 
         left_s = TIMEOUT_S if self._ends_at is None else self._ends_at - monotonic()
         if left_s <= 0:
-            raise StoreTimeoutError(safe_url(url), "the server of tokens did not answer in time; try again later")
+            raise StoreTimeoutError(safe_url(url), "the token server did not answer in time; try again later")
         try:
             return asyncio.run(_send(url, method, body, headers, min(left_s, timeout or TIMEOUT_S)))
         except (OSError, ValueError, aiohttp.ClientError) as error:

@@ -1,4 +1,4 @@
-"""Take URLs and paths apart, and make them safe to print."""
+"""Parse URLs and paths, and remove secrets from them for messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from aiostream_data.arguments import check_slashes
 from aiostream_data.errors import PlanError
 from aiostream_data.safe_url import parts_of
-from aiostream_data.safe_url import safe_url as safe_url  # those of stores find it here
+from aiostream_data.safe_url import safe_url as safe_url  # re-exported for stores
 
 Url: TypeAlias = "str | os.PathLike[str]"
 
@@ -22,11 +22,11 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 class Location(NamedTuple):
-    """Where an object is.
+    """Location of an object: URL scheme and path.
 
     Attributes:
-        scheme: Lower case, aliases resolved: ``file``, ``memory``, ``s3``, ``gs``, ``http`` ...
-        path: What follows ``://``, byte for byte (keys are never unquoted); a plain path for ``file``.
+        scheme: Scheme in lower case with aliases resolved: ``file``, ``memory``, ``s3``, ``gs``, ``http`` ...
+        path: Text after ``://``, byte for byte (keys are never unquoted); a plain path for ``file``.
     """
 
     scheme: str
@@ -34,10 +34,10 @@ class Location(NamedTuple):
 
 
 def split_url(url: Url) -> Location:
-    """Split a URL or path; whatever has no ``scheme://`` is a local path, in which ``~`` is expanded.
+    """Split a URL or path into scheme and path. Text without ``scheme://`` is a local path; its ``~`` is expanded.
 
     Raises:
-        PlanError: The URL is a chain, such as fsspec's ``simplecache::s3://bucket/key``, lacks slashes, or its bucket.
+        PlanError: The URL lacks slashes or its bucket, or is a chain such as ``simplecache::s3://bucket/key``.
     """
     location = _split(os.fspath(url))
     return Location("file", os.path.expanduser(location.path)) if location.scheme == "file" else location
@@ -45,34 +45,36 @@ def split_url(url: Url) -> Location:
 
 @lru_cache(maxsize=4096)
 def _split(text: str) -> Location:
-    """Split once what is asked for with every range of a shard."""
+    """Split a URL or path without expanding ``~``. Cached, because every range request splits its shard's URL."""
     found = _SCHEME.match(text)
     if found is None:
         if _CHAIN.match(text):
             raise PlanError(
-                f"chained URLs are not supported, got {text.partition('::')[0]}::...; use the last one alone"
+                f"chained URLs are not supported, got {text.partition('::')[0]}::...; use the last URL alone"
             )
         check_slashes(text)
         return Location("file", text)
     scheme = _ALIASES.get(found[1].lower(), found[1].lower())
     path = text[found.end() :]
     if scheme in _WITH_BUCKETS and path.startswith("/"):
-        raise PlanError(f"a URL has a bucket behind its scheme: write '{scheme}://bucket/key', got {safe_url(text)!r}")
+        raise PlanError(
+            f"URL must have a bucket after its scheme, as in '{scheme}://bucket/key', got {safe_url(text)!r}"
+        )
     return Location(scheme, path)
 
 
 def split_bucket(path: str) -> tuple[str, str]:
-    """Split ``bucket/key`` at its first slash; the key may be empty, and may itself start with a slash."""
+    """Split ``bucket/key`` at its first slash. The key may be empty or start with a slash."""
     bucket, _, key = path.partition("/")
     return bucket, key
 
 
 def folder_hint(url: str) -> str:
-    """Return a clause for the message that there is no such object, if the URL looks like a folder; else ""."""
+    """Return a hint for an ObjectNotFoundError if the URL looks like a folder, else ""."""
     location = split_url(url)
     key = split_bucket(location.path)[1]
     looks_so = key.endswith("/") or "." not in key.rpartition("/")[2]
-    return "; for the objects below a folder add '/*'" if looks_so and location.scheme in _WITH_BUCKETS else ""
+    return "; to read the objects in a folder, add '/*'" if looks_so and location.scheme in _WITH_BUCKETS else ""
 
 
 def shown_bucket(url: str) -> str:
@@ -81,7 +83,7 @@ def shown_bucket(url: str) -> str:
 
 
 def has_magic(pattern: Url) -> bool:
-    """True when ``pattern`` holds a wildcard. HTTP URLs never do: their ``?`` starts a query."""
+    """Return True if ``pattern`` contains a wildcard. HTTP URLs contain none, because their ``?`` starts a query."""
     location = split_url(pattern)
     return not is_http(location.scheme) and _MAGIC.search(location.path) is not None
 

@@ -1,4 +1,4 @@
-"""What users say of a shard cache, and what the loaders of this process share of it."""
+"""User options of a shard cache, and the open cache that all loaders of a process share."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from aiostream_data.storage.cache.base import PieceStore
 
 LEAST_LIMIT: Final = 16 << 20
-"""A cache of less could hold no more than some ranges."""
+"""Smallest allowed limit in bytes: a smaller cache could hold only a few pieces."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShardCache:
-    """Keeps what loaders read of remote shards, on local disk or in memory, for the next pass and for other processes.
+    """Cache of remote shards on local disk or in memory, for later epochs and other processes.
 
-    Give it to ``dataset.open(shard_cache=...)``, the same one as often as you like. The folder may be shared by any
-    number of processes and hosts. What is in it is known by URL, version and size of the object, so that an object that
-    was replaced is read anew.
+    Pass it to ``dataset.open(shard_cache=...)``; several loaders can use the same cache. Any number of processes and
+    hosts can share the folder. Cache keys contain the URL, version and size of an object, so a replaced object is
+    read again from its store.
 
     Args:
-        path: A folder, made when it is not there; whatever else is in it is left alone. None keeps everything in the
-            memory of this process, beside the loaders' memory limit, for as long as this object lives; worker processes
-            and pickled copies begin with an empty one.
-        limit: Bytes ("200GB") for all of it, that is, for all processes that share the folder. Required in memory;
-            on disk a quarter of the file system when not given. What was used long ago is the first to go.
-        trust: Also keep objects whose store tells no version: such an object must never be replaced under its URL.
-        local: Also keep local files; for folders that are slow, as on a network.
+        path: Cache folder, created if missing. Other files in it stay unchanged. None caches in the memory of this
+            process, in addition to the loaders' memory limit, until this object is deleted. Worker processes and
+            pickled copies start with an empty memory cache.
+        limit: Maximum size of the cache in bytes ("200GB"), for all processes that share the folder. Required in
+            memory; the default on disk is a quarter of the file system. Objects unused for long are evicted first.
+        trust: Also cache objects whose store reports no version. Such an object must never be replaced under its URL.
+        local: Also cache local files, for example from a slow network file system.
 
     Raises:
-        PlanError: The limit is no number of bytes, or too small to be of use.
+        PlanError: The limit is not a number of bytes, is too small, or is missing for a memory cache.
     """
 
     path: str | os.PathLike[str] | None = None
@@ -59,35 +59,35 @@ class ShardCache:
 
     @classmethod
     def of(cls, value: ShardCache | str | os.PathLike[str] | None) -> ShardCache | None:
-        """Return what the argument ``shard_cache`` stands for; a path is a cache there.
+        """Convert the argument ``shard_cache`` to a cache: a path becomes a cache in that folder.
 
         Raises:
-            PlanError: It is neither a path nor a cache.
+            PlanError: The value is neither a path nor a ``ShardCache``.
         """
         if value is None or isinstance(value, ShardCache):
             return value
         if not isinstance(value, (str, os.PathLike)):
-            raise PlanError(f"shard_cache is a ShardCache or the path of a folder, got {value!r}")
+            raise PlanError(f"shard_cache must be a ShardCache or the path of a folder, got {value!r}")
         return cls(value)
 
     def stats(self) -> CacheStats:
-        """Return what it did in this process so far. From any thread."""
+        """Return the counters of the cache in this process. Thread-safe."""
         return self._shared.counters.stats()
 
     def held_nbytes(self) -> tuple[int, int] | None:
-        """Return the bytes that it holds in memory now, and held at most; None for one on disk. From any thread."""
+        """Return the current and peak size of a memory cache in bytes, or None for a disk cache. Thread-safe."""
         return None if self.path is not None else self._shared.held_nbytes()
 
     def worst_nbytes(self) -> int:
-        """Return the most bytes of memory that it holds in each process that uses it."""
+        """Return the maximum bytes of memory that the cache holds in each process."""
         return 0 if self.path is not None else self._shared.limit or LEAST_LIMIT
 
     def lease(self) -> CacheLease:
-        """Return the use of it by one store, which opens and closes it."""
+        """Return a lease, with which one store opens and closes the cache."""
         return CacheLease(self._shared)
 
     def counters(self) -> CacheCounters:
-        """Return where its users count."""
+        """Return the counters that all users of the cache update."""
         return self._shared.counters
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,7 +99,7 @@ def _rebuild(path: str | os.PathLike[str] | None, limit: int | str | None, trust
 
 
 class Shared:
-    """The open cache that all loaders of a process use: opened by the first of them, closed by the last one."""
+    """The open cache of a process: its first loader opens the cache, its last loader closes the cache."""
 
     def __init__(self, path: str | None, limit: int | None) -> None:
         self.counters = CacheCounters()
@@ -111,13 +111,13 @@ class Shared:
         self._pid = os.getpid()
 
     def acquire(self) -> PieceStore:
-        """Return the open cache to one more user. Blocking.
+        """Register one more user and return the open cache. Blocking.
 
         Raises:
             ShardCacheError: The folder cannot be used.
         """
         with self._lock:
-            if self._pid != os.getpid():  # a fork: what is open is the parent's, and so are the names of its files
+            if self._pid != os.getpid():  # after a fork: the open cache and its file names belong to the parent
                 self._pieces, self._users, self._pid = None, 0, os.getpid()
             if self._pieces is None:
                 self._pieces = self._opened()
@@ -125,7 +125,7 @@ class Shared:
             return self._pieces
 
     def release(self) -> None:
-        """Record that a user has ended."""
+        """Unregister a user. The last user closes a folder; memory stays filled."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._pieces is not None and self._path is not None:
@@ -133,7 +133,7 @@ class Shared:
                 self._pieces = None
 
     def held_nbytes(self) -> tuple[int, int]:
-        """Return the bytes that are held now, and were at most, in memory."""
+        """Return the current and peak size of the memory cache in bytes."""
         pieces: Any = self._pieces
         return (0, 0) if pieces is None else (pieces.nbytes, pieces.peak_nbytes)
 
@@ -148,7 +148,7 @@ class Shared:
 
 
 class CacheLease:
-    """One user's hold on a cache. Thread-safe."""
+    """One user's registration with a shared cache. Thread-safe."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -156,7 +156,7 @@ class CacheLease:
         self._pieces: PieceStore | None = None
 
     def open(self) -> PieceStore:
-        """Return the open cache. Blocks when it was not open; any number of calls are one hold.
+        """Return the open cache; the first call registers the user and can block.
 
         Raises:
             ShardCacheError: The folder cannot be used.
@@ -167,7 +167,7 @@ class CacheLease:
             return self._pieces
 
     def close(self) -> None:
-        """End the hold. Idempotent; the last one of a folder removes a file and closes it."""
+        """Unregister the user. Idempotent. The last user of a folder removes its claim file and closes the folder."""
         with self._lock:
             if self._pieces is not None:
                 self._pieces = None

@@ -1,13 +1,13 @@
-"""The file of one piece: what it is a piece of, a checksum for every block, and the bytes.
+"""File format of one piece: a header that identifies the piece, a checksum for every block, and the data.
 
 ::
 
-    magic, kind of checksum, block size, start, stop, key      fixed size
+    magic, checksum algorithm, block size, start, stop, key    fixed size
     checksum of each block                                     4 bytes each
-    checksum of all of that                                    4 bytes
-    the bytes
+    checksum of everything above                               4 bytes
+    data
 
-A read checks the blocks it touches, so that a part of a piece costs no reading of the rest.
+A read verifies only the blocks that it needs, so reading part of a piece does not read the rest.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from aiostream_data.storage.cache.spans import ByteSpan
 
 BLOCK_NBYTES: Final = 256 << 10
 GRAIN_NBYTES: Final = 4096
-"""Files take room in multiples of this."""
+"""Disk space of a file is counted in multiples of this many bytes."""
 
 _HEAD = struct.Struct("<8sIIQQ20s")
 _MAGIC = b"asdpiece"
 _CHECKSUMS: dict[int, Callable[[memoryview], int]] = {1: _native.crc32c, 2: zlib.crc32}
 _KIND = 1 if _native.HAVE_NATIVE else 2
-"""CRC-32C is the quicker one where the CPU computes it, and much the slower where Python does."""
+"""Checksum algorithm for new pieces: CRC-32C if the native core is built, else zlib's CRC-32, which is faster."""
 
 
 class DamagedPieceError(Exception):
-    """A piece is not what was written: cut short, of another object, or with other bytes. Never leaves the cache."""
+    """A piece file is truncated, corrupt, or belongs to another object. The cache catches this error internally."""
 
 
 def disk_nbytes(span: ByteSpan) -> int:
-    """Return the room that the file of a piece takes."""
+    """Return the disk space of a piece file in bytes, rounded up to ``GRAIN_NBYTES``."""
     return -(-(_head_nbytes(span) + span.nbytes) // GRAIN_NBYTES) * GRAIN_NBYTES
 
 
 def head_of(key: str, span: ByteSpan, data: memoryview) -> bytes:
-    """Return what stands in the file before ``data``, which are the bytes of ``span``."""
+    """Build the header of a piece file whose data are the bytes of ``span``."""
     checksum = _CHECKSUMS[_KIND]
     fixed = _HEAD.pack(_MAGIC, _KIND, BLOCK_NBYTES, span.start, span.stop, bytes.fromhex(key))
     blocks = (checksum(data[at : at + BLOCK_NBYTES]) for at in range(0, len(data), BLOCK_NBYTES))
@@ -51,15 +51,15 @@ def head_of(key: str, span: ByteSpan, data: memoryview) -> bytes:
 
 
 def read_piece(file: int, key: str, piece: ByteSpan, wanted: ByteSpan, into: memoryview) -> None:
-    """Fill ``into`` with the bytes ``wanted`` of the object from the open file of a piece that holds them.
+    """Read the object's bytes ``wanted`` from an open piece file into ``into``, and verify their checksums.
 
     Raises:
-        DamagedPieceError: Something does not fit; what is in ``into`` then means nothing.
+        DamagedPieceError: The header, length or a checksum is wrong. The content of ``into`` is then undefined.
         OSError: Reading failed.
     """
     size = _head_nbytes(piece)
     if os.fstat(file).st_size != size + piece.nbytes:
-        raise DamagedPieceError("cut short")
+        raise DamagedPieceError("truncated")
     checksum, table = _checked_head(os.pread(file, size, 0), key, piece)
     first = (wanted.start - piece.start) // BLOCK_NBYTES
     left = first * BLOCK_NBYTES
@@ -69,7 +69,7 @@ def read_piece(file: int, key: str, piece: ByteSpan, wanted: ByteSpan, into: mem
     _read_fully(file, size + left, blocks)
     for number, at in enumerate(range(0, len(blocks), BLOCK_NBYTES), first):
         if checksum(blocks[at : at + BLOCK_NBYTES]) != int.from_bytes(table[4 * number : 4 * number + 4], "little"):
-            raise DamagedPieceError(f"block {number} is damaged")
+            raise DamagedPieceError(f"wrong checksum of block {number}")
     if not exact:
         skipped = wanted.start - piece.start - left
         into[:] = blocks[skipped : skipped + wanted.nbytes]
@@ -81,15 +81,15 @@ def _head_nbytes(span: ByteSpan) -> int:
 
 def _checked_head(head: bytes, key: str, piece: ByteSpan) -> tuple[Callable[[memoryview], int], bytes]:
     if len(head) < _HEAD.size:
-        raise DamagedPieceError("cut short")
+        raise DamagedPieceError("truncated")
     magic, kind, block, *rest = _HEAD.unpack_from(head)
     checksum = _CHECKSUMS.get(kind)
     if magic != _MAGIC or checksum is None or block != BLOCK_NBYTES:
-        raise DamagedPieceError("not a piece")
+        raise DamagedPieceError("no piece header")
     if checksum(memoryview(head)[:-4]) != int.from_bytes(head[-4:], "little"):
-        raise DamagedPieceError("its head is damaged")
+        raise DamagedPieceError("wrong checksum of the header")
     if rest != [piece.start, piece.stop, bytes.fromhex(key)]:
-        raise DamagedPieceError("a piece of something else")
+        raise DamagedPieceError("header of another piece")
     return checksum, head[_HEAD.size : -4]
 
 
@@ -98,5 +98,5 @@ def _read_fully(file: int, at: int, into: memoryview) -> None:
     while done < len(into):
         count = os.preadv(file, [into[done:]], at + done)
         if count == 0:
-            raise DamagedPieceError("cut short")
+            raise DamagedPieceError("truncated")
         done += count

@@ -1,7 +1,7 @@
-"""Open files of a cache folder: regular files only, without waiting and without following links.
+"""Open files of a cache folder: regular files only, without blocking and without following links.
 
-Anybody who can write to the folder can put anything there under a name of the cache: a pipe, which would block until
-somebody opens its other end, a link, a device, a directory.
+Anyone with write access to the folder can create a pipe, link, device or directory under a name of the cache. Opening
+a pipe would block until another process opens its other end.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from typing import Final
 
 _FLAGS: Final = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _FOREIGN: Final = frozenset({errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENODEV, errno.ENOTDIR, errno.EMLINK})
-"""Errors of opening something else: a pipe or socket, a link, a directory, a device."""
+"""Error codes of opening an entry that is not a regular file: a pipe, socket, link, directory or device."""
 
 
 class ForeignEntryError(OSError):
-    """An entry has a name of the cache, and is not what the cache would make. It is left as it is."""
+    """A folder entry has a name of the cache but was not created by the cache. The cache leaves it unchanged."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(errno.EEXIST, f"{name} in it was not made by the cache, and is left alone")
+        super().__init__(errno.EEXIST, f"{name} was not created by the cache; remove it")
 
 
 @contextmanager
 def opened_regular(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
-    """Lend the descriptor of a regular file to the block.
+    """Open a regular file, yield its descriptor, and close the file when the block ends.
 
     Args:
-        flags: Such as ``os.O_RDONLY``.
+        path: Path of the file.
+        flags: Flags of ``os.open``, such as ``os.O_RDONLY``.
         folder: Descriptor of the directory that ``path`` is relative to.
 
     Raises:
-        ForeignEntryError: It is something else.
-        OSError: It cannot be opened.
+        ForeignEntryError: The path is not a regular file.
+        OSError: The file cannot be opened.
     """
     try:
         file = os.open(path, flags | _FLAGS, 0o666, dir_fd=folder)
@@ -52,10 +53,10 @@ def opened_regular(path: str, flags: int, folder: int | None = None) -> Iterator
 
 
 def check_free(name: str, folder: int) -> None:
-    """Check that a regular file may be renamed to ``name``: there is nothing, or another regular file.
+    """Check that renaming a file to ``name`` replaces nothing except a regular file.
 
     Raises:
-        ForeignEntryError: There is something else.
+        ForeignEntryError: ``name`` exists and is not a regular file.
     """
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)

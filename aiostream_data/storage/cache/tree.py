@@ -1,6 +1,6 @@
-"""The files of a cache folder, by key and span. Every step goes through open directories, so no link is ever followed.
+"""File operations in a cache folder, by cache key and byte range. Blocking; safe to call from several worker threads.
 
-Blocking; used from worker threads, several at once.
+All paths are resolved relative to open directories, so symbolic links are never followed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from aiostream_data.storage.cache.spans import ByteSpan, Pieces
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 LATELY_S: Final = 1.0
-"""Looking through an object's folder takes long where it has many pieces, and is done no more often than this."""
+"""Minimum seconds between two scans of an object's folder, which are slow if it holds many pieces."""
 
 _KNOWN: Final = 1024
 _TRIES: Final = 5
 
 
 class OwnedFile(NamedTuple):
-    """A file that stands for work of a process: a claim, or a part."""
+    """A file that belongs to a running write: a claim, or a part (an unfinished piece)."""
 
     name: str
     owner: str
@@ -41,8 +41,8 @@ class Tree:
     """An open cache folder.
 
     Args:
-        path: It is there already.
-        owner: Of the files that this process makes.
+        path: Existing folder.
+        owner: Owner name of this process, used in the names of its claims and parts.
     """
 
     def __init__(self, path: str, owner: str) -> None:
@@ -53,7 +53,7 @@ class Tree:
         self._known: dict[str, tuple[float, Pieces]] = {}
 
     def close(self) -> None:
-        """Release the folder. Nothing may be under way."""
+        """Close the folder. No other call may be in progress."""
         root, self._root = self._root, -1
         if root >= 0:
             os.close(root)
@@ -61,13 +61,13 @@ class Tree:
     # -- objects
 
     def objects(self) -> list[str]:
-        """Return the keys of all objects."""
+        """Return the keys of all cached objects."""
         with os.scandir(self._root) as entries:
             found = [names.key_in(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
         return [key for key in found if key is not None]
 
     def pieces(self, key: str) -> Pieces:
-        """Return the pieces of an object as they are now; none when it is not there."""
+        """Scan the folder of an object and return its pieces, which may be none."""
         with self._opened(key) as folder:
             if folder is None:
                 return Pieces()
@@ -76,9 +76,9 @@ class Tree:
         return Pieces(span for span in spans if span is not None)
 
     def lately(self, key: str) -> Pieces:
-        """Return the pieces of an object as they were less than a second ago, with those that were put since.
+        """Return the pieces of an object from a scan less than one second old, with pieces this process has added.
 
-        What others have put or removed meanwhile costs a request or an attempt to open it, and nothing else.
+        Changes by other processes can be missing. They only cause an unnecessary request or a failed open.
         """
         now = monotonic()
         with self._lock:
@@ -93,12 +93,12 @@ class Tree:
         return found
 
     def forget(self, key: str) -> None:
-        """Look anew for the pieces of an object when they are asked for next."""
+        """Discard the remembered scan of an object, so that the next :meth:`lately` scans again."""
         with self._lock:
             self._known.pop(key, None)
 
     def used_ns(self, key: str) -> int:
-        """Return when an object was last used or changed, by the clock of the file system; 0 when it is not there."""
+        """Return the file system time of an object's last use or change, in nanoseconds, or 0 if it is missing."""
         with self._opened(key) as folder:
             if folder is None:
                 return 0
@@ -109,26 +109,26 @@ class Tree:
             return os.fstat(folder).st_mtime_ns
 
     def touch(self, key: str) -> None:
-        """Note that an object is used now; nothing when it is not there.
+        """Set an object's time of last use to the present. Do nothing if the object is missing.
 
         Raises:
-            OSError: The file that says so cannot be written, or is not one of the cache.
+            OSError: The file ``used`` cannot be written, or was not created by the cache.
         """
         with self._opened(key) as folder:
             if folder is None:
                 return
             with (
-                suppress(FileNotFoundError),  # the folder was removed just now
+                suppress(FileNotFoundError),  # another process has just removed the folder
                 opened_regular(names.USED, os.O_WRONLY | os.O_CREAT, folder) as file,
             ):
                 os.utime(file)
 
     @contextmanager
     def opened_piece(self, key: str, span: ByteSpan) -> Iterator[int]:
-        """Open the file of a piece, which can be read until the block ends, whoever removes it meanwhile.
+        """Open a piece file and yield its descriptor, which stays readable if the file is removed.
 
         Raises:
-            OSError: It is gone, or cannot be read.
+            OSError: The piece is missing or cannot be opened.
         """
         with self._opened(key) as folder:
             if folder is None:
@@ -137,10 +137,10 @@ class Tree:
                 yield file
 
     def put(self, key: str, span: ByteSpan, head: bytes, data: memoryview) -> None:
-        """Write a piece, which is there as a whole or not at all.
+        """Write a piece atomically: other processes see the complete piece or none.
 
         Raises:
-            OSError: It could not be written; nothing of it is left.
+            OSError: The piece could not be written. No partial file remains.
         """
         part = names.part_name(self.owner, next(self._numbers))
         file = os.open(part, _NEW, 0o666, dir_fd=self._root)
@@ -148,7 +148,7 @@ class Tree:
             try:
                 write_fully(file, head, data)
             finally:
-                os.close(file)  # a network file system may say only here that there was no room
+                os.close(file)  # a network file system may report a full disk only here
             self._move_to_place(part, key, names.piece_name(span))
             self._add(key, span)
         except BaseException:
@@ -157,7 +157,7 @@ class Tree:
             raise
 
     def remove(self, key: str, span: ByteSpan) -> bool:
-        """Remove a piece; False when it was gone already."""
+        """Remove a piece. Return False if it was already removed."""
         self.forget(key)
         with self._opened(key) as folder:
             if folder is None:
@@ -169,7 +169,7 @@ class Tree:
         return True
 
     def remove_if_empty(self, key: str) -> None:
-        """Remove the folder of an object that has no pieces, and nothing that we did not make."""
+        """Remove the folder of an object if it holds no pieces and no foreign files."""
         with self._opened(key) as folder:
             if folder is None:
                 return
@@ -178,14 +178,14 @@ class Tree:
                     return
             with suppress(FileNotFoundError):
                 os.unlink(names.USED, dir_fd=folder)
-        with suppress(OSError):  # somebody puts a piece there at this moment, or has removed it
+        with suppress(OSError):  # another process has added a piece or removed the folder
             os.rmdir(names.shard_name(key), dir_fd=self._root)
         self.forget(key)
 
-    # -- what processes are at
+    # -- claims and parts
 
     def owned_files(self) -> list[OwnedFile]:
-        """Return all claims and parts."""
+        """Return all claims and parts in the folder, of all processes."""
         found: list[OwnedFile] = []
         with os.scandir(self._root) as entries:
             for entry in entries:
@@ -195,25 +195,25 @@ class Tree:
                 try:
                     modified_ns = entry.stat(follow_symlinks=False).st_mtime_ns
                 except FileNotFoundError:
-                    continue  # ended meanwhile
+                    continue  # removed since the scan
                 owner, nbytes = claim if claim is not None else (part or "", 0)
                 found.append(OwnedFile(entry.name, owner, modified_ns, nbytes))
         return found
 
     def claim(self, nbytes: int) -> tuple[str, int]:
-        """Announce a write of this many bytes; return the file's name and time."""
+        """Create or renew a claim on ``nbytes``. Return the name and modification time (ns) of the claim file."""
         name = names.claim_name(self.owner, nbytes)
         with opened_regular(name, os.O_WRONLY | os.O_CREAT, self._root) as file:
             os.utime(file)
             return name, os.fstat(file).st_mtime_ns
 
     def drop(self, name: str) -> None:
-        """Remove a claim or a part."""
+        """Remove the claim or part file ``name`` if it exists."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._root)
 
     def _move_to_place(self, part: str, key: str, piece: str) -> None:
-        """Rename a part. Another process may remove its empty folder; it is then made again."""
+        """Rename a part to its final name. Create the object's folder again if another process removes it."""
         for _ in range(_TRIES):
             with self._opened(key) as folder:
                 if folder is not None:
@@ -223,11 +223,11 @@ class Tree:
                         return
             with suppress(FileExistsError):
                 os.mkdir(names.shard_name(key), dir_fd=self._root)
-        raise FileNotFoundError(f"{names.shard_name(key)} is removed as often as it is made")
+        raise FileNotFoundError(f"cannot store a piece: another process keeps removing {names.shard_name(key)}")
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[int | None]:
-        """Give the folder of an object to the block, or None when it is not there."""
+        """Open the folder of an object and yield its descriptor, or None if the folder is missing."""
         try:
             folder = os.open(names.shard_name(key), _FOLDER | os.O_NOFOLLOW, dir_fd=self._root)
         except FileNotFoundError:
@@ -250,7 +250,7 @@ class Tree:
 
 
 def write_fully(file: int, *parts: bytes | memoryview) -> None:
-    """Write parts one after another to an open file."""
+    """Write all bytes of the parts to an open file, in order."""
     for part in parts:
         left = memoryview(part)
         while left:

@@ -1,8 +1,8 @@
-"""Read the head of an HTTP/1.1 answer: strictly, because where its body ends decides what the next answer is.
+"""Parse the head of an HTTP/1.1 response: its status line and headers.
 
-How this works. One regular expression says whether the whole head is well formed, another takes it apart; both run
-in C. What RFC 9112 calls an error is one here, and nothing is guessed. Answers that are correct and yet not of the
-plain kind (bodies in chunks) are told by :attr:`AnswerHead.framing`, for a full client to fetch.
+The parser is strict, because a wrong body length would corrupt the next response on the connection. Every violation of
+RFC 9112 is an error. One regular expression validates the whole head and another splits it into fields; both run in C.
+:attr:`AnswerHead.framing` marks valid chunked responses, which an HTTP library must fetch.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import re
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 MAX_HEAD_NBYTES: Final = 64 << 10
-"""A longer head is refused; servers allow 8 to 32 KiB."""
+"""Maximum bytes of a response head; servers allow 8 to 32 KiB."""
 
 MAX_FIELDS: Final = 256
-"""More header fields are refused; full clients allow 100 to 128."""
+"""Maximum number of header fields; HTTP libraries allow 100 to 128."""
 
 MAX_INTERIM: Final = 32
-"""More interim answers (1xx) to one request are refused; one or two are usual."""
+"""Maximum number of interim responses (1xx) to one request; one or two are usual."""
 
 Framing: TypeAlias = Literal["length", "close", "chunked"]
-"""How the end of a body is told: by its length, by the end of the connection, or in chunks."""
+"""How the end of a response body is marked: by a length, by the end of the connection, or by the last chunk."""
 
 _BEGINNING: Final = b"HTTP/1."
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -34,18 +34,18 @@ _ONCE: Final = frozenset({"content-length", "transfer-encoding", "content-range"
 
 
 class MalformedAnswer(ValueError):
-    """What came is no HTTP/1.1 answer, or tells two things at once."""
+    """The server sent bytes that are not a valid HTTP/1.1 response, or a response that contradicts itself."""
 
 
 class AnswerHead(NamedTuple):
-    """The head of a final answer.
+    """The head of a final (not interim) response.
 
     Attributes:
-        status: 200 to 999.
-        headers: By name in lower case; several of one name joined by ", ".
-        framing: How the body's end is told.
-        length: Bytes of the body; None unless ``framing`` is "length".
-        keeps_alive: Whether the connection may be used again, once the body has been read.
+        status: HTTP status code, 200 to 999.
+        headers: Header values by lower-case name; repeated headers are joined with ", ".
+        framing: How the end of the body is marked.
+        length: Body length in bytes; None unless ``framing`` is "length".
+        keeps_alive: True if the connection can be reused after the body has been read.
     """
 
     status: int
@@ -56,34 +56,35 @@ class AnswerHead(NamedTuple):
 
 
 def end_of_head(data: bytes | bytearray, searched: int = 0, filled: int | None = None) -> int:
-    """Return the offset behind the empty line that ends the head, or -1.
+    """Return the offset after the empty line that ends the head, or -1 if the head is incomplete.
 
     Args:
-        searched: Number of bytes that were searched before.
-        filled: Number of valid bytes in ``data``; all of them if None.
+        data: Received bytes.
+        searched: Number of bytes that an earlier call has searched.
+        filled: Number of valid bytes in ``data``; None for all.
     """
     found = data.find(b"\r\n\r\n", max(0, searched - 3), len(data) if filled is None else filled)
     return found + 4 if found >= 0 else -1
 
 
 def check_beginning(data: bytes) -> None:
-    """Look at a head that is not complete: waiting for the rest of one that is malformed would last for a time-out.
+    """Validate the beginning of an incomplete head, so that a malformed response fails before the timeout.
 
     Raises:
-        MalformedAnswer: It cannot become a head any more.
+        MalformedAnswer: No valid head begins with these bytes.
     """
     if not (data.startswith(_BEGINNING) or _BEGINNING.startswith(data)) or data.count(b"\n") != data.count(b"\r\n"):
         raise MalformedAnswer(f"the head of the answer is malformed: {_excerpt(data)}")
 
 
 def parse_head(head: bytes | bytearray) -> AnswerHead | None:
-    """Return what a head says of the answer to a GET; None for an interim answer (1xx), which another follows.
+    """Parse the head of a response. Return None for an interim response (1xx), which another response follows.
 
     Args:
-        head: From the status line to the empty line, both included.
+        head: Bytes from the status line to the empty line, both inclusive.
 
     Raises:
-        MalformedAnswer: It is not well formed.
+        MalformedAnswer: The head violates RFC 9112 or has too many fields.
     """
     whole = _WHOLE.fullmatch(head)
     if whole is None:
@@ -95,7 +96,7 @@ def parse_head(head: bytes | bytearray) -> AnswerHead | None:
     framing, length = _framing(status, headers)
     if status < 200:
         if status == 101:
-            raise MalformedAnswer("the server switched to another protocol, which nobody had asked for")
+            raise MalformedAnswer("the server switched to another protocol (status 101) without a request")
         return None
     return AnswerHead(status, headers, framing, length, _keeps_alive(whole[1] == b"1", headers))
 
@@ -126,12 +127,12 @@ def _framing(status: int, headers: dict[str, str]) -> tuple[Framing, int | None]
     told = headers.get("content-length")
     coding = headers.get("transfer-encoding")
     if told is not None and _LENGTH.fullmatch(told) is None:
-        raise MalformedAnswer(f"the length of the answer is no number: {told[:40]!r}")
+        raise MalformedAnswer(f"invalid Content-Length: {told[:40]!r}")
     if coding is not None and told is not None:
-        raise MalformedAnswer("the answer has both a length and a transfer coding")
+        raise MalformedAnswer("the answer has both Content-Length and Transfer-Encoding")
     if coding is not None and coding.lower() != "chunked":
-        raise MalformedAnswer(f"the answer has a transfer coding that is not known: {coding[:40]!r}")
-    if status in (204, 304):  # which have no body, whatever else they say
+        raise MalformedAnswer(f"unknown Transfer-Encoding: {coding[:40]!r}")
+    if status in (204, 304):  # responses with these statuses never have a body
         return "length", 0
     if coding is not None:
         return "chunked", None

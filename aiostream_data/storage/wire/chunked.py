@@ -1,7 +1,6 @@
-"""Take apart a short body that came in chunks (RFC 9112, section 7.1): what a store says of an error often does.
+"""Decode a short chunked body (RFC 9112, section 7.1), such as the error message of a store.
 
-Objects that come in chunks are left to a full client; what is here is in memory already, and not trusted for more than
-words in a message.
+The decoded text is used in error messages only. An HTTP library fetches objects that arrive in chunks.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class Chunks(NamedTuple):
-    """What chunks say, as far as they have come.
+    """Decoded chunks of a complete or partial body.
 
     Attributes:
-        body: Their bytes, joined.
-        end: Where the last of them ends, its trailer included; None as long as there is more to come.
+        body: Data of all chunks received, concatenated.
+        end: Offset in the raw bytes after the last chunk and its trailer; None if the body is incomplete.
     """
 
     body: bytes
@@ -27,10 +26,10 @@ class Chunks(NamedTuple):
 
 
 def read_chunks(raw: bytes) -> Chunks:
-    """Return what is in the chunks with which ``raw`` begins.
+    """Decode the chunks at the beginning of ``raw``, which may be incomplete.
 
     Raises:
-        MalformedAnswer: They are none.
+        MalformedAnswer: The bytes are not valid chunks.
     """
     parts: list[bytes] = []
     at = 0
@@ -41,9 +40,9 @@ def read_chunks(raw: bytes) -> Chunks:
         parts.append(raw[begins : begins + nbytes])
         at = begins + nbytes + 2
         if not b"\r\n".startswith(raw[at - 2 : at]):
-            raise MalformedAnswer("a chunk of the answer is longer than it says")
+            raise MalformedAnswer("a chunk of the answer is longer than its declared size")
     if b"\n" in raw[at:]:
-        raise MalformedAnswer("a chunk of the answer does not say how long it is")
+        raise MalformedAnswer("a chunk of the answer has no size")
     return Chunks(b"".join(parts), None)
 
 

@@ -1,11 +1,10 @@
-"""One keep-alive connection, whose answers the kernel writes straight into the caller's buffer.
+"""Keep-alive HTTP connection that receives response bodies directly into the caller's buffer.
 
-How this works. asyncio asks a :class:`asyncio.BufferedProtocol` where to put what arrives. While a head is awaited that
-is a small buffer of the connection's own; from its end on it is the place in the caller's buffer where the body goes
-on. So a body is never copied, but for what arrived together with its head, and no step of asyncio is made before it is
-complete: one request wakes its caller once.
+:class:`asyncio.BufferedProtocol` lets the connection choose the buffer for incoming bytes. The response head arrives in
+a small internal buffer, and the body arrives in the caller's buffer. Only body bytes received together with the head
+are copied. Each request wakes its caller once, when the body is complete.
 
-One request at a time. A connection that was cancelled, broke off or ended within an answer is never used again.
+A connection handles one request at a time. It is never reused after a cancelled, failed or incomplete request.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from aiostream_data.storage.wire.answer_head import (
 from aiostream_data.storage.wire.chunked import read_chunks
 
 HEAD_NBYTES: Final = 8 << 10
-"""Room for a head at first; little, since what comes behind it has to be copied."""
+"""Initial size of the head buffer. Small, because body bytes that arrive in it must be copied."""
 
 SCRATCH_NBYTES: Final = 64 << 10
-"""Room for bytes that nobody wants, at a time."""
+"""Size of the buffer that receives unwanted bytes."""
 
 
 class BrokenAnswer(ConnectionError):
-    """The connection ended, or went silent, before the answer was complete.
+    """The connection closed or timed out before the response was complete.
 
     Attributes:
-        received: Bytes of the wanted body that had arrived.
-        fresh: Nothing of the answer had arrived.
+        received: Number of wanted body bytes that had arrived.
+        fresh: True if no byte of the response had arrived.
     """
 
     def __init__(self, why: str, received: int, *, fresh: bool) -> None:
@@ -47,17 +46,18 @@ class BrokenAnswer(ConnectionError):
 
 
 class SilentAnswer(BrokenAnswer):
-    """Nothing arrived for too long."""
+    """The response timed out."""
 
 
 class BodyPlan(NamedTuple):
-    """What to do with a body.
+    """Where to put a response body.
 
     Attributes:
-        skip: Bytes at its beginning that nobody wants.
-        into: Where what follows goes.
-        whole: The body must end where ``into`` does; else the connection is given up there.
-        partial: The body may end before ``into`` does, too, however its end is told. Chunks are kept as they come.
+        into: Destination of the body bytes after ``skip``.
+        skip: Number of bytes to discard at the beginning of the body.
+        whole: If True, the body must end exactly at the end of ``into``. If False, the connection closes when ``into``
+            is full.
+        partial: If True, the body may end before ``into`` is full. A chunked body is stored undecoded.
     """
 
     into: memoryview
@@ -67,11 +67,11 @@ class BodyPlan(NamedTuple):
 
 
 Decide = Callable[[AnswerHead], BodyPlan]
-"""Looks at a head and says what becomes of the body. What it raises ends the request."""
+"""Function that checks a response head and returns the plan for the body. Its exceptions fail the request."""
 
 
 class ReadPatience(NamedTuple):
-    """Longest waits in seconds: for the first byte of an answer, between two arrivals after that, and for all of it."""
+    """Timeouts in seconds: for the first byte of a response, between two later arrivals, and for the whole response."""
 
     first_byte_s: float
     idle_s: float
@@ -79,12 +79,12 @@ class ReadPatience(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See above. Made by ``loop.create_connection``; used on that loop only.
+    """Keep-alive HTTP/1.1 connection. Created by ``loop.create_connection`` and used on that event loop only.
 
     Attributes:
-        requests: How many were sent.
-        idle_since: Loop time at which the last one ended.
-        first_byte_s: How long the last answer took to begin.
+        requests: Number of requests sent.
+        idle_since: Loop time at which the last request ended.
+        first_byte_s: Seconds from the last request to the first byte of its response.
     """
 
     def __init__(self) -> None:
@@ -110,27 +110,30 @@ class Connection(asyncio.BufferedProtocol):
         self.idle_since = 0.0
         self.first_byte_s = 0.0
 
-    # -- for senders of requests
+    # -- requests
 
     @property
     def usable(self) -> bool:
-        """Whether another request may be sent."""
+        """True if the connection is open and has no request in progress."""
         return self._usable and self._waiter is None
 
     async def get(
         self, request: bytes, decide: Decide, patience: ReadPatience, *, bodiless: bool = False
     ) -> AnswerHead:
-        """Send a request and wait until its body is where ``decide`` wants it.
+        """Send a request and wait until the response body is in the buffer that ``decide`` chose.
 
-        Cancelling ends the connection, and from then on nothing is written into the buffer any more.
+        Cancellation closes the connection; the buffer is not written to afterwards.
 
         Args:
-            bodiless: It is a HEAD request, whose answer tells the length of a body that does not come.
+            request: Complete request head.
+            decide: Returns the plan for the body from the response head.
+            patience: Timeouts.
+            bodiless: True for a HEAD request, whose response states a body length but has no body.
 
         Raises:
-            BrokenAnswer: The connection ended too early, or the server was silent.
-            MalformedAnswer: What came is no answer that can be trusted.
-            Exception: What ``decide`` raised.
+            BrokenAnswer: The connection closed or timed out before the response was complete.
+            MalformedAnswer: The response is not valid HTTP/1.1, or longer than expected.
+            Exception: ``decide`` raised it.
         """
         assert self.usable, "one request at a time, on a connection that is up"
         assert self._transport is not None
@@ -154,16 +157,16 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def body_s(self) -> float:
-        """How long the last answer took from its first byte to its last."""
+        """Seconds from the first to the last byte of the last response."""
         return self._heard_at - self._began_at - self.first_byte_s
 
     @property
     def received(self) -> int:
-        """Bytes of the last answer's body that came, those that nobody wanted too."""
+        """Number of body bytes of the last response that arrived, including discarded bytes."""
         return self._skip + self._filled + self._beyond
 
     def abort(self) -> None:
-        """End the connection at once. Idempotent."""
+        """Close the connection immediately. Idempotent."""
         self._usable = False
         if self._timer is not None:
             self._timer.cancel()
@@ -171,10 +174,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- for the loop
+    # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop transports do not subclass asyncio.Transport
         self._usable = True
         self.idle_since = self._loop.time()
 
@@ -193,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._head_filled == 0:
             self.first_byte_s = self._heard_at - self._began_at
         if self._waiter is None or self._waiter.done():
-            self._fail_quietly()  # an answer to nothing: the connection cannot be trusted
+            self._fail_quietly()  # data without a request: the connection is unusable
             return
         plan = self._plan
         if plan is None:
@@ -221,14 +224,14 @@ class Connection(asyncio.BufferedProtocol):
         if error is None and self._ended_by_closing():
             self._succeed()
             return
-        why = "the server closed the connection" if error is None else f"the connection broke off ({error})"
+        why = "the server closed the connection" if error is None else f"the connection failed ({error})"
         waiter.set_exception(BrokenAnswer(why, self._filled, fresh=self._head_filled == 0))
 
-    # -- what arrived
+    # -- received data
 
     def _room_for_head(self) -> memoryview:
         if self._head_filled == len(self._head):
-            larger = bytearray(2 * len(self._head))  # a new one: the loop may still have a view of the other
+            larger = bytearray(2 * len(self._head))  # not resized: the loop may hold a view of it
             larger[: self._head_filled] = self._head
             self._head = larger
         return memoryview(self._head)[self._head_filled :]
@@ -239,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(self._scratch)[: min(nbytes, SCRATCH_NBYTES)]
 
     def _read_head(self, searched: int) -> None:
-        """Take heads off what has arrived, until a final one is complete; then begin with the body."""
+        """Parse the received heads, skipping interim responses; when the final head is complete, begin the body."""
         try:
             while (end := end_of_head(self._head, searched, self._head_filled)) >= 0:
                 head = parse_head(self._head[:end])
@@ -266,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer = head
         if head.length is not None and plan.whole and head.length != plan.skip + len(plan.into):
             raise MalformedAnswer(
-                f"{plan.skip + len(plan.into)} bytes were to come, and the answer says that it has {head.length}"
+                f"the answer has {head.length} bytes instead of the expected {plan.skip + len(plan.into)}"
             )
         self._plan = plan
         self._skip = min(len(rest), plan.skip)
@@ -284,14 +287,14 @@ class Connection(asyncio.BufferedProtocol):
                 self._look_for_last_chunk(bytes(plan.into[: self._filled]))
             return
         if not plan.whole:
-            self._usable = False  # more of the body is coming, which nobody reads
+            self._usable = False  # the rest of the body stays unread
             self._succeed()
         elif head.framing == "length":
-            self._usable = self._usable and not self._beyond  # what comes behind a whole body answers nothing
+            self._usable = self._usable and not self._beyond  # extra bytes after the body make the connection unusable
             self._succeed()
         elif self._beyond:
-            self._fail(MalformedAnswer("more came than was asked for"))
-        # else the end of the connection is the end of the body
+            self._fail(MalformedAnswer("the server sent more bytes than requested"))
+        # Otherwise the body ends when the server closes the connection.
 
     def _look_for_last_chunk(self, raw: bytes) -> None:
         try:
@@ -311,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
             return plan.partial
         return self._skip == plan.skip and self._filled == len(plan.into) and not self._beyond
 
-    # -- how a request ends
+    # -- end of a request
 
     def _succeed(self) -> None:
         assert self._answer is not None
@@ -335,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _look(self) -> None:
-        """End a request whose server has been silent for too long; else look again when that could be."""
+        """Fail the request if one of its timeouts has expired; otherwise schedule the next check."""
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
@@ -346,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = self._loop.call_later(left_s, self._look)
             return
         if self._began_at + patience.total_s <= self._heard_at + silent_s:
-            why = f"no complete answer within the time-outs, {patience.total_s:g} s in all"
+            why = f"the answer was not complete within {patience.total_s:g} s (total_timeout)"
         else:
-            why = f"no {'more' if heard else 'answer'} within the time-outs, {silent_s:g} s of silence"
+            why = f"the server sent no data for {silent_s:g} s ({'read' if heard else 'first_byte'}_timeout)"
         self._fail(SilentAnswer(why, self._filled, fresh=not heard))

@@ -1,4 +1,4 @@
-"""Read a byte range of an object with one plain GET, and say what went wrong in this package's errors."""
+"""Read a byte range of an object with one plain GET request, and translate failures to this package's errors."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from aiostream_data.storage.wire.client import Refused, RequestTarget, Took, Unu
 from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, SilentAnswer
 
 THROTTLED: Final = frozenset({429, 503})
-"""With these a store says that it is asked too much."""
+"""Statuses with which a store reports its rate limit."""
 
 WHOLE: Final = {"accept-encoding": "identity"}
-"""Headers of every plain GET: the bytes are wanted as they are stored."""
+"""Headers of every plain GET, which request the bytes exactly as stored."""
 
 
 class PlainDialect(NamedTuple):
-    """How one kind of store says things.
+    """Rules for the responses of one kind of store.
 
     Attributes:
-        version_of: Returns the version of the object from the headers of an answer.
-        refusal: Returns the error for an answer that is none of success.
-        hides_error: Tells by its headers whether an answer of success is none.
-        heard: Is told the URL, the version and the headers of an answer of success.
-        redirects: Statuses of redirects that ``refusal`` has an error for; others are for a full client.
+        version_of: Returns the version of the object from the response headers.
+        refusal: Returns the error for an error response to a URL.
+        hides_error: Returns True if the headers of a successful response indicate an error.
+        heard: Called with the URL, version and headers of each successful response.
+        redirects: Redirect statuses that ``refusal`` handles. An HTTP library follows other redirects.
     """
 
     version_of: Callable[[Mapping[str, str]], str]
@@ -50,17 +50,23 @@ async def read_plain(
     start: int,
     buffer: memoryview,
 ) -> Took:
-    """Fill ``buffer`` with bytes of an object from ``start`` on.
+    """Fill ``buffer`` with the bytes of an object from offset ``start``.
 
     Args:
-        headers: Of the request, the range included; see :func:`range_of`.
+        client: HTTP client of the store.
+        target: Server and path of the object.
+        headers: Request headers, including the range; see :func:`range_of`.
+        dialect: Rules for the responses of the store.
+        shard: The object.
+        start: Offset of the first byte to read.
+        buffer: Destination; its length is the length of the range.
 
     Returns:
-        What the answer took.
+        Durations of the response.
 
     Raises:
-        Unusual: A full client has to do it; nothing is known to be wrong.
-        StorageError: What went wrong; ``received`` and ``version`` say from where a further attempt may go on.
+        Unusual: An HTTP library must fetch the response, which may be valid.
+        StorageError: The read failed. A retry can resume after ``received`` bytes of the object's ``version``.
     """
     version = ""
 
@@ -89,7 +95,7 @@ async def read_plain(
 
 @contextmanager
 def translating_wire(url: str) -> Iterator[None]:
-    """Turn what a connection raises inside of the block into errors of this package."""
+    """Translate connection errors raised in the block to errors of this package."""
     try:
         yield
     except (Unusual, Refused, StorageError):
@@ -102,12 +108,12 @@ def _translated(url: str, error: OSError | ValueError, nbytes: int = 0) -> Stora
     if isinstance(error, BrokenAnswer):
         return _broken(url, error, nbytes)
     if isinstance(error, MalformedAnswer):
-        return StoreUnreachableError(safe_url(url), f"the server breaks the rules of HTTP: {error}")
+        return StoreUnreachableError(safe_url(url), f"HTTP protocol error: {error}")
     return translate_error(url, error)
 
 
 def range_of(start: int, buffer: memoryview) -> dict[str, str]:
-    """Return the headers of a plain GET of a range."""
+    """Return the request headers for the range that begins at ``start`` and fills ``buffer``."""
     return {"range": range_header(start, len(buffer)), **WHOLE}
 
 
@@ -120,7 +126,7 @@ def _broken(url: str, broken: BrokenAnswer, nbytes: int) -> StorageError:
 
 
 def refused(dialect: PlainDialect, url: str, answer: Refused) -> StorageError:
-    """Return the error for an answer that is none of success, with what it says of when to come back."""
+    """Return the error for an error response, including its rate limit status and Retry-After time."""
     error = dialect.refusal(url, answer)
     if isinstance(error, StoreBusyError):
         error.is_throttled = error.is_throttled or answer.status in THROTTLED

@@ -1,4 +1,4 @@
-"""Write requests: only what can be written safely."""
+"""Format HTTP request heads, and reject values that would allow header injection."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ _VALUES: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 def request_head(method: str, host: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """Return a request without a body.
+    """Format a request without a body.
 
     Args:
         method: GET or HEAD.
         host: Value of the Host header.
-        target: Path and query, quoted.
-        headers: All others.
+        target: Path and query, percent-encoded.
+        headers: All other headers.
 
     Raises:
-        PlanError: A part of it would end the line it stands in, or is no ASCII.
+        PlanError: The target or a header contains a line break or another invalid character.
     """
     if _TARGET.fullmatch(target) is None:
-        raise PlanError("the path of a URL must be quoted")
+        raise PlanError("the path of a URL must be percent-encoded")
     if not _are_names(tuple(headers)) or _VALUES.fullmatch("".join(headers.values())) is None:
-        raise PlanError(f"the header {_unfit(headers)[:40]!r} cannot be sent")
+        raise PlanError(
+            f"cannot send header {_unfit(headers)[:40]!r}: its name or value contains invalid characters; "
+            "remove line breaks and control characters"
+        )
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     return f"{method} {target} HTTP/1.1\r\nhost: {host}\r\n{lines}\r\n".encode("latin-1")
 
@@ -40,5 +43,5 @@ def _are_names(names: tuple[str, ...]) -> bool:
 
 
 def _unfit(headers: Mapping[str, str]) -> str:
-    """Return the name of the first header that cannot be sent."""
+    """Return the name of the first header with an invalid name or value."""
     return next(n for n, value in headers.items() if not _are_names((n,)) or _VALUES.fullmatch(value) is None)

@@ -1,4 +1,4 @@
-"""Decide which client fetches bytes: our own plain GETs, or the library of the store."""
+"""Choose the client for each read: built-in plain GET requests, or the store's HTTP library."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from aiostream_data.storage.wire.plain_read import PlainDialect, read_plain, ref
 from aiostream_data.storage.wire.tls import client_context
 
 WAITED_S: Final = 0.001
-"""Requests that are let pass later than that have waited; sooner is what asking costs."""
+"""Delays of at least this many seconds count as waits for a request limit. Shorter delays are overhead."""
 
 UNUSUAL: Final = 3
-"""So many answers in a row that we leave to a library, or refuse, and a server is asked through that."""
+"""After this many unusual or malformed responses in a row, the HTTP library handles all requests to a server."""
 
 Reader: TypeAlias = Literal["auto", "plain", "library"]
-"""How bytes are fetched: automatically, by our own plain GETs, or by aiohttp, s3fs and gcsfs."""
+"""Which client fetches bytes: chosen automatically, built-in plain GETs, or the libraries aiohttp, s3fs and gcsfs."""
 
 _SECONDS: Final = {
     "connect_timeout": "connect_s",
@@ -45,17 +45,17 @@ _SECONDS: Final = {
 
 
 class Route:
-    """The plain path of one store, whether it may be taken, and the gates that all requests pass. For one event loop.
+    """Client selection and request limits of one store. For one event loop.
 
     Args:
-        reader: What the user chose.
-        options: Of the client.
-        endpoint: Where the store is, if not where it always is.
-        make_tls: Makes the context for servers that speak TLS; the default verifies them by the system's certificates.
+        reader: The user's choice of client.
+        options: Timeouts and connection limits of the plain client.
+        endpoint: Endpoint of the store, or an empty string for the default endpoint.
+        make_tls: Creates the TLS context. The default verifies servers with the system's certificates.
 
     Attributes:
-        plain_reads, library_reads: How many ranges were read on either path.
-        counters: What was asked of the store.
+        plain_reads, library_reads: Number of ranges read by the plain client and by the library.
+        counters: Counters of the requests to the store.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Route:
         self._proxied: dict[tuple[str, int, bool], bool] = {}
 
     def leads_to(self, target: RequestTarget) -> bool:
-        """Return whether a request to this server goes the plain way."""
+        """Return True if the plain client should send requests to this server."""
         if self.reader == "library" or self._unusual[target.host, target.port] >= UNUSUAL:
             return False
         server = (target.host, target.port, target.is_tls)
-        if server not in self._proxied:  # to look takes longer than to sign a request
+        if server not in self._proxied:  # cached: reading the proxy settings is slower than signing a request
             self._proxied[server] = _has_proxy(target)
         return self.reader == "plain" or not self._proxied[server]
 
@@ -93,10 +93,13 @@ class Route:
         start: int,
         buffer: memoryview,
     ) -> bool:
-        """Read by a GET of our own; see :func:`.plain_read.read_plain`.
+        """Read a range with a plain GET. The arguments are those of :func:`.plain_read.read_plain`.
 
         Returns:
-            False where the library has to; from then on always, once a few answers in a row were unusual or malformed.
+            True if the range was read, False if the library must read it.
+
+        Raises:
+            StorageError: The read failed.
         """
         async with _Passing(self, shard.url, len(buffer)) as lane:
             try:
@@ -121,13 +124,17 @@ class Route:
         url: str,
         no_heads: Container[int],
     ) -> AnswerHead | None:
-        """Ask by a HEAD of our own what an object is; None where the library has to.
+        """Describe an object with a HEAD request. Return None if the library must describe it.
 
         Args:
-            no_heads: Statuses with which some refuse a HEAD, and serve a GET.
+            target: Server and path of the object.
+            headers: Request headers.
+            dialect: Rules for the responses of the store.
+            url: URL of the object, for errors.
+            no_heads: Error statuses of servers that reject HEAD but serve GET.
 
         Raises:
-            StorageError: The server cannot be reached, refuses, or does not answer as it should.
+            StorageError: The server is unreachable, refuses the request, or sends an invalid response.
         """
         async with self.asking(url):
             try:
@@ -144,22 +151,24 @@ class Route:
                 raise
 
     def _answered(self, lane: Lane, first_byte_s: float, body_s: float, nbytes: int) -> None:
-        """Record how long an answer took that holds bytes of an object."""
+        """Record the durations of a response that contains object data."""
         lane.answered(first_byte_s, body_s, nbytes)
         self.counters.first_byte_s += first_byte_s
         self.counters.body_s += body_s
 
     def _note(self, target: RequestTarget, error: StoreUnreachableError) -> None:
-        """Record an answer that is none: where a server stays with that, a library may forgive what we do not."""
+        """Count a malformed response. After several of them the less strict library handles the server."""
         if isinstance(error.__cause__, MalformedAnswer):
             self._unusual[target.host, target.port] += 1
 
     @asynccontextmanager
     async def by_library(self, url: str, nbytes: int) -> AsyncIterator[LibraryRead]:
-        """Read so many bytes by the library inside of the block, and say there when the answer began, and what came.
+        """Wrap a library read of ``nbytes`` bytes: apply limits, timeout and counters.
+
+        The block performs the read and reports its progress to the :class:`LibraryRead` that this method yields.
 
         Raises:
-            StoreTimeoutError: The answer is not complete in time.
+            StoreTimeoutError: The response was not complete within the total timeout.
         """
         async with _Passing(self, url, nbytes) as lane:
             self.counters.sent("GET")
@@ -174,7 +183,7 @@ class Route:
 
     @asynccontextmanager
     async def asking(self, url: str) -> AsyncIterator[None]:
-        """Ask inside of the block what an object is, by one request."""
+        """Wrap one request that describes an object: apply limits and the total timeout."""
         async with _Passing(self, url) as lane:
             began = monotonic()
             async with self._in_time(url):
@@ -183,13 +192,13 @@ class Route:
 
     @asynccontextmanager
     async def listing(self, url: str) -> AsyncIterator[None]:
-        """List inside of the block, by one request. It says nothing about how long answers take that hold an object."""
+        """Wrap one listing request: apply limits and the total timeout, but do not record its response time."""
         async with _Passing(self, url), self._in_time(url):
             yield
 
     @asynccontextmanager
     async def _in_time(self, url: str) -> AsyncIterator[None]:
-        """End the block where it takes longer than an answer may in all; of libraries, none knows such a limit."""
+        """Apply the total timeout to the block, because the libraries have no such timeout."""
         total_s = self.client.options.total_s
         deadline = asyncio.timeout(total_s)
         try:
@@ -198,28 +207,28 @@ class Route:
         except TimeoutError as error:
             if isinstance(error, StorageError) or not deadline.expired():
                 raise
-            told = f"no complete answer within the time-outs, {total_s:g} s in all"
+            told = f"the answer was not complete within {total_s:g} s; raise total_timeout"
             raise StoreTimeoutError(safe_url(url), told) from None
 
     def lane(self, url: str) -> Lane:
-        """Return the lane that requests for a URL pass."""
+        """Return the lane (request limiter) of a URL's host."""
         return lane_of(url, self._endpoint)
 
     def metered(self, url: str, nbytes: int) -> AbstractAsyncContextManager[None] | None:
-        """Return what keeps a request for so many bytes to the user's caps; None without any."""
+        """Return a context manager that applies the user's caps to a request for ``nbytes``; None without caps."""
         return meter_of(url, self._endpoint).passage(self._caps, nbytes) if self._caps else None
 
     def waited(self, seconds: float) -> None:
-        """Record that a request had to wait so long until it might be sent."""
+        """Record how long a request waited for the request limits."""
         if seconds >= WAITED_S:
             self.counters.waits += 1
             self.counters.wait_s += seconds
 
 
 class _Passing:
-    """One request's way through the gates: first what the user allows, then what the store bears.
+    """Context manager that makes one request wait for the user's caps and then for the lane of its host.
 
-    A class, not a generator: it is made for every request, and that takes a third of the time.
+    A class takes a third of the time of a generator, and every request needs one.
     """
 
     __slots__ = ("_lane", "_metered", "_route")
@@ -254,13 +263,13 @@ class _Passing:
 
 
 def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireOptions]:
-    """Take the options of the plain path out of ``storage_options``: ``reader``, caps, and those that only it knows.
+    """Parse the client options in ``storage_options`` and remove those that the libraries do not accept.
 
-    ``connect_timeout``, ``read_timeout`` and ``max_connections`` stay, since libraries know them as well. Without a
-    ``first_byte_timeout`` the ``read_timeout`` holds for the first byte, too.
+    ``connect_timeout``, ``read_timeout`` and ``max_connections`` stay, because the libraries also accept them. The
+    default of ``first_byte_timeout`` is ``read_timeout``.
 
     Raises:
-        PlanError: One of them makes no sense.
+        PlanError: An option has an invalid value.
     """
     reader = options.pop("reader", "auto")
     if reader not in get_args(Reader):

@@ -1,8 +1,8 @@
-"""Sign requests to S3 with AWS Signature Version 4, in the header, a few microseconds each.
+"""Sign requests to S3 with AWS Signature Version 4 in the Authorization header, in a few microseconds each.
 
-How this works. A signature is a chain of five HMACs, of which the first four depend on the day only. They are made
-once a day and for each key; what is left is one SHA-256 of the request and one HMAC. The body is not signed: a GET
-has none. Follows AWS's "Authenticating Requests: Using the Authorization Header", with UNSIGNED-PAYLOAD.
+A signature is a chain of five HMACs. The first four depend only on the day and the key, so they are cached. Each
+request then needs one SHA-256 and one HMAC. The body is not signed, because a GET has none. See "Authenticating
+Requests: Using the Authorization Header" in the AWS documentation; the payload hash is UNSIGNED-PAYLOAD.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAYLOAD: Final = "UNSIGNED-PAYLOAD"
 
 
 class AwsKey(NamedTuple):
-    """Credentials as they are now. Never printed."""
+    """AWS credentials. The secret key and token are never printed."""
 
     access_key: str
     secret_key: str
@@ -31,15 +31,15 @@ class AwsKey(NamedTuple):
         return f"AwsKey(access_key={self.access_key!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise NotPicklableError("credentials are not pickled; whoever needs them asks for their own")
+        raise NotPicklableError("cannot pickle AWS credentials; load them in each process")
 
 
 class Signer:
-    """Signs GET requests for one service in one region.
+    """Signer of requests to one service in one region.
 
     Args:
-        region: As in the signature's scope, such as ``us-east-1``.
-        service: Its name there.
+        region: Region in the signature's scope, such as ``us-east-1``.
+        service: Service name in the signature's scope.
     """
 
     def __init__(self, region: str, service: str = "s3") -> None:
@@ -62,14 +62,16 @@ class Signer:
         method: str = "GET",
         now: float | None = None,
     ) -> dict[str, str]:
-        """Return the headers that sign a request.
+        """Compute the headers that sign a request.
 
         Args:
-            host: The value of its Host header.
-            path: As in the request line: quoted once.
-            query: As in the request line: names in order of their bytes, names and values quoted, each with "=".
-            extra: Further headers to sign, names in lower case; they are among those returned.
-            now: Seconds since the epoch; the clock's if None.
+            key: Credentials.
+            host: Value of the Host header.
+            path: Path in the request line, percent-encoded once.
+            query: Query in the request line: percent-encoded ``name=value`` pairs, sorted by the bytes of the names.
+            extra: Further headers to sign, with lower-case names; the result includes them.
+            method: HTTP method.
+            now: Seconds since the epoch; None reads the clock.
         """
         stamp = self._time(time.time() if now is None else now)
         signed = {"host": host, "x-amz-content-sha256": _PAYLOAD, "x-amz-date": stamp, **(extra or {})}
@@ -104,12 +106,12 @@ class Signer:
 
 @lru_cache(maxsize=64)
 def _in_order(names: Iterable[str]) -> tuple[list[str], str]:
-    """Return names of headers in the order in which they are signed, and the list of them that is signed as well."""
+    """Sort header names as the signature requires. Return the names and the signed, semicolon-separated list."""
     ordered = sorted(names)
     return ordered, ";".join(ordered)
 
 
 @lru_cache(maxsize=4096)
 def quoted_path(path: str) -> str:
-    """Return a path as S3 signs it: every byte of UTF-8 but letters, digits and ``-._~/`` as %XX."""
+    """Percent-encode a path for an S3 signature: all UTF-8 bytes except letters, digits and ``-._~/``."""
     return quote(path, safe="/~")
