@@ -1,9 +1,9 @@
-"""How many requests a part of a store bears at once: found by asking for more until it says no.
+"""Concurrency limit for one lane, adjusted from the store's answers (additive increase, multiplicative decrease).
 
-How this works. As in TCP: the limit doubles with every round of answers until the store first says that it is too much,
-and from then on grows by one a round, and halves whenever the store says so again. Answers that take far longer than
-they did when few were asked for are a store's way to say it before it says it; they take a tenth. What belongs to one
-round is cut once. Pure: told times, never asks for them. After Chiu and Jain (1989), and Jacobson (1988).
+As in TCP, the limit doubles with every round of answers until the first cut; afterwards it grows by one per round.
+A throttling answer halves the limit. A store often slows down before it throttles, so slow answers cut the limit by a
+tenth. The limit is cut at most once per round. This module does no I/O and reads no clock: callers pass all times.
+References: Chiu and Jain (1989), Jacobson (1988).
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from dataclasses import dataclass
 from typing import Final
 
 FIRST: Final = 16.0
-"""Requests at once in the beginning."""
+"""Initial limit on concurrent requests."""
 
 MOST: Final = 1024.0
-"""More are never of use to one process."""
+"""Largest limit on concurrent requests per lane."""
 
 SLOW: Final = 4.0
-"""Answers that begin so many times later than the quickest did are slow; ..."""
+"""Answers count as slow if their usual latency exceeds the shortest latency by this factor and by `SLOW_S`."""
 
 SLOW_S: Final = 0.050
-"""... if they are later by that much: below, it is this process that is busy."""
+"""Minimum extra latency of slow answers, in seconds. A smaller delay is attributed to load in this process."""
 
 _FORGET: Final = 0.01
-"""By how much the quickest time grows with every answer, so that a route that became longer is learned."""
+"""Relative growth of the recorded shortest latency per answer, so that the limit adapts to a longer route."""
 
 
 @dataclass(slots=True)
 class Aimd:
-    """The state of one part of a store.
+    """Concurrency limit of one lane.
 
     Attributes:
-        limit: Requests that may be on their way at once.
-        quiet_until: No request before, since the store asked for that (Retry-After).
-        throttled: How often the store said that it is too much.
+        limit: Maximum number of concurrent requests.
+        quiet_until: Time before which no request may be sent, from the Retry-After header.
+        throttled: Number of throttling answers.
     """
 
     limit: float = FIRST
@@ -47,18 +47,18 @@ class Aimd:
     _usual_s: float = 0.0
 
     def answered(self, now: float, first_byte_s: float, in_flight: int) -> None:
-        """Record a success: how long it took to begin, and how many requests were on their way."""
+        """Record a successful answer: its time to the first byte, and the number of requests in flight."""
         self._usual_s += 0.1 * (first_byte_s - self._usual_s) if self._usual_s else first_byte_s
         self._quickest_s = min(self._quickest_s * (1 + _FORGET), first_byte_s) if self._quickest_s else first_byte_s
         self._round_s = max(0.001, self._usual_s)
         if self._is_slow():
             if now - self._cut_at > 4 * self._round_s:
                 self._cut(now, 0.9)
-        elif in_flight >= 0.75 * int(self.limit):  # what is not used up says nothing about more
+        elif in_flight >= 0.75 * int(self.limit):  # raise the limit only while requests use it
             self.limit = min(MOST, self.limit + (1.0 if self._doubles else 1.0 / self.limit))
 
     def refused(self, now: float, retry_after_s: float | None) -> None:
-        """Record that the store said that it is too much."""
+        """Record a throttling answer of the store."""
         self.throttled += 1
         if retry_after_s is not None:
             self.quiet_until = max(self.quiet_until, now + retry_after_s)

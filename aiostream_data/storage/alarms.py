@@ -1,8 +1,8 @@
-"""Many calls at given times, of which nearly all are taken back before: by one timer of the event loop for all of them.
+"""Run many scheduled callbacks with one event-loop timer; nearly all of them are cancelled before they are due.
 
-How this works. A timer of the loop that is set and taken back with every request costs more than to sign it. So one
-stays, set to the first time that was wanted when it was set; when it goes off, what is due is called, and it is set to
-the next time. Calls that were taken back meanwhile are not there any more.
+Setting and cancelling an event-loop timer for every request costs more than signing the request. So a single timer
+stays armed for the earliest known time. When the timer fires, it runs the callbacks that are due and arms itself for
+the next one. Cancelled callbacks are removed from the table and leave the timer unchanged.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Protocol
 
 
 class Due(Protocol):
-    """Something that is called at a time."""
+    """Object with a callback that :class:`Alarms` runs."""
 
     def is_due(self) -> None: ...
 
 
 class Alarms:
-    """For one event loop at a time."""
+    """Scheduled callbacks of one event loop, sharing a single timer."""
 
     def __init__(self) -> None:
         self._due: dict[Due, float] = {}
@@ -26,23 +26,23 @@ class Alarms:
         self._rings_at = 0.0
 
     def set(self, after_s: float, what: Due) -> None:
-        """Have ``what.is_due()`` called once after so many seconds, unless it is taken back."""
+        """Schedule one call of ``what.is_due()`` after ``after_s`` seconds."""
         loop = asyncio.get_running_loop()
         at = self._due[what] = loop.time() + after_s
         if self._timer is None or at < self._rings_at:
             self._arm(loop, at)
 
     def take_back(self, what: Due) -> None:
-        """Do not call it any more. Idempotent."""
+        """Cancel the scheduled call of ``what.is_due()``. Idempotent."""
         self._due.pop(what, None)
 
     def left_s(self, what: Due) -> float:
-        """Return the seconds until ``what.is_due()`` is called; 0 if it is not going to be."""
+        """Return the seconds until ``what.is_due()`` is called, or 0 if no call is scheduled."""
         at = self._due.get(what)
         return 0.0 if at is None else at - asyncio.get_running_loop().time()
 
     def close(self) -> None:
-        """Call nothing any more. Idempotent."""
+        """Cancel all scheduled calls. Idempotent."""
         self._due.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -56,10 +56,10 @@ class Alarms:
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        now = max(loop.time(), self._rings_at)  # a loop's clock may be coarse
+        now = max(loop.time(), self._rings_at)  # the clock of an event loop may be coarse
         try:
             for what in [what for what, at in self._due.items() if at <= now]:
-                if self._due.pop(what, None) is not None:  # none of those before it has taken it back
+                if self._due.pop(what, None) is not None:  # an earlier callback may have cancelled it
                     what.is_due()
         finally:
             if self._due and self._timer is None:

@@ -1,8 +1,8 @@
-"""botocore's descriptions of Amazon's services: parsed once in a process, on a worker thread.
+"""Share botocore's parsed service descriptions between all sessions of a process.
 
-Every session of botocore parses some megabytes of JSON before its first client is there, which takes a quarter of a
-second, and on an event loop holds up everything else for that long. Sessions made here share what was parsed. It is
-what clients of one session share anyway: they only look things up in it.
+Every botocore session parses some megabytes of JSON before it makes its first client. Parsing takes a quarter of a
+second and would block the event loop for that time. Sessions made here share one loader with the parsed data. Sharing
+is safe because clients only read the data.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Final
 
 _SHARED: Final = ("endpoints", "partitions", "sdk-default-configuration", "_retry")
 _OF_S3: Final = ("service-2", "endpoint-rule-set-1")
-"""What a client of S3 loads; of what another version of botocore loads besides, each session does so itself."""
+"""Descriptions that an S3 client loads. Each session loads any further ones that its botocore version needs."""
 
 
 def session_of(settings: dict[str, Any]) -> Any:
-    """Return an aiobotocore session with these settings. Blocking: reads files, and the first time much of it.
+    """Return an aiobotocore session. Blocking: the first call parses megabytes of JSON files.
 
     Raises:
-        botocore.exceptions.BotoCoreError: The settings, or the configuration files, make no sense.
+        botocore.exceptions.BotoCoreError: The settings or the AWS configuration files are invalid.
     """
     from aiobotocore.session import AioSession
 
@@ -39,5 +39,5 @@ def _loader(data_path: str | None) -> Any:
         for name in _SHARED:
             loader.load_data(name)
         for name in _OF_S3:
-            loader.load_service_model("s3", name, api_version=None)  # called as clients do, to be found by them
+            loader.load_service_model("s3", name, api_version=None)  # the same cache key as clients use
     return loader

@@ -1,6 +1,6 @@
-"""Keep secrets out of the logs of S3 and Google libraries at DEBUG: requests as sent, URLs of proxies, and answers.
+"""Redact secrets in the DEBUG logs of S3 and Google libraries: in requests, proxy URLs and answers.
 
-S3 repeats in an answer the signature that does not fit, and the token that has expired.
+Error answers of S3 repeat wrong signatures and expired tokens.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _LOGGERS: Final = (
 
 
 class _Redaction(logging.Filter):
-    """Lets every record pass, without what nobody may read in it."""
+    """Logging filter that redacts secrets in every record and drops no record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = safe_text(record.getMessage()), ()
         if record.exc_info:
             record.exc_text = safe_text(logging.Formatter().formatException(record.exc_info))
-            record.exc_info = None  # else it would be written out anew
+            record.exc_info = None  # else the handler would format the exception again
         return True
 
 
@@ -31,6 +31,6 @@ _REDACTION: Final = _Redaction()
 
 
 def redact_logs() -> None:
-    """Redact secrets in these loggers from now on. Idempotent; safe from any thread."""
+    """Add the redaction filter to the loggers of the libraries. Idempotent and thread-safe."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_REDACTION)

@@ -1,4 +1,4 @@
-"""The one interface through which every byte is read: a store lists objects and fills buffers."""
+"""Store interface: list objects and read byte ranges into buffers. Loaders read all data through this interface."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 """``await run_blocking(function, *args)`` runs a blocking call on a worker thread of the engine."""
 
 StoreOptions: TypeAlias = Mapping[str, Any]
-"""fsspec's ``storage_options``: passed on to s3fs, gcsfs, aiohttp or the fsspec file system."""
+"""The ``storage_options`` of fsspec: passed to s3fs, gcsfs, aiohttp or another fsspec file system."""
 
 
 class Store(Protocol):
-    """Read access to one kind of object store. Used from one event loop; closed by its owner.
+    """Read access to one kind of object store. Used from one event loop; its owner closes it.
 
-    Every method raises a :class:`~aiostream_data.errors.StorageError` naming the URL, within the
-    store's time-outs, and nothing else. Cancelling a call leaves the store usable.
+    On failure, every method raises a :class:`~aiostream_data.errors.StorageError` that names the URL, and no other
+    error. Errors are raised within the store's time-outs. Cancelling a call leaves the store usable.
     """
 
     async def info(self, url: str) -> ShardRef:
-        """Return size and version of the object.
+        """Return the size and version of the object.
 
         Raises:
-            ObjectNotFoundError, AccessDeniedError, CredentialsError, StoreUnreachableError,
-            StoreTimeoutError.
+            ObjectNotFoundError: The object does not exist.
+            AccessDeniedError, CredentialsError: The store refused access.
+            StoreUnreachableError, StoreTimeoutError: The store did not answer.
         """
 
     async def glob(self, pattern: str) -> list[ShardRef]:
         """Return the objects matching ``pattern`` (``*``, ``?``, ``[..]``, ``**``), sorted by URL.
 
-        A pattern without wildcards is one object. Sizes and versions are filled in where listing
-        gives them.
+        A pattern without wildcards names one object. Sizes and versions are set if the listing includes them.
 
         Raises:
-            NoMatchError: Nothing matches.
+            NoMatchError: No object matches the pattern.
         """
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        """Fill ``buffer`` with the bytes of ``shard`` from offset ``start`` on.
+        """Fill ``buffer`` with the bytes of ``shard``, starting at offset ``start``.
 
-        The buffer is the caller's; it is written only until the call returns, raises or was
-        cancelled. Transient failures are retried inside, the body included.
+        The caller owns the buffer. The store does not write to the buffer after the call has returned, raised or been
+        cancelled. Transient failures are retried, including failures while the body is transferred.
 
         Raises:
             ShortReadError: The object ends before the buffer is full.

@@ -1,4 +1,4 @@
-"""Run blocking calls on worker threads: waited for to their end even when cancelled, or left behind."""
+"""Run blocking calls on worker threads. On cancellation, either wait for the call to end or abandon its thread."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aiostream_data.storage.base import RunBlocking
 async def run_to_end(run_blocking: RunBlocking, function: Callable[..., Any], *args: Any) -> Any:
     """Run ``function(*args)`` on a worker thread and return its result.
 
-    A thread cannot be interrupted. When this call is cancelled, it still waits until the function has
-    returned, so that nothing writes into the caller's buffer afterwards; then it re-raises.
+    Threads cannot be interrupted. When cancelled, this coroutine waits until the function has returned, then raises
+    CancelledError. So the function never writes into the caller's buffer after the cancellation.
     """
     return await wait_to_end(asyncio.ensure_future(run_blocking(function, *args)))
 
 
 async def wait_to_end(running: asyncio.Future[Any]) -> Any:
-    """Return the result of what cannot be interrupted; when cancelled, wait for it all the same, then re-raise."""
+    """Return the result of ``running``. When cancelled, wait until ``running`` is done, then raise CancelledError."""
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
         try:
@@ -28,16 +28,16 @@ async def wait_to_end(running: asyncio.Future[Any]) -> Any:
             cancelled = request
     if cancelled is not None:
         if not running.cancelled():
-            running.exception()  # mark it as seen: the cancellation is what the caller gets
+            running.exception()  # mark the exception as retrieved: the caller gets the cancellation
         raise cancelled
     return running.result()
 
 
 async def run_detached(run_blocking: RunBlocking, function: Callable[..., Any], *args: Any) -> Any:
-    """Run ``function(*args)`` on a worker thread and return its result; when cancelled, do not wait for it.
+    """Run ``function(*args)`` on a worker thread and return its result. When cancelled, do not wait for the function.
 
-    For calls that may never return and write to nothing of the caller's: their thread is left behind, and their
-    result is discarded.
+    Use this for functions that may never return and do not write to the caller's memory. After a cancellation, the
+    thread keeps running and its result is discarded.
     """
     running = asyncio.ensure_future(run_blocking(function, *args))
     try:
@@ -49,4 +49,4 @@ async def run_detached(run_blocking: RunBlocking, function: Callable[..., Any], 
 
 def _discard(running: asyncio.Future[Any]) -> None:
     if not running.cancelled():
-        running.exception()  # mark it as retrieved
+        running.exception()  # mark the exception as retrieved

@@ -1,4 +1,4 @@
-"""A store whose requests wait for the caps of the user: for those that have no gate of their own."""
+"""Apply the user's rate and connection limits to stores that do not limit their own requests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from aiostream_data.storage.meters import meter_of
 
 @dataclass(slots=True)
 class CappedStore:
-    """Wraps a store; owns it and closes it. A listing counts as one request, however many the library makes of it.
+    """Store wrapper that waits for the user's limits before each call. Owns ``inner`` and closes it.
+
+    A listing counts as one request, even if the library sends several requests for it.
 
     Attributes:
-        endpoint: Where the store is, if not where it always is.
+        endpoint: Custom endpoint of the store; "" for the default one.
     """
 
     inner: Store

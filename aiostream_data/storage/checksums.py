@@ -1,11 +1,12 @@
-"""What stores say of the checksum of a whole object, and whether the bytes that came agree with it.
+"""Keep the whole-object checksums that stores report, and verify received bytes against them.
 
-How this works. Google Cloud Storage says with every answer what the whole object's checksum is; S3 with an answer to
-a request for the whole object, if asked, and when it describes one. What was said is kept by URL and version. Whoever
-has all bytes of an object, at once or range by range from its beginning on, then holds them against it.
+Google Cloud Storage reports the checksum of the whole object with every answer. S3 reports it on request, in answers
+to HEAD requests and to GET requests for a whole object. Reported checksums are kept by URL and version. They are
+verified when an object was read completely, in one piece or range by range from its start.
 
-S3 also has checksums of checksums, for objects that were uploaded in parts. They say nothing of the bytes, are marked
-as such in answers for whole objects, and not marked in answers for ranges. So what S3 says with a range is not used.
+For multipart uploads, S3 also reports composite checksums, which are checksums of the parts' checksums. Composite
+checksums cannot be verified. S3 marks them in answers for whole objects but not in answers for ranges. So checksums
+in range answers of S3 are ignored.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.counters import StorageCounters
 
 MAX_KEPT: Final = 4096
-"""Objects of which it is remembered what their store said; those that were told last."""
+"""Maximum number of objects whose checksums are kept. The oldest checksums are discarded first."""
 
 ASK_S3: Final = {"x-amz-checksum-mode": "ENABLED"}
-"""Header by which S3 is asked to say the checksum of an object. Has to be signed."""
+"""Request header that makes S3 report the checksum of an object. The request signature must cover it."""
 
 _CRC_NBYTES: Final = {"crc32": 4, "crc32c": 4, "crc64nvme": 8}
 _NBYTES: Final = {**_CRC_NBYTES, "md5": 16, "sha1": 20, "sha256": 32}
@@ -46,17 +47,17 @@ INLINE_NBYTES: Final = {
     "crc64nvme": 256 << 10,
     "crc32": 256 << 10,
 }
-"""So many bytes are summed in less time than it takes to hand them to a thread, or in little more; by algorithm."""
+"""Largest input to hash on the event loop in bytes, by algorithm. Larger inputs are hashed on a worker thread."""
 
 INLINE_OTHERS_NBYTES: Final = 64 << 10
 
 
 class StoredChecksum(NamedTuple):
-    """What a store says that an object's bytes sum up to.
+    """Checksum of a whole object as reported by its store.
 
     Attributes:
         algorithm: crc32c, crc32, crc64nvme, md5, sha1 or sha256.
-        value: Its result, most significant byte first.
+        value: Bytes of the checksum, most significant byte first.
     """
 
     algorithm: str
@@ -64,15 +65,15 @@ class StoredChecksum(NamedTuple):
 
     @property
     def inline_nbytes(self) -> int:
-        """Bytes that may be summed where nothing may take long."""
+        """Maximum number of bytes to hash on the event loop with this algorithm."""
         return INLINE_NBYTES.get(self.algorithm, INLINE_OTHERS_NBYTES)
 
 
 def told_by_s3(headers: Mapping[str, str]) -> StoredChecksum | None:
-    """Return what S3 says of a whole object in the headers of an answer; None where it says nothing of use.
+    """Return the whole-object checksum in the headers of an S3 answer, or None if no usable checksum is present.
 
     Args:
-        headers: Of the answer to a request without a range, names in lower case.
+        headers: Headers of the answer to a request without a range; names in lower case.
     """
     if headers.get("x-amz-checksum-type", "").upper() == "COMPOSITE":
         return None
@@ -80,9 +81,12 @@ def told_by_s3(headers: Mapping[str, str]) -> StoredChecksum | None:
 
 
 def told_by_gcs(headers: Mapping[str, str]) -> StoredChecksum | None:
-    """Return what Google Cloud Storage says of a whole object in the headers of any answer, names in lower case.
+    """Return the whole-object checksum in the headers of an answer of Google Cloud Storage, or None.
 
-    None for an object that is stored compressed, and which the server decompresses: its checksum is of other bytes.
+    If the server decompresses the object, return None: the reported checksum covers the compressed bytes.
+
+    Args:
+        headers: Headers of any answer about the object; names in lower case.
     """
     if headers.get("x-goog-stored-content-encoding", "identity") not in ("", "identity"):
         return None
@@ -91,7 +95,7 @@ def told_by_gcs(headers: Mapping[str, str]) -> StoredChecksum | None:
 
 
 def _first_known(told: Mapping[str, str]) -> StoredChecksum | None:
-    """Return the first that can be computed here. What is no checksum of bytes, as "...-3", is passed over."""
+    """Return the first valid checksum whose algorithm is available; skip composite ones such as "...-3"."""
     for algorithm, text in told.items():
         try:
             value = b64decode(text, validate=True)
@@ -104,7 +108,7 @@ def _first_known(told: Mapping[str, str]) -> StoredChecksum | None:
 
 @cache
 def _crc64nvme() -> Callable[..., int] | None:
-    """Return awscrt's function, None where that is not installed: nothing else at hand has it."""
+    """Return the CRC-64/NVME function of awscrt, or None if awscrt is not installed."""
     if importlib.util.find_spec("awscrt") is None:
         return None
     found: Callable[..., int] | None = getattr(importlib.import_module("awscrt.checksums"), "crc64nvme", None)
@@ -112,7 +116,7 @@ def _crc64nvme() -> Callable[..., int] | None:
 
 
 class _Sum:
-    """A checksum of bytes that come one after another."""
+    """Incremental checksum of consecutive byte ranges."""
 
     def __init__(self, algorithm: str) -> None:
         self._nbytes = _CRC_NBYTES.get(algorithm, 0)
@@ -136,13 +140,13 @@ class _Sum:
 
 
 class Checksums:
-    """What stores said, by URL and version. Written on the event loop, read on any thread."""
+    """Reported checksums, keyed by URL and version. Written on the event loop, read on any thread."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[str, tuple[str, StoredChecksum]] = OrderedDict()
 
     def tell(self, url: str, version: str, told: StoredChecksum | None) -> None:
-        """Keep what a store said of a version of an object."""
+        """Store the checksum reported for a version of an object. Ignore None."""
         if told is None:
             return
         self._told[url] = (version, told)
@@ -151,16 +155,16 @@ class Checksums:
             self._told.popitem(last=False)
 
     def of(self, shard: ShardRef) -> StoredChecksum | None:
-        """Return what was said of an object; of its last version, where the shard names none."""
+        """Return the reported checksum of a shard, or None. A shard without a version matches any version."""
         version, told = self._told.get(shard.url, ("", None))
         return told if not shard.version or shard.version.strip('"') == version.strip('"') else None
 
 
 def check_whole(shard: ShardRef, told: StoredChecksum, data: memoryview) -> None:
-    """Hold all bytes of an object against what its store said.
+    """Verify all bytes of an object against its reported checksum.
 
     Raises:
-        ChecksumError: They are others.
+        ChecksumError: The checksum of ``data`` differs from the reported one.
     """
     total = _Sum(told.algorithm)
     total.add(data)
@@ -168,9 +172,9 @@ def check_whole(shard: ShardRef, told: StoredChecksum, data: memoryview) -> None
 
 
 class RunningCheck:
-    """Checks an object whose bytes are taken range by range from its beginning on, where its store said what they are.
+    """Incremental checksum verification of an object that is read range by range from its start.
 
-    One range after another, on any thread; made, and closed, on the event loop.
+    Create and close it on the event loop. :meth:`take` may run on any thread, for one range at a time.
     """
 
     def __init__(self, shard: ShardRef, checksums: Checksums, counters: StorageCounters) -> None:
@@ -183,13 +187,13 @@ class RunningCheck:
         self._sum: _Sum | None = None
 
     def take(self, start: int, data: memoryview) -> None:
-        """Take in the bytes that begin at ``start``.
+        """Add the bytes that begin at ``start`` to the checksum.
 
-        Nothing is checked where bytes were left out, or where nothing was told before the first range was taken; and
-        an object in one piece is not, since that was when it came.
+        Verification stops if a range is skipped or if no checksum was reported before the first range. Objects in one
+        piece are skipped, because they were verified on arrival.
 
         Raises:
-            ChecksumError: With these the object is whole, and its bytes are others.
+            ChecksumError: The object is complete and its checksum differs from the reported one.
         """
         if start == 0 and len(data) != self._shard.nbytes:
             self._told = self._checksums.of(self._shard)
@@ -204,7 +208,7 @@ class RunningCheck:
             _compare(self._shard, self._told, self._sum.value)
 
     def close(self) -> None:
-        """Count what came of it."""
+        """Add the result of the verification to the counters."""
         self._counters.verified += self._agrees is True
         self._counters.mismatches += self._agrees is False
 
@@ -215,10 +219,10 @@ def _compare(shard: ShardRef, told: StoredChecksum, found: bytes) -> None:
 
 
 def take_verify(options: MutableMapping[str, Any]) -> bool:
-    """Take ``verify`` out of ``storage_options``: whether checksums are asked for and held against; True by default.
+    """Remove ``verify`` from ``storage_options`` and return it: whether to verify checksums. The default is True.
 
     Raises:
-        PlanError: It is neither True nor False.
+        PlanError: ``verify`` is neither True nor False.
     """
     verify = options.pop("verify", True)
     if not isinstance(verify, bool):

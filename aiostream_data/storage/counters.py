@@ -1,4 +1,4 @@
-"""What a loader asked of its stores, counted: plain numbers, which those who ask write."""
+"""Counters of requests, bytes, retries and waits of a loader's stores."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["GET", "HEAD", "LIST"]
-"""What stores charge for by the request, of what a loader sends. It writes nothing to a store."""
+"""Kinds of requests that stores bill separately. A loader never writes to a store."""
 
 FIELDS: Final[Mapping[Kind, str]] = {"GET": "gets", "HEAD": "heads", "LIST": "lists"}
-"""Under which name requests of a kind are counted."""
+"""Counter name for each kind of request."""
 
 
 @dataclass(slots=True)
 class StorageCounters:
-    """Counters of one store, or of several added up.
+    """Counters of one store, or the sum over several stores.
 
     Attributes:
         requests: Attempts of reads, listings and look-ups.
-        nbytes: Bytes delivered by reads.
-        retries: Attempts that followed a failed one.
-        failures: Errors that were passed on.
-        gets, heads, lists: Requests sent, by kind: those of retries, of hedges and of every page of a listing too.
-        received_nbytes: Bytes of objects that came over the wire, those of answers that broke off or came second too.
-        hedges, hedges_won: Second requests for what was late, and those whose answer was the first.
-        hedged_nbytes: Bytes that were asked for a second time.
-        throttled: Attempts that the store refused since it was asked too much (429, 503, SlowDown).
-        timeouts: Attempts that ended because nothing came for too long.
-        connections_opened, connections_reused: Requests that were sent on a new connection, and on a kept one, of
-            those that went without a library.
-        credentials_renewed: How often credentials were asked for anew since the store had refused them.
-        waits, wait_s: Requests that had to wait until they might be sent, as a store bears no more at once or the user
-            allows no more, and their seconds together.
-        first_byte_s, body_s: Seconds from requests for bytes to the first byte of their answers, summed, and from there
-            to the last. Only stores count them whose requests pass our gates: S3, GCS and HTTP.
-        disk_wait_s: Seconds that reads of local files waited for the file system, summed. Reads that the page cache
-            answers do not count, whatever kept their threads from a core.
-        verified: Objects whose bytes agree with the checksum that the store has of them.
-        mismatches: Times that they did not.
-        cache_hits, cache_misses: Reads for which the shard cache had everything, and those for which it had not.
-        cache_nbytes, cache_kept_nbytes: Bytes that came out of it, and that were put into it.
-        cache_evictions: Pieces removed from it to make room for those.
+        nbytes: Bytes returned by reads.
+        retries: Attempts that followed a failed attempt.
+        failures: Errors raised to the caller.
+        gets, heads, lists: Requests sent, by kind, including retries, hedges and every page of a listing.
+        received_nbytes: Object bytes received, including those of interrupted answers and of slower hedged answers.
+        hedges: Second requests sent because the first answer was late.
+        hedges_won: Second requests that were answered first.
+        hedged_nbytes: Bytes requested a second time.
+        throttled: Attempts refused because of the request rate (429, 503, SlowDown).
+        timeouts: Attempts that ended with a time-out.
+        connections_opened, connections_reused: Requests sent without a library on new and on reused connections.
+        credentials_renewed: Number of times that credentials were renewed because the store had refused them.
+        waits: Requests delayed by the store's concurrency limit or the user's limits.
+        wait_s: Total delay of the requests counted in ``waits``, in seconds.
+        first_byte_s: Seconds from read requests to the first byte of their answers, summed. Counted for S3, GCS and
+            HTTP stores only.
+        body_s: Seconds from the first to the last byte of answers, summed. Counted for S3, GCS and HTTP stores only.
+        disk_wait_s: Seconds that reads of local files waited for the file system, summed. Reads answered by the page
+            cache are not counted.
+        verified: Objects whose bytes matched the store's checksum.
+        mismatches: Reads whose bytes did not match the store's checksum.
+        cache_hits: Reads answered completely by the shard cache.
+        cache_misses: Reads for which the shard cache lacked bytes.
+        cache_nbytes: Bytes read from the shard cache.
+        cache_kept_nbytes: Bytes written to the shard cache.
+        cache_evictions: Pieces removed from the shard cache to make room.
     """
 
     requests: int = 0
@@ -74,7 +77,7 @@ class StorageCounters:
     cache_evictions: int = 0
 
     def sent(self, kind: Kind) -> None:
-        """Count a request that was sent."""
+        """Count one sent request."""
         name = FIELDS[kind]
         setattr(self, name, getattr(self, name) + 1)
 
@@ -87,7 +90,7 @@ class StorageCounters:
 
 
 def summed(counters: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return counters added up by name; all zero where there are none."""
+    """Sum counters by name. Return zeros if ``counters`` is empty."""
     totals: dict[str, float] = StorageCounters().as_dict()
     for each in counters:
         for name, value in each.items():
@@ -96,7 +99,7 @@ def summed(counters: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def joined(processes: Iterable[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """Return the counters of every store, by its scheme, of several processes or sets of stores together."""
+    """Sum the counters of several processes or store sets, by URL scheme."""
     by_store: dict[str, list[Mapping[str, float]]] = {}
     for stores in processes:
         for scheme, counters in stores.items():

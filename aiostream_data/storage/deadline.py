@@ -1,8 +1,8 @@
-"""A time limit for one call to a store, which covers every attempt, every pause and every byte of an answer.
+"""Time limit for one call to a store, including all attempts, pauses and transfers.
 
-How this works. When the limit passes, the task of the call is cancelled, as by :func:`asyncio.timeout`, and the block
-that is limited swallows the cancellation. One timer of the event loop serves all calls of a store. The limit is paused
-while a request waits for the caps of the user, who asked for that wait.
+When the limit passes, the call's task is cancelled, as :func:`asyncio.timeout` does, and the limited block swallows the
+cancellation. One event-loop timer serves all calls of a store. The limit is paused while a request waits for the rate
+limits set by the user.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from aiostream_data.storage.alarms import Alarms
 
 
 class Deadline:
-    """Limit the block to ``limit_s`` seconds; used in ``with``, by one task, once.
+    """Context manager that limits a block to ``limit_s`` seconds. Used once, by one task.
 
     Args:
-        limit_s: None for no limit.
+        limit_s: Time limit in seconds, or None for no limit.
 
     Attributes:
-        passed: The limit has ended the block, after which the program goes on behind it.
+        passed: True if the limit ended the block. Execution then continues after the ``with`` statement.
     """
 
     __slots__ = ("_alarms", "_before", "_left_s", "_outer", "_task", "_was_due", "passed")
@@ -64,7 +64,7 @@ class Deadline:
         return self.passed
 
     def is_due(self) -> None:
-        """Cancel the call."""
+        """Cancel the task of the call."""
         assert self._task is not None
         self._was_due = True
         self._task.cancel()
@@ -75,19 +75,19 @@ class Deadline:
         self._alarms.take_back(self)
 
     def resume(self) -> None:
-        """Let the clock run on."""
+        """Restart the clock after :meth:`pause`."""
         assert self._left_s is not None
         if not self._was_due:
             self._alarms.set(self._left_s, self)
 
     @property
     def left_s(self) -> float:
-        """Seconds until the limit passes."""
+        """Remaining seconds until the limit passes."""
         return self._alarms.left_s(self)
 
 
 _of_task: dict[asyncio.Task[Any], Deadline] = {}
-"""The innermost deadline of each task that has one. Tasks of all event loops; each touches its own entry only."""
+"""Innermost deadline of each task, for all event loops. Each task reads and writes only its own entry."""
 
 
 def _current() -> Deadline | None:
@@ -97,9 +97,9 @@ def _current() -> Deadline | None:
 
 @contextmanager
 def paused_deadline() -> Iterator[None]:
-    """Pause the deadline of the calling task in the block, if it has one.
+    """Pause the deadline of the calling task, if any, during the block.
 
-    A task that was started beside the call, such as a second request, cannot pause the deadline of the first.
+    A separate task of the same call, such as a hedged request, cannot pause the call's deadline.
     """
     deadline = _current()
     if deadline is None:
@@ -113,6 +113,6 @@ def paused_deadline() -> Iterator[None]:
 
 
 def left_s() -> float | None:
-    """Return the seconds that the current call may still take; None without a limit."""
+    """Return the seconds left for the current call, or None without a limit."""
     deadline = _current()
     return None if deadline is None else deadline.left_s

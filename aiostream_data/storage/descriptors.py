@@ -1,4 +1,4 @@
-"""Keep a bounded number of files open, so that reading a shard in many ranges opens it once."""
+"""Cache of open file descriptors, so that reading a shard in many ranges opens its file once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class _OpenFile:
 
 
 class DescriptorCache:
-    """Least-recently-used open files. Thread-safe; the lock is never held during a system call.
+    """Least-recently-used cache of open files. Thread-safe; the lock is never held during a system call.
 
-    A file that is evicted while borrowed is closed by its last borrower.
+    The last borrower closes a file that was evicted while borrowed.
 
     Args:
-        max_open: Files that stay open when nobody borrows them.
-        open_file: Opens a path for reading and returns its descriptor.
+        max_open: Maximum number of cached files.
+        open_file: Function that opens a path for reading and returns its descriptor.
     """
 
     def __init__(self, max_open: int, open_file: Callable[[str], int] | None = None) -> None:
@@ -49,7 +49,7 @@ class DescriptorCache:
 
     @contextmanager
     def borrow_open(self, path: str) -> Iterator[int | None]:
-        """Lend the descriptor of ``path`` to the block if it is open already, or else None."""
+        """Lend the descriptor of ``path`` to the block, or None if the file is not open."""
         file = self._take(path)
         try:
             yield None if file is None else file.descriptor
@@ -58,7 +58,7 @@ class DescriptorCache:
                 self._give_back(file)
 
     def forget(self, path: str) -> bool:
-        """Let ``path`` be opened anew by the next who borrows it; False where it was not open."""
+        """Remove ``path`` from the cache, so that the next borrower reopens it. Return False if it was not cached."""
         with self._lock:
             file = self._files.pop(path, None)
             if file is None:
@@ -70,7 +70,7 @@ class DescriptorCache:
         return True
 
     def close(self) -> None:
-        """Close every file that is not borrowed, and the others when they come back. Idempotent."""
+        """Close all idle files. Borrowed files close when they are returned. Idempotent."""
         with self._lock:
             self._closed = True
             idle = self._evict_down_to(0)
@@ -96,7 +96,7 @@ class DescriptorCache:
         file = _OpenFile(descriptor, borrowers=1)
         with self._lock:
             if self._closed or path in self._files:
-                # Opened by two threads at once, or after closing: this one is its borrower's alone.
+                # Two threads opened the path at once, or the cache was closed: do not cache this descriptor.
                 file.evicted = True
                 return file
             self._files[path] = file
@@ -106,7 +106,7 @@ class DescriptorCache:
         return file
 
     def _evict_down_to(self, count: int) -> list[int]:
-        """Forget the oldest files and return the descriptors that nobody borrows. Needs the lock."""
+        """Evict the least recently used files and return their idle descriptors. The caller holds the lock."""
         idle: list[int] = []
         while len(self._files) > count:
             _, file = self._files.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Read what Google's JSON API says of objects, and check it."""
+"""Parse and validate object metadata and listings of Google's JSON API."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _KEYS: Final = frozenset({"kind", "items", "prefixes", "nextPageToken"})
 
 
 def parse_json(url: str, text: bytes) -> dict[str, Any]:
-    """Return the object in the body of an answer.
+    """Parse the body of an answer as a JSON object.
 
     Raises:
-        WrongAnswerError: It is no JSON object.
+        WrongAnswerError: The body is not a JSON object.
     """
     try:
         found = json.loads(text)
@@ -33,10 +33,10 @@ def parse_json(url: str, text: bytes) -> dict[str, Any]:
 
 
 def entry_of(url: str, told: Any) -> ListedKey:
-    """Return one object of an answer.
+    """Parse the metadata of one object.
 
     Raises:
-        WrongAnswerError: Something is missing in it, or of another type.
+        WrongAnswerError: A field is missing or has a wrong type.
     """
     if not isinstance(told, Mapping) or not isinstance(told.get("name"), str):
         raise WrongAnswerError(safe_url(url), "the answer has an object without a name")
@@ -44,13 +44,13 @@ def entry_of(url: str, told: Any) -> ListedKey:
 
 
 def page_of(url: str, answer: Mapping[str, Any]) -> Page:
-    """Return one page of a listing.
+    """Parse one page of a listing.
 
     Raises:
-        WrongAnswerError: It is no listing.
+        WrongAnswerError: The answer is not a listing.
     """
     items, prefixes, token = answer.get("items", []), answer.get("prefixes", []), answer.get("nextPageToken") or ""
-    is_known = not answer or bool(_KEYS & set(answer))  # without any match, the answer may be empty
+    is_known = not answer or bool(_KEYS & set(answer))  # the answer may be empty if no object matches
     if not is_known or not isinstance(items, list) or not isinstance(prefixes, list):
         raise WrongAnswerError(safe_url(url), "the answer is JSON, but not a listing")
     if not isinstance(token, str) or not all(isinstance(prefix, str) for prefix in prefixes):

@@ -1,4 +1,4 @@
-"""What a plain GET to Google Cloud Storage needs to know, taken from gcsfs: address, token, and who pays."""
+"""Address and headers for plain GET requests to Google Cloud Storage, taken from a gcsfs file system."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class GcsPlain:
-    """Makes plain GETs with the credentials of one file system.
+    """Builder of plain GET requests with the credentials of one file system.
 
     Args:
-        file_system: Of gcsfs.
-        renew: ``await renew()`` has the token refreshed on a worker thread.
+        file_system: A gcsfs file system.
+        renew: ``await renew()`` refreshes the token on a worker thread.
     """
 
     def __init__(self, file_system: Any, renew: Callable[[], Awaitable[Any]]) -> None:
@@ -26,10 +26,10 @@ class GcsPlain:
         self._renewing = asyncio.Lock()
 
     def target(self, path: str, params: Mapping[str, str]) -> RequestTarget:
-        """Return where a request goes.
+        """Return the address of a request.
 
         Args:
-            path: Behind the server's name, quoted.
+            path: Quoted path after the endpoint, without a leading slash.
         """
         parts = urlsplit(self._file_system._location)
         query = urlencode(self._file_system._get_params(dict(params)))
@@ -37,7 +37,7 @@ class GcsPlain:
         return RequestTarget(parts.hostname or "", parts.port or _PORTS[parts.scheme], parts.scheme == "https", where)
 
     async def headers(self) -> dict[str, str]:
-        """Return the headers that authorize a request. The first caller to find the token expired renews it for all."""
+        """Return the authorization headers. The first caller that finds the token expired renews it for all callers."""
         credentials = self._file_system.credentials.credentials
         if credentials is None:
             return {}
@@ -50,7 +50,7 @@ class GcsPlain:
         return headers
 
     def distrust(self) -> None:
-        """Treat the token as expired: Google refused it."""
+        """Discard the token because Google refused it."""
         credentials = self._file_system.credentials.credentials
         if credentials is not None:
             credentials.token = None

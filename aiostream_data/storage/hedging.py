@@ -1,10 +1,9 @@
-"""When to ask a second time for a range whose first answer is late, and how often that may be done.
+"""Hedging policy: decide when to send a second request for a late range, within a limit on duplicated bytes.
 
-How this works. The times of the last answers are kept by size class; a request that has taken longer than 95 in 100 of
-its class, and twice as long as is usual, is sent once more, and whichever is first is used: where all take about as
-long, they wait for each other or for this process, and asking twice makes that worse. What is asked for twice is
-bounded by a share of all bytes, so that a store which is slow as a whole is not asked for twice as much. After Dean and
-Barroso, "The Tail at Scale".
+Recent latencies are kept by size class. A request counts as late when it exceeds both the 95th percentile and twice
+the median of its class. The median condition avoids second requests to stores with uniform latencies: there, late
+answers wait for each other or for this process. Duplicated bytes are limited to a share of all bytes, so that hedging
+does not double the load on a slow store. Reference: Dean and Barroso, "The Tail at Scale".
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 KEPT: Final = 128
-"""Times kept of each size class."""
+"""Number of latencies kept per size class."""
 
 LEAST: Final = 32
-"""Times that have to be known of a class before anything is hedged."""
+"""Minimum number of recorded latencies in a size class before its requests are hedged."""
 
 QUANTILE: Final = 0.95
 
 USUAL: Final = 2.0
-"""What is late has taken so many times as long as half of them, too."""
+"""A late request has also taken at least this multiple of the median latency."""
 
 SHARE: Final = 0.02
-"""Most bytes asked for twice, as a share of those delivered."""
+"""Maximum ratio of duplicated bytes to delivered bytes."""
 
 LEAST_WAIT_S: Final = 0.005
-"""Nothing is asked for twice sooner than that."""
+"""Minimum delay before a second request, in seconds."""
 
 _RECKON_EVERY: Final = 16
 
@@ -49,11 +48,13 @@ class _Times:
 
 @dataclass(slots=True)
 class Hedging:
-    """What one store has seen.
+    """Hedging state of one store.
 
     Attributes:
-        delivered, doubled: Bytes that were asked for, and those asked for a second time.
-        begun, won: Second requests, and those that were first with the answer.
+        delivered: Bytes returned to callers.
+        doubled: Bytes requested a second time.
+        begun: Second requests sent.
+        won: Second requests that were answered first.
     """
 
     delivered: int = 0
@@ -63,14 +64,14 @@ class Hedging:
     _times: dict[int, _Times] = field(default_factory=dict)
 
     def wait_s(self, nbytes: int) -> float | None:
-        """Return how long to wait for an answer before asking again; None for ever."""
+        """Return the seconds to wait before a second request, or None to send no second request."""
         times = self._times.get(nbytes.bit_length())
         if times is None or times.late_s is None or self.doubled + nbytes > SHARE * self.delivered:
             return None
         return max(LEAST_WAIT_S, times.late_s)
 
     def begin(self, nbytes: int) -> bool:
-        """Return whether there may be a second request now, and count it."""
+        """Count a second request and return True, or return False if the byte limit is reached."""
         if self.doubled + nbytes > SHARE * self.delivered:
             return False
         self.doubled += nbytes
@@ -78,7 +79,7 @@ class Hedging:
         return True
 
     def answered(self, nbytes: int, seconds: float) -> None:
-        """Record the time that an answer took, from the first request for it."""
+        """Record the latency of an answer, measured from the first request for its range."""
         self.delivered += nbytes
         times = self._times.get(nbytes.bit_length())
         if times is None:

@@ -1,4 +1,4 @@
-"""A store that asks a second time for a range whose answer is late, and uses the first that comes."""
+"""Store wrapper that sends a second request for a late range and uses the first answer."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from aiostream_data.storage.hedging import Hedging
 from aiostream_data.storage.racing import first_of_two
 
 Room: TypeAlias = Callable[[int], object | None]
-"""``room(nbytes)`` returns what keeps room for so many bytes while it is held; None where there is none."""
+"""``room(nbytes)`` returns a lease that reserves ``nbytes`` of memory while it is held, or None without free memory."""
 
 
 def any_room(nbytes: int) -> object:
-    """Have room for everything."""
+    """Accept every reservation, without a memory limit."""
     return nbytes
 
 
 @dataclass(slots=True)
 class HedgingStore:
-    """Wraps a store; owns it and closes it. See :mod:`.hedging` for when it asks twice.
+    """Store wrapper that hedges late reads. Owns ``inner`` and closes it.
 
-    A second answer needs a buffer of its own, of which there are no more than a fiftieth of all bytes, and no longer
-    than until either is there.
+    :mod:`.hedging` decides when a second request is sent. Each second request needs a second buffer, which is released
+    as soon as one of the two requests is answered.
 
     Attributes:
-        room: Keeps room for a second answer; without any, nothing is asked for twice.
-        counters: Of the store: what was asked for twice is added.
-        clock: Monotonic seconds.
+        room: Reserves memory for the second buffer. Without free memory, no second request is sent.
+        counters: Counters of the store, updated with second requests.
     """
 
     inner: Store
@@ -78,8 +77,8 @@ class HedgingStore:
 
         try:
             if await first_of_two(self.inner.read_into(shard, start, buffer), wait_s, second, self._alarms):
-                buffer[:] = spare  # the first one has ended, and writes there no more
+                buffer[:] = spare  # the first read has ended and no longer writes to `buffer`
                 self.hedging.won += 1
                 self.counters.hedges_won += 1
         finally:
-            del lease  # nothing writes into the second buffer any more
+            del lease  # both reads have ended: release the memory of the second buffer

@@ -1,4 +1,4 @@
-"""Read the index of a data set: one look-up of its size, and one GET."""
+"""Read the index of a data set with one size look-up and one GET request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiostream_data.storage.index_file import check_nbytes
 
 
 class Reads(Protocol):
-    """What is needed of a store."""
+    """Store methods needed to read an index."""
 
     async def info(self, url: str) -> ShardRef: ...
 
@@ -20,8 +20,8 @@ async def read_index_bytes(stores: Reads, index_url: str) -> bytearray:
     """Return the content of an index.
 
     Raises:
-        StorageError: It cannot be read, or is replaced meanwhile.
-        IndexFileError: It is too large for one.
+        StorageError: The index cannot be read, or was replaced during the read.
+        IndexFileError: The object is too large for an index.
     """
     shard = await stores.info(index_url)
     check_nbytes(index_url, shard.nbytes or 0)

@@ -1,9 +1,8 @@
-"""Decide how the keys that match a pattern are found in a flat key space, level by level; pure.
+"""Plan the listings that find all keys matching a pattern in a flat key space, level by level. Does no I/O.
 
-A store lists the keys that begin with some text, in pages, and can fold what follows the next ``/`` into one line.
-So a pattern is taken apart at its slashes: everything up to the first wildcard is asked for literally, a wildcard
-in the last segment needs one folded listing, and one before that asks for the directories and goes on in those
-that match.
+A store lists keys by prefix, in pages, and can fold keys with a further ``/`` into directory entries. The text before
+the first wildcard of a pattern becomes the prefix. A wildcard in the last segment needs one folded listing. For a
+wildcard in an earlier segment, the directories are listed and the search continues in the matching ones.
 """
 
 from __future__ import annotations
@@ -13,24 +12,26 @@ from itertools import product
 from typing import NamedTuple
 
 MOST_PREFIXES = 16
-"""A set such as ``[0-9]`` is listed as so many prefixes at once, at most."""
+"""Maximum number of prefixes that a character set such as ``[0-9]`` is expanded to."""
 
 FLAT_ABOVE = 16
-"""Where a page of keys shows more directories than this, each holds little, and listing on without folding takes
-fewer requests, and no longer, than a listing of every directory."""
+"""Above this number of directories in one page of keys, listing continues without folding.
+
+Many directories in one page contain few keys each, so one flat listing needs fewer requests than one listing per
+directory."""
 
 _MAGIC = re.compile(r"[*?\[]")
 _SET = re.compile(r"\[([^\]!^\[][^\]\[]*)\]")
 
 
 class LevelStep(NamedTuple):
-    """What to list next.
+    """Next listing step of a search.
 
     Attributes:
-        prefixes: What keys begin with; to be listed at once. None is the beginning of another.
-        directory: What all of them have in common up to the last ``/``.
-        segment: The first segment with a wildcard; "" where the rest has none, and the one prefix is a key.
-        rest: What follows it, without ``/`` in front; "" for the last segment.
+        prefixes: Key prefixes to list concurrently. No prefix is the beginning of another.
+        directory: Common part of the prefixes up to the last ``/``.
+        segment: First pattern segment with a wildcard; "" if no wildcard is left and the only prefix is a key.
+        rest: Pattern after the segment, without a leading ``/``; "" for the last segment.
     """
 
     prefixes: tuple[str, ...]
@@ -40,17 +41,17 @@ class LevelStep(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """True where matches have no ``/`` behind the directory."""
+        """True if matching keys contain no ``/`` after the directory."""
         return not self.rest and self.segment != "**"
 
     @property
     def is_deep(self) -> bool:
-        """True where matches may have any number of ``/`` behind the directory."""
+        """True if matching keys may contain any number of ``/`` after the directory."""
         return self.segment == "**"
 
 
 def next_step(directory: str, pattern: str) -> LevelStep:
-    """Return how to go on below ``directory`` (taken literally; "" or ending with ``/``) with the rest of a pattern."""
+    """Return the listing step for a pattern below ``directory``, a literal prefix that is "" or ends with ``/``."""
     segments = pattern.split("/")
     for index, segment in enumerate(segments):
         if _MAGIC.search(segment):
@@ -61,13 +62,13 @@ def next_step(directory: str, pattern: str) -> LevelStep:
 
 
 def lists_flat(step: LevelStep, keys: list[str]) -> bool:
-    """Decide from the first page of keys whether to go on without folding directories."""
+    """Return True if the first page of keys shows that listing should continue without folding directories."""
     at = len(step.directory)
     return len({key[at:].partition("/")[0] for key in keys}) > FLAT_ABOVE
 
 
 def _heads(segment: str) -> tuple[str, ...]:
-    """Return the texts with which whatever matches a segment begins, none of them the beginning of another."""
+    """Return the literal prefixes of all names that match a segment. No prefix is the beginning of another."""
     parts: list[list[str]] = []
     count, position = 1, 0
     while position < len(segment):
@@ -85,7 +86,7 @@ def _heads(segment: str) -> tuple[str, ...]:
 
 
 def _members(segment: str, position: int) -> tuple[list[str], int] | None:
-    """Return the characters of a plain set at a position, and where it ends; None for anything less plain."""
+    """Return the characters of the simple set at ``position`` and its end, or None if the set is not simple."""
     found = _SET.match(segment, position)
     if found is None:
         return None

@@ -1,8 +1,8 @@
-"""Lanes: what all loaders of this process ask of one part of a store passes through one gate.
+"""Lanes: request limiters for parts of a store, shared by all loaders of this process.
 
-How this works. A lane is a host, or a bucket with the first part of its keys, as stores limit requests by that. Loaders
-have event loops in threads of their own, and so a lane is a plain object under a lock; who has to wait gets a future of
-its own loop, and is woken from whichever thread made room.
+A lane covers one host, or one bucket and the first part of its keys, because stores limit requests by these units.
+Each loader has its own event loop and thread, so a lane is a plain object protected by a lock. A waiting request awaits
+a future on its own event loop. The thread that frees capacity resolves the future.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from aiostream_data.storage.of_process import OfProcess
 from aiostream_data.storage.part_size import PartSize
 
 MAX_LANES: Final = 4096
-"""Lanes that are remembered; those that were used last."""
+"""Maximum number of lanes to keep. The least recently used lanes are discarded."""
 
 _Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 
 
 class Lane:
-    """One gate, and what is known of the line behind it. Every method may be called from any thread.
+    """Request limiter for one host, with the range size learned for it. Thread-safe.
 
     Attributes:
-        aimd: How many requests may be on their way.
-        parts: How large ranges should be.
-        in_flight: Requests on their way.
+        aimd: Limit on concurrent requests.
+        parts: Recommended range size.
+        in_flight: Number of requests in flight.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Lane:
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
-        """Wait until another request may be sent; it counts until the block is left."""
+        """Wait until another request may be sent. The request counts as in flight until the block ends."""
         await self.enter()
         try:
             yield
@@ -51,12 +51,15 @@ class Lane:
             self.leave()
 
     async def enter(self) -> None:
-        """Wait until another request may be sent; it counts until :meth:`leave`. Cancelled, it does not."""
+        """Wait until another request may be sent. The request counts as in flight until :meth:`leave`.
+
+        After a cancellation, the request is not counted.
+        """
         if not self.enter_at_once():
             await self._wait_in_line()
 
     def enter_at_once(self) -> bool:
-        """Return whether another request may be sent now; it counts until :meth:`leave`."""
+        """Return True and count a request until :meth:`leave`, or return False if it would have to wait."""
         with self._lock:
             if self._line or not self._is_open():
                 return False
@@ -64,7 +67,7 @@ class Lane:
             return True
 
     def leave(self) -> None:
-        """Record that the request is over."""
+        """Record the end of a request."""
         with self._lock:
             self.in_flight -= 1
             is_awaited = bool(self._line)
@@ -72,7 +75,13 @@ class Lane:
             self._wake()
 
     def answered(self, first_byte_s: float, body_s: float = 0.0, nbytes: int = 0) -> None:
-        """Record an answer: how long it took to begin, how long then to come, and its bytes of an object."""
+        """Record an answer.
+
+        Args:
+            first_byte_s: Seconds from the request to the first byte.
+            body_s: Seconds from the first byte to the last.
+            nbytes: Object bytes in the body; 0 for other answers.
+        """
         with self._lock:
             self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)
             if nbytes:
@@ -82,7 +91,7 @@ class Lane:
             self._wake()
 
     def refused(self, retry_after_s: float | None = None) -> None:
-        """Record that the store said that it is too much."""
+        """Record a throttling answer. ``retry_after_s`` is the pause requested by the store, or None."""
         with self._lock:
             self.aimd.refused(time.monotonic(), retry_after_s)
 
@@ -105,19 +114,19 @@ class Lane:
                 continue
             except asyncio.CancelledError:
                 if waiter[1].done() and not waiter[1].cancelled():
-                    self._wake()  # it was this one's turn: the next one's now
+                    self._wake()  # this request was woken but is cancelled: wake the next one
                 raise
             finally:
                 with self._lock, suppress(ValueError):
                     self._line.remove(waiter)
 
     def _wake(self) -> None:
-        """Let as many look again as there is room for."""
+        """Wake as many waiting requests as the limit allows."""
         with self._lock:
             room = int(self.aimd.limit) - self.in_flight
             woken = [self._line.popleft() for _ in range(min(room, len(self._line)))]
         for loop, waiter in woken:
-            with suppress(RuntimeError):  # the loop was closed: nobody waits there
+            with suppress(RuntimeError):  # the loop of the waiter is closed
                 loop.call_soon_threadsafe(_let_go, waiter)
 
 
@@ -130,16 +139,16 @@ _lanes = OfProcess(Lane, MAX_LANES)
 
 
 def lane_of(url: str, endpoint: str) -> Lane:
-    """Return the lane of a URL; the same for all loaders of this process.
+    """Return the lane of a URL. All loaders of this process share the lane.
 
     Args:
-        endpoint: Where the store is, if not where it always is.
+        endpoint: Custom endpoint of the store; "" for the default one.
     """
     return _lanes.named(lane_key(url, endpoint))
 
 
 def lane_key(url: str, endpoint: str) -> str:
-    """Return what a store limits requests by: the host, or the bucket and the first part of the key."""
+    """Return the key of a URL's lane: the host, or the bucket and the first part of the object key."""
     host, path = _host_and_path(url, endpoint)
     if host.startswith(("http://", "https://")):
         return host
@@ -148,12 +157,12 @@ def lane_key(url: str, endpoint: str) -> str:
 
 
 def host_key(url: str, endpoint: str) -> str:
-    """Return whom the requests for a URL are sent to: the host, or the bucket."""
+    """Return the host or bucket that receives the requests for a URL."""
     return _host_and_path(url, endpoint)[0]
 
 
 def _host_and_path(url: str, endpoint: str) -> tuple[str, str]:
-    """Take a URL apart by hand: this is done for every request, and ``urlsplit`` takes longer than to sign one."""
+    """Split a URL into host and path. Called for every request; ``urlsplit`` takes longer than signing a request."""
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
     place, _, path = rest.partition("/")

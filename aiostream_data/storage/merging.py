@@ -1,4 +1,4 @@
-"""Ask for several ranges of one object with as few requests as make sense, wasting no more than told; pure."""
+"""Merge nearby ranges of one object into fewer requests, with a limit on wasted bytes. Does no I/O."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Final, NamedTuple
 from aiostream_data.rows.records import ByteRange
 
 MAX_GAP_NBYTES: Final = 256 << 10
-"""Bytes between two ranges that are rather read than left out: about what a line carries in the time of a request."""
+"""Largest gap between merged ranges, in bytes: about the amount a connection transfers during one request latency."""
 
 MAX_WASTE: Final = 0.5
-"""Most bytes that are read for nothing, as a share of those that are wanted."""
+"""Maximum ratio of unneeded bytes to needed bytes in a merged range."""
 
 
 class MergedRange(NamedTuple):
-    """A range to ask for, and what it answers.
+    """Range to request, with the wanted ranges that lie in it.
 
     Attributes:
-        start, stop: Its bytes.
-        numbers: Which of the wanted ranges lie in it, by where they begin.
+        start: Offset of the first byte.
+        stop: Offset after the last byte.
+        numbers: Indices of the wanted ranges in it, ordered by their start.
     """
 
     start: int
@@ -31,7 +32,7 @@ class MergedRange(NamedTuple):
         return self.stop - self.start
 
     def cut(self, answer: memoryview, wanted: Sequence[ByteRange]) -> Iterator[tuple[int, memoryview]]:
-        """Yield the number of every wanted range in it, and its bytes: views into ``answer``."""
+        """Yield the index and the bytes of every wanted range. The bytes are views into ``answer``."""
         for number in self.numbers:
             part = wanted[number]
             yield number, answer[part.start - self.start : part.stop - self.start]
@@ -43,16 +44,16 @@ def merged_ranges(
     max_waste: float = MAX_WASTE,
     max_nbytes: int = 4 << 20,
 ) -> list[MergedRange]:
-    """Return ranges to ask for instead of those that are wanted, ascending; each wanted one lies within one of them.
+    """Return the ranges to request, in ascending order. Each wanted range lies within one of them.
 
     Args:
-        ranges: In any order; they may overlap, and be empty.
-        max_gap: Ranges that lie farther apart are not merged; in bytes.
-        max_waste: Of every merged range, the bytes that nobody wants are no more than this share of the others.
-        max_nbytes: Nothing is merged into a larger range; a wanted one that is larger stays alone.
+        ranges: Wanted ranges in any order. They may overlap or be empty.
+        max_gap: Largest gap between merged ranges, in bytes.
+        max_waste: Maximum ratio of unneeded to needed bytes in a merged range.
+        max_nbytes: Maximum size of a merged range. Larger wanted ranges are not merged.
     """
     merged: list[MergedRange] = []
-    useful = 0  # wanted bytes of the last one
+    useful = 0  # wanted bytes in the last merged range
     for number in sorted(range(len(ranges)), key=lambda each: (ranges[each].start, ranges[each].stop)):
         part = ranges[number]
         if merged:

@@ -1,8 +1,8 @@
-"""Meters: where the caps on a host or bucket are kept to, by all loaders of this process together.
+"""Meters: enforce the user's rate and connection limits per host or bucket, for all loaders of this process.
 
-How this works. A meter is a plain object under a lock, as a lane is: loaders have event loops in threads of their own.
-Every loader waits by the caps that it was given; what it asks for counts for all of them. Loaders without caps wait for
-nobody, and do not count.
+Each loader has its own event loop and thread, so a meter is a plain object protected by a lock. Every loader waits
+according to its own limits, and its requests count toward the limits of all loaders. Loaders without limits neither
+wait nor count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiostream_data.storage.of_process import OfProcess
 from aiostream_data.storage.token_bucket import TokenBucket
 
 MAX_METERS: Final = 1024
-"""Meters that are remembered; those that were used last."""
+"""Maximum number of meters to keep. The least recently used meters are discarded."""
 
 
 class _Waiter(NamedTuple):
@@ -33,11 +33,7 @@ class _Waiter(NamedTuple):
 
 
 class Meter:
-    """One host or bucket. Every method may be called from any thread.
-
-    Args:
-        clock: Monotonic seconds.
-    """
+    """Rate and connection limiter for one host or bucket. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.in_flight = 0
@@ -48,9 +44,9 @@ class Meter:
         self._line: deque[_Waiter] = deque()
 
     async def enter(self, caps: Caps, nbytes: int) -> None:
-        """Wait until a request for so many bytes may be sent; it counts until :meth:`leave`.
+        """Wait until a request for ``nbytes`` may be sent. The request counts as in flight until :meth:`leave`.
 
-        Cancelled, it counts for nothing.
+        After a cancellation, the request is not counted.
         """
         with self._lock:
             wait_s = self._reserve(caps, nbytes)
@@ -66,9 +62,9 @@ class Meter:
 
     @asynccontextmanager
     async def passage(self, caps: Caps, nbytes: int) -> AsyncIterator[None]:
-        """Send a request for so many bytes inside of the block, which begins when it may be sent.
+        """Wait until a request for ``nbytes`` may be sent, then enter the block that sends it.
 
-        How long that was is noted in the error with which the block ends: the store is not to blame for it.
+        If the block raises a StorageError, its ``waited_s`` is set to the waiting time. Retries do not count that time.
         """
         asked = self._clock()
         with paused_deadline():
@@ -83,7 +79,7 @@ class Meter:
             self.leave(caps)
 
     def leave(self, caps: Caps) -> None:
-        """Record that the request is over."""
+        """Record the end of a request."""
         if caps.connections is not None:
             with self._lock:
                 self.in_flight -= 1
@@ -113,13 +109,13 @@ class Meter:
             self._line.append(waiter)
         self._wake()
         try:
-            await waiter.turn  # whoever lets it go has counted it already
+            await waiter.turn  # `_wake` has already counted this request in `in_flight`
         except BaseException:
             self._step_out(waiter)
             raise
 
     def _step_out(self, waiter: _Waiter) -> None:
-        """Leave the line; or the place that it was given just before it stopped waiting."""
+        """Remove a waiter from the queue, or release its slot if it was woken just before it stopped waiting."""
         with self._lock:
             if waiter in self._line:
                 self._line.remove(waiter)
@@ -128,7 +124,7 @@ class Meter:
         self._wake()
 
     def _wake(self) -> None:
-        """Give places to those in front, as long as there are some for them."""
+        """Assign free slots to the first waiters in the queue and wake them."""
         gone: list[_Waiter] = []
         with self._lock:
             while self._line and self.in_flight < self._line[0].most:
@@ -137,7 +133,7 @@ class Meter:
         for waiter in gone:
             try:
                 waiter.loop.call_soon_threadsafe(_let_go, waiter.turn)
-            except RuntimeError:  # the loop was closed: nobody waits there
+            except RuntimeError:  # the loop of the waiter is closed
                 self._step_out(waiter)
 
 
@@ -150,9 +146,9 @@ _meters = OfProcess(Meter, MAX_METERS)
 
 
 def meter_of(url: str, endpoint: str) -> Meter:
-    """Return the meter of a URL's host or bucket; the same for all loaders of this process.
+    """Return the meter of a URL's host or bucket. All loaders of this process share the meter.
 
     Args:
-        endpoint: Where the store is, if not where it always is.
+        endpoint: Custom endpoint of the store; "" for the default one.
     """
     return _meters.named(host_key(url, endpoint))

@@ -1,4 +1,4 @@
-"""Choose the names of a folder that a message shows where a name or pattern was not found: the nearest first."""
+"""Choose similar file names for the error message about a missing name or pattern."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from os.path import commonprefix
 from typing import Final
 
 COMPARED: Final = 100
-"""Names that are compared in full, which takes 50 us each: those with the longest common beginning and end."""
+"""Maximum number of names compared in full, at 50 us each: those with the longest common prefix and suffix."""
 
 
 def nearest_names(wanted: str, names: Collection[str], most: int) -> list[str]:
-    """Return the ``most`` names that are most like ``wanted``, best first, and equally good ones in order.
+    """Return at most ``most`` names, most similar to ``wanted`` first. Equally similar names are sorted.
 
-    If none of them is a folder, the last place is that of the nearest folder: a pattern may lack a level.
+    If none of them is a folder, the most similar folder takes the last place: the pattern may lack a folder level.
 
     Args:
-        names: Names of one folder; those of folders end with a slash.
+        names: Names in one folder. Names of subfolders end with a slash.
     """
     likely = _ranked(wanted, names)
     folders = [] if any(name.endswith("/") for name in likely[:most]) else [name for name in names if name[-1] == "/"]
@@ -37,6 +37,6 @@ def _ranked(wanted: str, names: Collection[str]) -> list[str]:
 
 
 def _common(wanted: str, name: str) -> int:
-    """Return the length of the common beginning and the common end of two names."""
+    """Return the length of the common prefix plus the length of the common suffix of two names."""
     both, reversed_both = (wanted, name), (wanted[::-1], name[::-1])
     return len(commonprefix(both)) + len(commonprefix(reversed_both))  # noqa: RUF071 - of names, not of paths

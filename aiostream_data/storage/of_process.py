@@ -1,4 +1,4 @@
-"""What all loaders of this process share, by name: made when it is first asked for, and lost in a forked child."""
+"""Process-wide registry of shared objects by name. Objects are created on first use; a forked child starts empty."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class OfProcess(Generic[T]):
-    """Lives as long as the process. Safe from any thread.
+    """Registry of objects by name, with least-recently-used eviction. Thread-safe.
 
     Args:
-        make: Makes what a name stands for.
-        most: How many are remembered; those that were used last.
+        make: Creates the object for a new name.
+        most: Maximum number of objects to keep.
     """
 
     def __init__(self, make: Callable[[], T], most: int) -> None:
@@ -28,7 +28,7 @@ class OfProcess(Generic[T]):
             os.register_at_fork(after_in_child=self._begin_anew)
 
     def named(self, name: str) -> T:
-        """Return what the name stands for."""
+        """Return the object registered under a name. Create it if it does not exist."""
         with self._lock:
             found = self._known.get(name)
             if found is not None:
@@ -40,6 +40,6 @@ class OfProcess(Generic[T]):
         return found
 
     def _begin_anew(self) -> None:
-        # In a forked child: what is on its way is the parent's, and so may be whoever holds the lock.
+        # Runs in a forked child: a thread of the parent may hold the lock, and its requests belong to the parent.
         self._lock = threading.Lock()
         self._known.clear()

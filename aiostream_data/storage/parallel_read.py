@@ -1,4 +1,4 @@
-"""Fill one buffer by several requests at once: each of them writes to its place, so that nothing is put together."""
+"""Fill one buffer with several concurrent requests. Each request writes directly to its place in the buffer."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.storage.ranges import plan_ranges, shared_out
 
 AT_ONCE: Final = 8
-"""Parts of one object that are on their way together."""
+"""Maximum number of concurrent requests for parts of one object."""
 
 
 class ReadsInto(Protocol):
-    """What is needed of a store."""
+    """Store method needed to read parts."""
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None: ...
 
 
 def parts_of(shard: ShardRef, nbytes: int, part_nbytes: int | None) -> list[ByteRange]:
-    """Return the parts in which the first ``nbytes`` of an object are asked for; an empty object has none.
+    """Return the parts in which to request the first ``nbytes`` of an object. An empty object has no parts.
 
-    Small objects are one part, and so are those whose version nobody knows: parts of two versions would not be noticed.
+    Small objects are requested as one part. Objects without a known version are also requested as one part, because a
+    mix of parts from two versions could not be detected.
 
     Args:
-        part_nbytes: Size of a part; None where the store gains nothing by being asked for several.
+        part_nbytes: Size of a part; None if the store does not benefit from parallel requests.
     """
     if part_nbytes is None or not shard.version:
         return [ByteRange(0, nbytes)] if nbytes else []
@@ -36,16 +37,16 @@ def parts_of(shard: ShardRef, nbytes: int, part_nbytes: int | None) -> list[Byte
 async def read_parts(
     store: ReadsInto, shard: ShardRef, parts: list[ByteRange], buffer: memoryview, at_once: int = AT_ONCE
 ) -> None:
-    """Read parts of an object, each to the place in the buffer that is its place in the object.
+    """Read parts of an object into the buffer, each at its offset in the object.
 
-    Cancelled or failed, nothing is written to the buffer any more.
+    No request writes to the buffer after this coroutine has returned, raised or been cancelled.
 
     Args:
-        buffer: The caller's, who has reserved all of it.
-        at_once: Most requests at the same time.
+        buffer: Memory for the object, owned by the caller.
+        at_once: Maximum number of concurrent requests.
 
     Raises:
-        StorageError: A part cannot be read; the first that failed says why.
+        StorageError: A part cannot be read. The error is that of the first failed part.
     """
     if len(parts) < 2:
         for part in parts:

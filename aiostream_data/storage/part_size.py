@@ -1,11 +1,11 @@
-"""How large the ranges should be that a part of a store is asked for: found by what the last ones took.
+"""Learn a good range size for one lane from the latency and throughput of recent answers.
 
-How this works. A request costs the time until its answer begins, whatever its size, and a connection carries nothing
-meanwhile. So parts are as large as it takes for that wait to be about a quarter of a part's time: small ones where
-answers begin at once, because they stay in the processor's cache and are soon there; large ones at the end of a long
-line that carries much. A smaller share would not pay: other requests fill the line meanwhile, and large parts cost more
-fresh memory. Sizes go by powers of two, one step with each part, so that blocks of memory fit the next part as well.
-Pure: told times, never asks for them.
+Each request has a latency, independent of its size, during which its connection is idle. Ranges are sized so that this
+latency is about a quarter of the total time of a range. Low-latency stores get small ranges, which arrive quickly and
+stay in the processor's cache. Distant stores with high throughput get large ranges. A smaller latency share would not
+pay off: other requests use the bandwidth meanwhile, and large ranges need more new memory. Sizes are powers of two and
+change by one step per answer, so that memory blocks can be reused. This module does no I/O and reads no clock: callers
+pass all times.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from dataclasses import dataclass
 from typing import Final
 
 START: Final = 4 << 20
-"""Size as long as nothing is known; at 20 ms and 80 MB/s, nine tenths of what a larger one brings."""
+"""Initial range size. At 20 ms latency and 80 MB/s, it reaches 90 % of the throughput of larger ranges."""
 
 LEAST: Final = 1 << 20
 MOST: Final = 32 << 20
 
 WAIT_SHARE: Final = 1 / 4
-"""Share of a part's time that may pass before it begins to arrive."""
+"""Target ratio of latency to the total time of a range."""
 
 TELLING_NBYTES: Final = 256 << 10
-"""Smaller bodies say nothing about how fast bytes come: they are there with the first of them."""
+"""Minimum body size for a throughput sample. Smaller bodies arrive together with their first byte."""
 
 TOO_SMALL: Final = 1.5
 TOO_LARGE: Final = 1 / 3
-"""A size is left when another is wanted that is so many times as large; in between, it stays."""
+"""The range size changes if its target is above `TOO_SMALL` times or below `TOO_LARGE` times the current size."""
 
 _KEPT: Final = 0.8
-"""What is known of the rate counts so much beside one more part."""
+"""Weight of the previous throughput samples when an answer is added."""
 
 _NEARER: Final = 0.5
 _FARTHER: Final = 0.25
-"""How much one answer changes what is known of the wait: down, and up where it was alone on its way."""
+"""Weights of one answer in the latency estimate: `_NEARER` lowers the estimate, `_FARTHER` raises it."""
 
 
 @dataclass(slots=True)
 class PartSize:
-    """The state of one part of a store.
+    """Range size of one lane.
 
     Attributes:
-        nbytes: Size that parts should have now.
+        nbytes: Recommended range size in bytes.
     """
 
     nbytes: int = START
@@ -54,18 +54,18 @@ class PartSize:
         """Record an answer.
 
         Args:
-            nbytes: Of its body.
-            first_byte_s: Until it began.
-            body_s: From then until it was complete.
-            in_flight: Requests on their way, this one included. An answer that came late among many has waited for
-                others as well, and says little about the line.
+            nbytes: Size of the body.
+            first_byte_s: Seconds from the request to the first byte.
+            body_s: Seconds from the first byte to the last.
+            in_flight: Number of requests in flight, including this one. A late answer among many counts less, because
+                it also waited for the others.
         """
         self._learn_wait(first_byte_s, in_flight)
         if nbytes < TELLING_NBYTES:
             return
         self._body_nbytes = _KEPT * self._body_nbytes + nbytes
         self._body_s = _KEPT * self._body_s + body_s
-        if 2 * nbytes > self.nbytes:  # what smaller parts take says little about larger ones
+        if 2 * nbytes > self.nbytes:  # the speed of much smaller ranges predicts little
             self._step(self._wanted_nbytes())
 
     def _learn_wait(self, first_byte_s: float, in_flight: int) -> None:
@@ -80,7 +80,7 @@ class PartSize:
         return MOST if wait_s * self._body_nbytes >= MOST * self._body_s else wait_s * self._body_nbytes / self._body_s
 
     def _step(self, wanted: float) -> None:
-        """Go one step, where the size is far from what it should be."""
+        """Change the size by one power of two if it is far from ``wanted``."""
         if wanted > TOO_SMALL * self.nbytes:
             self.nbytes = min(MOST, 2 * self.nbytes)
         elif wanted < TOO_LARGE * self.nbytes:

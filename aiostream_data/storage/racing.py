@@ -1,8 +1,8 @@
-"""Await something in the caller's own task, and begin the same once more where it is late: the first to come counts.
+"""Await an operation in the caller's task, start a second one if it is late, and use the first result.
 
-How this works. Nearly always the first one comes in time, and so it costs no task, only an alarm: it is awaited as it
-is. If the second one is there sooner, it cancels the caller, as :func:`asyncio.timeout` does, and that is taken back
-here: whoever cancels the caller from outside is not mistaken for it.
+Nearly always the first operation finishes in time. So it runs without a task of its own, and only an alarm is set. If
+the second operation finishes first, it cancels the caller's task, as :func:`asyncio.timeout` does. This module then
+undoes that cancellation. Cancellations from outside are still raised.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Race:
     is_over: bool = False
 
     def is_due(self) -> None:
-        """Begin the second one."""
+        """Start the second operation."""
         coroutine = self.make_second()
         if coroutine is not None:
             self.second = asyncio.create_task(coroutine)
@@ -43,15 +43,18 @@ async def first_of_two(
     make_second: Callable[[], Coroutine[Any, Any, None] | None],
     alarms: Alarms,
 ) -> bool:
-    """Return whether the second one was sooner. Whichever was not has ended when this returns or raises.
+    """Run ``first``, and a second operation if ``first`` is late. Return True if the second finished first.
+
+    Both operations have ended when this coroutine returns or raises.
 
     Args:
-        wait_s: When the second one begins, if the first one is not there.
-        make_second: Returns what to await beside the first; None where there must not be a second. Called at most once.
-        alarms: Of this event loop.
+        wait_s: Seconds after which the second operation starts.
+        make_second: Creates the second operation, or returns None to start none. Called at most once.
+        alarms: Alarms of the running event loop.
 
     Raises:
-        StorageError: Both failed, or the first one did alone; the first one's error.
+        StorageError: ``first`` failed, and the second operation failed or was not started. The error is that of
+            ``first``.
     """
     caller = asyncio.current_task()
     assert caller is not None, "this is awaited by a task"
@@ -75,7 +78,7 @@ async def first_of_two(
     finally:
         race.is_over = True
         alarms.take_back(race)
-        if race.has_cancelled:  # and the first one came all the same
+        if race.has_cancelled:  # both operations finished: undo the cancellation
             caller.uncancel()
         if race.second is not None:
             await _end(race.second)
@@ -90,9 +93,9 @@ async def _succeeds(second: asyncio.Task[None]) -> bool:
 
 
 async def _end(second: asyncio.Task[None]) -> None:
-    """Cancel what is not done, and wait until it writes nowhere any more."""
+    """Cancel ``second`` if it is not done. Wait until it has ended and no longer writes to its buffer."""
     if not second.done():
         second.cancel()
         await asyncio.wait([second])
     if not second.cancelled():
-        second.exception()  # somebody has heard of it, or need not
+        second.exception()  # mark the exception as retrieved

@@ -1,4 +1,4 @@
-"""Plan which byte ranges to ask for; pure, so that the choice is tested without a store."""
+"""Plan the byte ranges to request from an object. Does no I/O."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from collections.abc import Callable, Iterator
 from aiostream_data.rows.records import ByteRange
 
 FIRST_NBYTES = 1 << 20
-"""The first range of an object is small, so that its first record is soon there."""
+"""Size of the first range of an object. It is small, so that the first record arrives early."""
 
 NEXT_NBYTES = 4 << 20
-"""Size of the following ranges where nothing is known of the store: large enough that a request's latency is small
-beside its body. Where it is known what answers take, :class:`~.part_size.PartSize` says how large."""
+"""Size of the following ranges if the store's latency is unknown: large enough to make the latency a small share.
+
+If the latency is known, :class:`~.part_size.PartSize` provides the size."""
 
 AMONG_MANY_NBYTES = 256 << 10
-"""Size of the first range where rows of many objects are mixed: the first row that goes on waits for all of them.
-The following ones are as large as a first range usually is."""
+"""Size of the first range if rows of many objects are mixed, because the first output row waits for all objects.
+
+The following ranges then have the size `FIRST_NBYTES`."""
 
 LEAST_NBYTES = 64 << 10
-"""Ranges are no smaller than this, however little memory there is for each object that is open."""
+"""Minimum size of a range, even if the memory limit leaves less for each open object."""
 
 LIMIT_SHARE = 64
-"""A range takes at most this fraction (1/64) of the memory limit, so that many shards can be open at once; ..."""
+"""A range takes at most this fraction (1/64) of the memory limit, so that many shards can be open at once."""
 
 OPEN_SHARE = 4
-"""... and one range of each that is open at most this (1/4) together: the order may wait for a second one of each."""
+"""One range per open object may take at most this fraction (1/4) of the memory limit in total.
 
+The rest is left because the output order may require a second range of each object."""
 
 LEFT_SHARE = 4
-"""Ranges become larger than usual only where those on their way are at most this fraction (1/4) of an object's rest."""
+"""Ranges exceed `NEXT_NBYTES` only if all ranges in flight are at most this fraction (1/4) of the object's rest."""
 
 
 def range_sizes(
@@ -37,9 +40,9 @@ def range_sizes(
     """Return the sizes of the first range of an object and of all others, under a memory limit in bytes.
 
     Args:
-        open_at_once: Objects that are read at the same time.
-        among_many: Rows of many objects are mixed.
-        part_nbytes: How large ranges should be by what the store's last answers took; None where that is unknown.
+        open_at_once: Number of objects read concurrently.
+        among_many: True if rows of many objects are mixed.
+        part_nbytes: Recommended range size for the store, or None if unknown.
     """
     first = AMONG_MANY_NBYTES if among_many else FIRST_NBYTES
     wanted = NEXT_NBYTES if part_nbytes is None else part_nbytes
@@ -49,14 +52,14 @@ def range_sizes(
 
 
 def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
-    """Return a size for the next ranges of an object such that those on their way at once are a quarter of its rest.
+    """Return a size for the next ranges, so that the ranges in flight are at most a quarter of the object's rest.
 
-    Else nearly all of a shard would be in memory, and its end would come over a few connections.
+    Larger ranges would hold nearly the whole shard in memory and load its end over only a few connections.
 
     Args:
-        size: As large as they should be; they are no larger.
-        left_nbytes: Of the object.
-        at_once: Ranges on their way together.
+        size: Maximum size in bytes.
+        left_nbytes: Bytes of the object that are not requested yet.
+        at_once: Number of concurrent ranges.
     """
     share = left_nbytes // (LEFT_SHARE * at_once)
     return min(size, max(NEXT_NBYTES, 1 << max(0, share.bit_length() - 1)))
@@ -65,12 +68,12 @@ def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
 def plan_ranges(
     nbytes: int, first: int = FIRST_NBYTES, following: int | Callable[[int], int] = NEXT_NBYTES, start: int = 0
 ) -> Iterator[ByteRange]:
-    """Yield ranges that cover bytes ``start`` to ``nbytes`` in order, the first of at most ``first`` bytes.
+    """Yield ranges that cover bytes ``start`` to ``nbytes`` in order.
 
-    A rest of less than half a range is joined to the range before it. An empty object has no range.
+    A rest of at most half a range is joined to the preceding range. An empty object has no ranges.
 
     Args:
-        following: Size of the other ranges; where it is a function, it is asked with each, and given the bytes left.
+        following: Size of the other ranges, or a function that returns the size for a number of remaining bytes.
     """
     size = first
     while start < nbytes:

@@ -1,4 +1,4 @@
-"""How many ranges of one object to request at once: more while the reader waits for bytes."""
+"""Adapt the number of concurrent range requests for one object: more while the reader waits for bytes."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from typing import Final
 
 LEAST: Final = 2
-"""One that is read, and one that comes meanwhile."""
+"""Minimum number of ranges: one being read and one in flight."""
 
 MOST: Final = 64
-"""Ranges on their way of all objects that are open together, ..."""
+"""Maximum number of ranges in flight for all open objects together."""
 
 MEMORY_SHARE: Final = 3 / 8
-"""... and the part of the memory limit that they may take: the order may have to wait for others, which need room."""
+"""Fraction of the memory limit for ranges in flight. The rest is kept for ranges that the output order needs first."""
 
 PATIENCE: Final = 32
-"""So many ranges in a row that were there in time, and one fewer is asked for ahead."""
+"""Number of consecutive ranges that must arrive in time before read-ahead shrinks by one range."""
 
 
 @dataclass(slots=True)
 class ReadAhead:
-    """Found by what happens: a range that was not there when it was wanted asks for another one beside it.
+    """Read-ahead controller of one object: each range that arrives late increases the number of concurrent ranges.
 
-    Until the first range is there in time, each that was not doubles what is asked for: a long line is filled in a few
-    round trips. So a near store is asked for little ahead, one at the end of a long line for as much as fills the line,
-    and training that is slower than the line for no more than it takes.
+    Until the first range arrives in time, every late range doubles the number, so that a few round trips suffice to
+    use the bandwidth. So read-ahead is small for near stores and large for distant ones. Read-ahead also stays small
+    if training is slower than the network.
 
     Attributes:
-        ranges: Ranges to have on their way now.
+        ranges: Recommended number of concurrent ranges.
     """
 
     ranges: int = LEAST
@@ -35,10 +35,10 @@ class ReadAhead:
     _doubles: bool = True
 
     def took(self, most: int, *, was_there: bool) -> None:
-        """Record a range that was wanted, and whether it was there.
+        """Record whether a range had arrived when the reader needed it.
 
         Args:
-            most: Ranges that may be on their way; see :func:`most_ahead`.
+            most: Maximum number of concurrent ranges; see :func:`most_ahead`.
         """
         if not was_there:
             self._in_time = 0
@@ -53,12 +53,6 @@ class ReadAhead:
 
 
 def most_ahead(memory_limit: int, open_at_once: int, range_nbytes: int) -> int:
-    """Return how many ranges of each object may be on their way at once.
-
-    Args:
-        memory_limit: In bytes.
-        open_at_once: Objects that are read at the same time.
-        range_nbytes: Size of a range.
-    """
+    """Return the maximum number of concurrent ranges per object, with ``open_at_once`` objects read concurrently."""
     held = int(memory_limit * MEMORY_SHARE) // (open_at_once * range_nbytes)
     return max(LEAST, min(MOST // open_at_once, held))

@@ -1,8 +1,8 @@
-"""Carry out reads on worker threads, several in one hop where many wait.
+"""Run file reads on worker threads, with several waiting reads per hop.
 
-A hop to a thread and back costs as much as copying some hundred kilobytes. So reads that are asked for in one
-step of the event loop, or while all threads are busy, are dealt out evenly: as many hops as there are threads,
-each with its share of what waits, one after another. A large read has a hop of its own.
+A hop to a thread and back costs as much as copying some hundred kilobytes. So reads requested in one step of the event
+loop, or while all threads are busy, are distributed evenly over one hop per thread. A hop performs its reads one after
+another. Each large read gets a separate hop.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from aiostream_data.storage.blocking import wait_to_end
 from aiostream_data.storage.file_reads import FileRead, FileReader
 
 HOPS_AT_ONCE = 4
-"""As many as the engine has threads for reading; more would wait for a thread."""
+"""Maximum number of concurrent hops: the number of the engine's reader threads."""
 
 READS_PER_HOP = 16
 
 HOP_NBYTES = 1 << 20
-"""A hop takes no further read when it has this much to do: the first of its reads waits for the last."""
+"""Maximum bytes per hop with several reads, because the first read of a hop waits for the last one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +34,7 @@ class _Waiting:
 
 
 class ReadHops:
-    """Used from one event loop."""
+    """Scheduler of file reads on worker threads. Used from one event loop."""
 
     def __init__(self, run_blocking: RunBlocking, reader: FileReader) -> None:
         self._run_blocking = run_blocking
@@ -44,10 +44,10 @@ class ReadHops:
         self._is_due = False
 
     async def read(self, read: FileRead) -> None:
-        """Read on a worker thread. When cancelled after that has begun, wait until it has ended.
+        """Perform a read on a worker thread. When cancelled during the read, wait until the thread has finished it.
 
         Raises:
-            StorageError, OSError: What the reader raised.
+            StorageError, OSError: The read failed.
         """
         loop = asyncio.get_running_loop()
         waiting = _Waiting(read, loop.create_future())
@@ -65,7 +65,7 @@ class ReadHops:
             raise
 
     async def aclose(self) -> None:
-        """Wait for the hops that were begun."""
+        """Wait for all running hops."""
         for hop in tuple(self._hops):
             await _end_of(hop)
 
@@ -81,7 +81,7 @@ class ReadHops:
             hop.add_done_callback(partial(self._hop_ended, share))
 
     def _share(self, threads: int) -> list[_Waiting]:
-        """Take what one of the idle threads is to do now: at least one read."""
+        """Remove the next thread's share of the waiting reads from the queue: at least one read."""
         most = min(READS_PER_HOP, -(-len(self._waiting) // threads))
         share = [self._waiting.popleft()]
         nbytes = len(share[0].read.buffer)
@@ -105,7 +105,7 @@ class ReadHops:
 
 def _settle(ended: asyncio.Future[None], error: BaseException | None) -> None:
     if ended.done():
-        return  # cancelled meanwhile
+        return  # the caller was cancelled
     if error is None:
         ended.set_result(None)
     else:
@@ -113,7 +113,7 @@ def _settle(ended: asyncio.Future[None], error: BaseException | None) -> None:
 
 
 async def _end_of(running: asyncio.Future[Any]) -> None:
-    """Wait for the end of what cannot be interrupted, however it ends."""
+    """Wait until ``running`` is done, even if the caller is cancelled. Ignore its result."""
     await wait_to_end(asyncio.ensure_future(asyncio.wait([running])))
     if not running.cancelled():
-        running.exception()  # mark it as seen
+        running.exception()  # mark the exception as retrieved

@@ -1,4 +1,4 @@
-"""Credentials that a store calls expired are renewed by force once, for all requests that were refused for it."""
+"""Renew expired credentials once for all requests that the store refused because of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Renewal:
-    """For one store, on one event loop.
+    """Credential renewal of one store, on one event loop.
 
     Args:
-        renew: ``await renew()`` asks the provider again: files, environment, metadata service.
+        renew: ``await renew()`` loads the credentials again from files, environment or metadata service.
     """
 
     def __init__(self, renew: Callable[[], Awaitable[None]]) -> None:
@@ -24,10 +24,10 @@ class Renewal:
         self.renewed = 0
 
     async def trying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return what ``await attempt()`` gives; try once more with fresh credentials where they have expired.
+        """Return the result of ``await attempt()``. If the credentials have expired, renew them and retry once.
 
         Raises:
-            CredentialsError: The fresh ones have expired, too, or there are none.
+            CredentialsError: The renewed credentials have also expired, or no credentials were found.
         """
         before = self.renewed
         try:
@@ -36,7 +36,7 @@ class Renewal:
             if not error.is_expired:
                 raise
         async with self._renewing:
-            if self.renewed == before:  # nobody has been quicker
+            if self.renewed == before:  # no other request has renewed the credentials
                 await self._renew()
                 self.renewed += 1
         return await attempt()

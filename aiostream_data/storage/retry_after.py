@@ -1,4 +1,4 @@
-"""How long a store asks to be left alone, by the Retry-After header of its answer: in seconds, or until a date."""
+"""Parse the Retry-After header of an answer: a number of seconds or a date."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from aiostream_data.errors import StorageError, StoreBusyError
 
 MAX_RETRY_AFTER_S: Final = 120.0
-"""A store that asks for a longer rest is asked again by then."""
+"""Maximum accepted Retry-After time in seconds. Longer times are reduced to this value."""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return for how many seconds a store asks for rest; None where it does not say, or cannot be believed.
+    """Return the seconds to wait according to the Retry-After header, or None if it is missing or invalid.
 
-    A date is compared with that of the answer, since the clock of this machine may be wrong.
+    A date in Retry-After is compared with the Date header of the answer, because the local clock may be wrong.
 
     Args:
-        headers: Must look names up without regard to case, or hold them in lower case.
+        headers: Response headers; a case-insensitive mapping, or names in lower case.
     """
     told = headers.get("retry-after", "").strip()
     if told.isascii() and told.isdecimal() and len(told) < 10:
@@ -32,7 +32,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def with_retry_after(error: StorageError, headers: Mapping[str, str]) -> StorageError:
-    """Return ``error``, with what the answer says of when to come back where it is that the store is busy."""
+    """Set ``retry_after_s`` on a StoreBusyError from the headers of the answer. Return ``error``."""
     if isinstance(error, StoreBusyError):
         error.retry_after_s = retry_after_s(headers)
     return error

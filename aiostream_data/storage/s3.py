@@ -1,7 +1,7 @@
-"""S3 and its relatives: credentials, endpoint and signing are s3fs's, requests and checks are ours.
+"""Store for S3 and compatible services: s3fs finds credentials and endpoint; this module sends and checks requests.
 
-s3fs is asked for its client only. Its own reads would hide error codes, send a HEAD request before
-each whole object, retry inside our retries, and hand out a copy of every body.
+Only the aiobotocore client of s3fs is used. The read calls of s3fs would hide error codes, send a HEAD request before
+each whole object, add retries inside this package's retries, and copy every body.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from aiostream_data.storage.wire.route import Route, take_route_options
 from aiostream_data.storage.wire.tls import client_context
 
 _CONFIG = {
-    "max_pool_connections": 64,  # the default of 10 caps the throughput
+    "max_pool_connections": 64,  # the default of 10 limits the throughput
     "connect_timeout": 10,
     "read_timeout": 30,
-    "retries": {"total_max_attempts": 1},  # RetryingStore retries, bodies included
-    "response_checksum_validation": "when_required",  # of no use for ranges, and it hides the raw body
+    "retries": {"total_max_attempts": 1},  # RetryingStore retries requests and bodies
+    "response_checksum_validation": "when_required",  # useless for ranges, and it hides the raw body
 }
 
 _PIECE_NBYTES = 256 << 10
@@ -58,11 +58,11 @@ _TABLES = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
 _OPERATIONS = ("get_object", "head_object", "list_objects_v2")
 
 _SILENT_REFUSALS = frozenset({400, 403})
-"""With these S3 answers a HEAD, whatever of several things is wrong: that credentials have expired, say."""
+"""Statuses of HEAD answers with several possible causes, such as expired credentials, and no error code."""
 
 
 class _S3Body:
-    """A botocore body, read in pieces as they arrive."""
+    """Adapter that reads a botocore body in chunks as they arrive."""
 
     def __init__(self, body: Any) -> None:
         self._body = body
@@ -73,22 +73,26 @@ class _S3Body:
 
 
 class S3Store:
-    """Objects under ``s3://bucket/key``. Keys are taken byte for byte, never unquoted.
+    """Store for objects under ``s3://bucket/key``. Keys are used byte for byte and never unquoted.
 
-    Options are those of ``s3fs.S3FileSystem``: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
-    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays``, ``s3_additional_kwargs`` (a customer's key of
-    encryption, say: the library then reads) ...; besides them, ``connect_timeout``,
-    ``first_byte_timeout``, ``read_timeout`` (between two arrivals) and ``total_timeout`` in seconds,
-    ``max_connections``, ``verify`` (whether checksums are asked for, and held against the bytes of whole objects), and
-    ``reader``: ``"plain"`` for GETs of our own, ``"library"`` for aiobotocore, ``"auto"`` for the first where nothing
-    speaks against it. The environment is respected as boto does.
+    All options of ``s3fs.S3FileSystem`` are accepted: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
+    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays``, ``s3_additional_kwargs`` and others. Options
+    that plain GET requests do not support, such as a customer's encryption key, select the library. The environment
+    variables of boto are respected. Further options:
+
+    - ``connect_timeout``, ``first_byte_timeout``, ``total_timeout``: time limits in seconds.
+    - ``read_timeout``: longest pause between two received chunks, in seconds.
+    - ``max_connections``: limit on concurrent requests.
+    - ``verify``: whether to request checksums and verify whole objects against them.
+    - ``reader``: ``"plain"`` sends GET requests with the built-in client, ``"library"`` uses aiobotocore. ``"auto"``
+      uses plain GET requests unless a proxy or an option requires the library.
     """
 
     def __init__(self, options: StoreOptions, run_blocking: RunBlocking) -> None:
         settings = {name: value for name, value in options.items() if name not in _TABLES or value is not None}
         self.checksums = Checksums() if take_verify(settings) else None
         if (pool := settings.get("config_kwargs", {}).get("max_pool_connections")) is not None:
-            settings.setdefault("max_connections", pool)  # botocore's name for it
+            settings.setdefault("max_connections", pool)  # botocore's name for max_connections
         reader, wire_options = take_route_options(settings)
         if (limit := settings.pop("max_connections", None)) is not None:
             settings["config_kwargs"] = {"max_pool_connections": limit, **settings.get("config_kwargs", {})}
@@ -154,7 +158,7 @@ class S3Store:
                 await self._read_by_library(shard, start, buffer, reading)
 
     async def _read_plain(self, shard: ShardRef, start: int, buffer: memoryview) -> bool:
-        """Read by a GET of our own; False where the library has to."""
+        """Read with the built-in client. Return False if the library has to send the request."""
         name, key = split_bucket(split_url(shard.url).path)
         with translating(shard.url, translate_s3_error):
             if self._client is None:
@@ -208,7 +212,7 @@ class S3Store:
                 await fill_buffer(shard.url, _S3Body(body), buffer, skip=skip, exact=exact, filled=reading.filled)
                 self.counters.received_nbytes += len(buffer)
             finally:
-                body.close()  # after a body that was read to its end, its connection is in the pool already
+                body.close()  # no effect on a body read to its end: its connection is back in the pool
 
     async def aclose(self) -> None:
         self._route.client.close()
@@ -231,11 +235,14 @@ class S3Store:
         return self._client
 
     def _asked(self, operation: str, **asked: Any) -> dict[str, Any]:
-        """Return the arguments of a request, with those that the user's options add to all of its kind."""
+        """Return the arguments of a request, including those from the user's options."""
         return {**self._added.get(operation, {}), **asked}
 
     async def _renew(self) -> None:
-        """Have the next request open another client, which looks for credentials again; others may use the old one."""
+        """Retire the client, so that the next request opens a new one with new credentials.
+
+        Running requests may still use the retired client.
+        """
         self.counters.credentials_renewed += 1
         async with self._opening:
             if self._client is not None:
@@ -247,7 +254,7 @@ class S3Store:
         return client_context(verify=verify if verify is not None else os.environ.get("AWS_CA_BUNDLE"))
 
     async def _with_reason(self, client: Any, url: str, error: Exception) -> Exception:
-        """Find out what is wrong where a HEAD was refused: the answer has no body that could say so."""
+        """Send another request to find out why a HEAD failed, because answers to HEAD contain no error code."""
         bucket, key = split_bucket(split_url(url).path)
         status = response_status(error)
         if status == 404 and await self._bucket_is_missing(client, bucket):
@@ -257,7 +264,7 @@ class S3Store:
         return error
 
     async def _refusal_of_get(self, client: Any, bucket: str, key: str) -> Exception | None:
-        """Return the error of a GET of one byte; None where it is answered, or the object is empty."""
+        """Request one byte and return the error of a refusal. Return None if the object is readable or empty."""
         self.counters.sent("GET")
         try:
             answer = await client.get_object(**self._asked("get_object", Bucket=bucket, Key=key, Range="bytes=0-0"))

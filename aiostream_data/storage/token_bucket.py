@@ -1,9 +1,9 @@
-"""How long to wait so that no more than so much happens per second; pure: told times, never asks for them.
+"""Token bucket: compute how long a request must wait to stay below a rate. Reads no clock: callers pass all times.
 
-How this works. A bucket of tokens that fills at a steady rate is the same as a line in which everything takes its share
-of a second: what is asked for begins when all before it is through. The line may have stood still for a moment before,
-and then that much may go at once. So nothing is ever refused; everybody is told when it is their turn, in the order
-they asked, and a thing that is larger than the bucket only makes those behind it wait longer.
+The bucket is implemented as a queue in which each request occupies its share of a second. A request may start when all
+earlier requests have used up their time. After an idle period, a short burst may start at once. Requests are never
+refused; each gets a waiting time, in order of arrival. A request larger than the burst only delays the requests behind
+it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import Final
 
 BURST_S: Final = 0.25
-"""So much of the line's time may be made up for at once after a pause."""
+"""Maximum burst after an idle period: the tokens of this many seconds."""
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """One line. Those who ask may each know a rate of their own.
+    """Rate limiter. Each caller may pass a different rate.
 
     Attributes:
-        free_at: When all that was asked for is through.
+        free_at: Time at which all reserved tokens are used up.
     """
 
     free_at: float = float("-inf")
 
     def reserve(self, now: float, tokens: float, per_second: float) -> float:
-        """Take ``tokens``, and return how many seconds to wait before they may be used."""
+        """Reserve ``tokens`` and return the seconds to wait before using them."""
         begins = max(self.free_at, now - BURST_S)
         self.free_at = begins + tokens / per_second
         return max(0.0, begins - now)
 
     def give_back(self, tokens: float, per_second: float) -> None:
-        """Let those who ask from now on have tokens that somebody reserved and did not wait for."""
+        """Return reserved tokens that will not be used, for later reservations."""
         self.free_at -= tokens / per_second

@@ -1,4 +1,4 @@
-"""Hold what was read in one piece against what its store said of it, on the event loop only where that is quick."""
+"""Verify objects read in one piece against their checksums: small ones on the event loop, others on a thread."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from aiostream_data.storage.counters import StorageCounters
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """For one store, on one event loop.
+    """Checksum verification of one store, on one event loop.
 
     Attributes:
-        checksums: What the store said; empty for one that says nothing, or is not to be asked.
-        counters: Where it is counted.
+        checksums: Checksums reported by the store. Empty if the store reports none or verification is disabled.
+        counters: Counters of the store, updated with verified objects.
         run_blocking: Runs blocking calls on a worker thread.
     """
 
@@ -26,10 +26,10 @@ class Verifier:
     run_blocking: RunBlocking
 
     async def check(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        """Check bytes that are a whole object; others are believed.
+        """Verify the bytes of a whole object. Accept partial ranges without a check.
 
         Raises:
-            ChecksumError: They are not those of the object.
+            ChecksumError: The checksum of ``buffer`` differs from the reported one.
         """
         told = self.checksums.of(shard) if start == 0 and len(buffer) == shard.nbytes else None
         if told is None:
@@ -41,17 +41,17 @@ class Verifier:
         self.counters.verified += 1
 
     def running(self, shard: ShardRef) -> RunningCheck:
-        """Return a check for an object that is read in several ranges."""
+        """Return an incremental checksum verification for an object that is read in several ranges."""
         return RunningCheck(shard, self.checksums, self.counters)
 
 
 def checksums_of(store: Store) -> Checksums:
-    """Return what a store was told of its objects, or is going to be."""
+    """Return the checksums recorded by a store, or an empty collection if the store records none."""
     found = getattr(store, "checksums", None)
     return found if isinstance(found, Checksums) else Checksums()
 
 
 def counters_of(store: Store) -> StorageCounters | None:
-    """Return the counters of a store that counts its requests by itself."""
+    """Return the counters of a store that counts its own requests, else None."""
     found = getattr(store, "counters", None)
     return found if isinstance(found, StorageCounters) else None

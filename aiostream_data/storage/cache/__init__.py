@@ -1,1 +1,1 @@
-"""Pieces of shards kept on local disk or in memory, so that a later pass asks the store for nothing."""
+"""Cache of shard pieces on local disk or in memory, so that later epochs read them without requests to the store."""

@@ -1,4 +1,4 @@
-"""Where pieces are kept: what a caching store asks of a folder or of memory."""
+"""Interface between the caching store and its piece storage, which is a folder or process memory."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ from aiostream_data.storage.cache.spans import ByteSpan, Missing
 
 
 class PieceStore(Protocol):
-    """Keeps pieces of objects by key. Blocking; thread-safe. A failure to keep is never an error of the reader."""
+    """Storage for pieces (byte ranges) of objects, by cache key. Blocking and thread-safe.
+
+    A piece that cannot be stored is dropped; the read that fetched it still succeeds.
+    """
 
     def pinned(self, key: str) -> AbstractContextManager[None]:
-        """Let nobody in this process evict an object during the block. Does not block."""
+        """Return a context manager that protects an object from eviction by this process. Never blocks."""
 
     def read(self, key: str, wanted: ByteSpan, buffer: memoryview) -> Missing:
-        """Fill ``buffer``, which stands for ``wanted``, with what is here; return what is not."""
+        """Copy the cached bytes of ``wanted`` into ``buffer`` and return the byte ranges that are not cached.
+
+        Args:
+            key: Cache key of the object.
+            wanted: Byte range to read.
+            buffer: Destination of ``wanted``, with the same length.
+        """
 
     def write(self, key: str, span: ByteSpan, data: memoryview) -> None:
-        """Keep the bytes of ``span``, which are copied, where there is room for them."""
+        """Store a copy of ``data``, the bytes of ``span``, if the cache has room."""
 
     def close(self) -> None:
-        """Release files. Nothing may be under way; idempotent."""
+        """Close open files. No other call may be in progress. Idempotent."""

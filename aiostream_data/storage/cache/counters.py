@@ -12,18 +12,18 @@ from typing import Protocol
 
 @dataclass(slots=True)
 class CacheStats:
-    """What a shard cache did in this process.
+    """Counters of one shard cache in this process.
 
     Attributes:
-        hits: Reads that needed no request.
-        misses: Reads that did, for all or some of their bytes.
-        unversioned: Reads of objects whose store tells no version, which passed the cache by.
-        nbytes: Bytes that came out of the cache.
-        kept_nbytes: Bytes that were put into it.
-        evictions, evicted_nbytes: Pieces removed to make room, and the room that they took.
-        passed: Pieces not kept, since there was no room to be had, or the disk had failed shortly before.
-        damaged: Pieces whose checksum did not hold; they were removed and read from the store.
-        failures: Times that the disk refused to be read or written.
+        hits: Reads answered from the cache without a request to the store.
+        misses: Reads that requested some or all of their bytes from the store.
+        unversioned: Reads that bypassed the cache because the store reports no version of the object.
+        nbytes: Bytes read from the cache.
+        kept_nbytes: Bytes written to the cache.
+        evictions, evicted_nbytes: Number and size in bytes of the pieces removed to make room.
+        passed: Pieces not stored because the cache was full or the disk had recently failed.
+        damaged: Pieces with a wrong checksum. The cache removes them, and the store serves the bytes.
+        failures: Number of failed disk reads and writes.
     """
 
     hits: int = 0
@@ -42,13 +42,13 @@ class CacheStats:
 
 
 class TellsCacheStats(Protocol):
-    """An object that keeps counters of a cache."""
+    """An object that exposes cache counters."""
 
     def stats(self) -> CacheStats: ...
 
 
 class CacheCounters:
-    """Counters that several threads write, and what was said once and is not said again."""
+    """Thread-safe cache counters, which also record the warnings that were already logged."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class CacheCounters:
         self._here = threading.local()
 
     def add(self, **amounts: int) -> None:
-        """Add to the counters of these names."""
+        """Add each amount to the counter with that name."""
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self._stats, name, getattr(self._stats, name) + amount)
@@ -67,7 +67,7 @@ class CacheCounters:
 
     @contextmanager
     def overheard(self) -> Iterator[Counter[str]]:
-        """Lend what this thread counts inside of the block, whatever others count meanwhile."""
+        """Yield a counter that collects the amounts added by the current thread inside the block."""
         self._here.heard = heard = Counter[str]()
         try:
             yield heard
@@ -75,13 +75,13 @@ class CacheCounters:
             self._here.heard = None
 
     def is_first(self, kind: str) -> bool:
-        """Return True to the first who asks with this word, however often the cache was closed and opened since."""
+        """Return True on the first call with this kind of warning. Reopening the cache does not reset it."""
         with self._lock:
             is_first = kind not in self._said
             self._said.add(kind)
             return is_first
 
     def stats(self) -> CacheStats:
-        """Return a copy."""
+        """Return a copy of the counters."""
         with self._lock:
             return replace(self._stats)

@@ -1,8 +1,8 @@
-"""Which pieces to give up for new ones: rather those of objects that were used long ago; pure.
+"""Choose pieces to evict, at random with a preference for objects unused for long.
 
-A pass over more than the cache holds would find nothing at all if what was used longest ago went first: each object
-would go just before it is read again. So objects are drawn, with chances that grow with the time since they were used.
-What a pass reads again survives in part, and what nobody uses any more soon is the most likely to go.
+Strict LRU eviction would produce no hits in an epoch larger than the cache: it evicts each object just before its next
+read. So objects are drawn at random, with a probability that grows with the time since their last use. Part of a
+dataset that is read repeatedly stays cached, and unused objects are soon evicted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from aiostream_data.storage.cache.spans import ByteSpan
 
 @dataclass(frozen=True, slots=True)
 class HeldPiece:
-    """What a cache holds of one object.
+    """Cached pieces of one object.
 
     Attributes:
-        age: Time since it was used, in any unit.
-        spans: Its pieces, ascending.
+        key: Cache key of the object.
+        age: Time since the object was last used, in any unit.
+        spans: Byte ranges of the pieces, ascending.
     """
 
     key: str
@@ -37,18 +38,18 @@ class HeldPiece:
 def victims(
     objects: Iterable[HeldPiece], need: int, pinned: Collection[str], draw: Callable[[], float] = random.random
 ) -> list[tuple[str, ByteSpan]] | None:
-    """Return pieces whose removal frees ``need`` bytes; None, and so nothing is removed, when that cannot be had.
+    """Choose pieces whose removal frees ``need`` bytes. Return None if the unpinned pieces are not enough.
 
     Args:
-        objects: Everything that is held.
-        need: Bytes; none are removed for 0 or less.
-        pinned: Keys of objects that are being read now.
-        draw: Uniform in [0, 1). It decides nothing about rows, and so has no seed.
+        objects: All cached objects.
+        need: Bytes to free; 0 or less chooses no piece.
+        pinned: Keys of objects that are being read and must stay.
+        draw: Returns random numbers, uniform in [0, 1). They do not affect rows and need no seed.
     """
     chosen: list[tuple[str, ByteSpan]] = []
     if need <= 0:
         return chosen
-    # The first of several exponential times is each one's with the chance that its rate has among all of them.
+    # Weighted sampling without replacement: order objects by exponential random times whose rate is their age.
     due = {held: -math.log(1 - draw()) / max(1.0, held.age) for held in objects if held.key not in pinned}
     for held in sorted(due, key=lambda held: (due[held], held.key)):
         for span in held.spans:

@@ -1,4 +1,4 @@
-"""Pieces in the memory of this process, for as long as it keeps the cache."""
+"""Piece storage in the memory of this process."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from aiostream_data.storage.cache.pins import Pins
 from aiostream_data.storage.cache.spans import PIECE_NBYTES, ByteSpan, Missing, Pieces, cover, cut
 
 EVICTED_SHARE: Final = 64
-"""Where there is no room, 1/64 of the limit is made, so that choosing what to give up is rare."""
+"""A full cache evicts 1/64 of its limit at once, so that evictions are rare."""
 
 
 class PieceMemory:
-    """Pieces of at most ``piece_nbytes`` bytes. They take as much room as they would on disk, rounded up.
+    """Piece storage in memory. Pieces count with the rounded-up size that they would have on disk.
 
     Args:
-        limit: Bytes.
-        draw: Uniform in [0, 1): which objects are evicted.
+        limit: Maximum bytes of all pieces.
+        piece_nbytes: Maximum bytes of one piece.
+        draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
 
     Attributes:
-        peak_nbytes: The most that was held.
+        peak_nbytes: Largest total size of the pieces so far, in bytes.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class PieceMemory:
 
     @property
     def nbytes(self) -> int:
-        """What is held."""
+        """Total size of the stored pieces in bytes."""
         return self._nbytes
 
     def pinned(self, key: str) -> AbstractContextManager[None]:
@@ -64,7 +65,7 @@ class PieceMemory:
             found = [(use, self._objects[key][use.piece]) for use in plan.uses]
             if found:
                 self._used[key] = next(self._uses)
-        for (piece, part), data in found:  # outside the lock: nobody changes what is kept
+        for (piece, part), data in found:  # copied without the lock: stored pieces never change
             into = buffer[part.start - wanted.start : part.stop - wanted.start]
             into[:] = memoryview(data)[part.start - piece.start : part.stop - piece.start]
         return plan.missing
@@ -76,7 +77,7 @@ class PieceMemory:
                 self._keep(key, part, piece)
 
     def close(self) -> None:
-        """Do nothing: the pieces stay for the next loader."""
+        """Do nothing: the pieces stay cached for the next loader."""
 
     def _keep(self, key: str, span: ByteSpan, data: bytes) -> None:
         kept = self._objects.get(key, {})

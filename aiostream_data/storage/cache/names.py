@@ -1,13 +1,13 @@
-"""What everything in a cache folder is called. Whatever has another name was not made by the cache, and is left alone.
+"""Names of the files in a cache folder. The cache ignores files with other names.
 
 ::
 
-    aiostream_data-shard-cache.json    says what this folder is, and of which version
-    shard-<key>/                       one object: key is made of its URL, version and size
-        <start>-<stop>.piece           bytes of it, in hexadecimal, with their checksums
-        used                           when it was last read or written: its modification time
-    part-<owner>-<number>              a piece that is being written, renamed to its place when it is whole
-    claim-<owner>-<bytes>              how much this process may still write
+    aiostream_data-shard-cache.json    marks the folder as a shard cache and stores its version
+    shard-<key>/                       one object; the key is a hash of its URL, version and size
+        <start>-<stop>.piece           a byte range (hexadecimal offsets) of the object, with checksums
+        used                           empty file; its modification time is the object's last use
+    part-<owner>-<number>              a piece being written; renamed to its final name when complete
+    claim-<owner>-<bytes>              number of bytes that one process may still write
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARKER: Final = "aiostream_data-shard-cache.json"
 USED: Final = "used"
 
 MOST_NBYTES: Final = 1 << 40
-"""No piece and no claim is larger: a name that says more was not made by the cache."""
+"""Maximum bytes of a piece or claim. The cache ignores files whose names state more."""
 
 _OWNER = r"[0-9a-f]{12}-[0-9]+-[0-9]+-[0-9a-f]{8}"
 _SHARD = re.compile(r"shard-([0-9a-f]{40})")
@@ -36,11 +36,11 @@ _CLAIM = re.compile(rf"claim-({_OWNER})-([0-9]+)")
 
 
 def key_of(place: str, shard: ShardRef) -> str:
-    """Return the key of an object: 40 hexadecimal digits, from which nobody reads a URL or a signature in it.
+    """Compute the cache key of an object: 40 hexadecimal digits of a hash, which hides the URL and its signature.
 
     Args:
-        place: Which of several stores with the same URLs it is in, as an endpoint.
-        shard: With version and size.
+        place: Endpoint of the store; distinguishes stores that use the same URLs.
+        shard: The object, with version and size.
     """
     scheme, path = split_url(shard.url)
     url = os.path.abspath(path) if scheme == "file" else f"{scheme}://{path}"
@@ -84,6 +84,6 @@ def claim_name(owner: str, nbytes: int) -> str:
 
 
 def claim_in(name: str) -> tuple[str, int] | None:
-    """Return whose claim a file is, and on how many bytes."""
+    """Parse the name of a claim file into owner and bytes. Return None for other names."""
     found = _CLAIM.fullmatch(name)
     return (found[1], int(found[2])) if found and int(found[2]) <= MOST_NBYTES else None

@@ -1,4 +1,4 @@
-"""Which process made a file in a folder that several processes and hosts share, and whether it still runs."""
+"""Identify the process that created a file in a shared folder, and detect whether the process still runs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Final
 
 ABANDONED_S: Final = 900.0
-"""A file of a process on another host, of which nobody here knows whether it runs, is left over after this time."""
+"""A file from another host counts as abandoned after this many seconds without a write."""
 
 
 def new_owner() -> str:
-    """Return a name for this process, which says where and since when it runs, and is never given twice."""
+    """Create a unique owner name for this process from host, process number, start time and a random token."""
     pid = os.getpid()
     return f"{this_host()}-{pid}-{_began(pid)}-{secrets.token_hex(4)}"
 
 
 def is_abandoned(owner: str, age_s: float, host: str) -> bool:
-    """Return True if nobody is going to finish a file.
+    """Return True if the process that created a file can no longer finish it.
 
     Args:
-        owner: Of the file, from its name.
-        age_s: Seconds since it was written to, by the clock of the file system.
-        host: From :func:`this_host`.
+        owner: Owner name from the name of the file.
+        age_s: Seconds since the last write to the file, by the clock of the file system.
+        host: This host, from :func:`this_host`.
     """
     where, pid, began, _ = owner.split("-")
     if where != host:
@@ -35,9 +35,9 @@ def is_abandoned(owner: str, age_s: float, host: str) -> bool:
 
 
 def this_host() -> str:
-    """Return 12 hexadecimal digits for the scope of process numbers: this boot and this container."""
+    """Return 12 hexadecimal digits that identify this host, boot and container: the scope of process numbers."""
     said = [platform.node(), _text("/proc/sys/kernel/random/boot_id")]
-    with suppress(OSError):  # not Linux: there is one space of process numbers
+    with suppress(OSError):  # systems other than Linux have a single process number space
         said.append(os.readlink("/proc/self/ns/pid"))
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
 
@@ -45,15 +45,15 @@ def this_host() -> str:
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # no process has a number that large
+    except (ProcessLookupError, OverflowError):  # OverflowError: no process number is that large
         return False
     except PermissionError:
-        return True  # somebody else's
+        return True  # a process of another user
     return _state(pid) != "Z"
 
 
 def _began(pid: int) -> int:
-    """Return when a process began, in ticks since boot; 0 where the system does not tell."""
+    """Return the start time of a process in ticks since boot, or 0 if the system does not report it."""
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 else 0
 

@@ -1,4 +1,4 @@
-"""Which objects are being read now, and must not be evicted."""
+"""Registry of objects that are being read and must not be evicted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Pins:
-    """Keys of objects, each as often as it is in use. Thread-safe."""
+    """Keys of the objects in use, with a use count for each key. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -17,7 +17,7 @@ class Pins:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[None]:
-        """Hold a key during the block."""
+        """Pin ``key`` during the block."""
         with self._lock:
             self._counts[key] += 1
         try:
@@ -29,6 +29,6 @@ class Pins:
                     del self._counts[key]
 
     def keys(self) -> frozenset[str]:
-        """Return the keys that are held now."""
+        """Return the pinned keys."""
         with self._lock:
             return frozenset(self._counts)

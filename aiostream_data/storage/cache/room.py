@@ -1,13 +1,12 @@
-"""Room for new pieces in a folder that several processes fill, without a lock or a database.
+"""Enforce the size limit of a cache folder that several processes fill, without locks or a database.
 
-How this works. Before a process writes, it says so by a file whose name holds a number of bytes: its claim. Then it
-adds up everything there is, pieces and the claims of all, and goes on only when that fits into the limit, or does
-after pieces were evicted. Of two processes that claim at once, at least the one that looks later sees both claims, so
-that they never pass the limit together; what they have written is counted twice for a while, which is on the safe
-side. A claim is for many pieces, so that looking through the folder is rare. What a process has begun to write when it
-claims anew is part of the new claim.
+Before a process writes, it creates a *claim*: a file whose name contains the number of bytes to reserve. The process
+then sums the sizes of all pieces and all claims. It writes only if the sum is within the limit, if necessary after
+evicting pieces. If two processes claim at once, the later scan finds both claims, so the limit holds. A written piece
+counts twice until its process makes a new claim, so the sum can be too high but never too low.
 
-What processes left behind that were killed is removed by whoever looks next.
+One claim covers many pieces, so scans of the folder are rare. A new claim includes the writes in progress. Every scan
+removes the files of killed processes.
 """
 
 from __future__ import annotations
@@ -27,27 +26,29 @@ from aiostream_data.storage.cache.tree import Tree
 
 CLAIM_SHARE: Final = 64
 CLAIM_NBYTES: Final = 1 << 30
-"""A claim is for 1/64 of the limit, but at most so many bytes, and at least the piece it is made for."""
+"""A claim reserves 1/64 of the limit, at most 1 GiB, and at least the size of the next piece."""
 
 FULL_S: Final = 2.0
-"""When no room could be made, nobody looks again for so many seconds."""
+"""Seconds to wait before the next scan when the cache is full and nothing can be evicted."""
 
 RENEW_S: Final = ABANDONED_S / 3
-"""A claim is made anew after this time, so that nobody takes it for left over."""
+"""Seconds after which a process renews its claim, so that other processes do not treat the claim as abandoned."""
 
 
 EMPTY_NS: Final = 60 * 10**9
-"""An object's folder in which there is nothing for so long is nobody's."""
+"""Age in nanoseconds after which the empty folder of an object is removed."""
 
 
 class Room:
-    """How much this process may write. Thread-safe; blocking.
+    """Write budget of this process. Thread-safe; blocking.
 
     Args:
-        limit: Bytes for everything in the folder.
+        tree: Files of the cache folder.
+        limit: Maximum bytes of all files in the folder.
         pinned: Returns the keys of objects that must stay.
-        clock: Monotonic seconds.
-        draw: Uniform in [0, 1): which objects go.
+        counters: Receives the evictions.
+        clock: Returns monotonic seconds.
+        draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
     """
 
     def __init__(
@@ -68,17 +69,17 @@ class Room:
         self._host = this_host()
         self._lock = threading.Lock()
         self._claim = ""
-        self._now_ns = 0  # of the file system, when the claim was made
+        self._now_ns = 0  # file system time of the latest claim
         self._claimed_at = clock()
         self._left = 0
         self._writing = 0
         self._full_until = clock()
 
     def take(self, nbytes: int) -> bool:
-        """Return whether ``nbytes`` may be written now; whoever got them calls :meth:`written` afterwards.
+        """Reserve ``nbytes`` and return True if they may be written. The caller must then call :meth:`written`.
 
         Raises:
-            OSError: The folder cannot be looked through or written to.
+            OSError: The folder cannot be read or written to.
         """
         with self._lock:
             is_old = self._clock() - self._claimed_at > RENEW_S
@@ -89,12 +90,12 @@ class Room:
             return True
 
     def written(self, nbytes: int) -> None:
-        """Record that the claimed bytes were written, or given up."""
+        """Release a reservation after its write has succeeded or failed."""
         with self._lock:
             self._writing -= nbytes
 
     def tidy(self) -> None:
-        """Remove what killed processes left behind.
+        """Remove the claims and partial files of killed processes.
 
         Raises:
             OSError: The folder cannot be written to.
@@ -104,7 +105,7 @@ class Room:
             self._claims_of_others()
 
     def close(self) -> None:
-        """Take the claim back. Nothing may be written any more."""
+        """Remove the claim of this process. No writes may follow."""
         with self._lock:
             self._left = 0
             if self._claim:
@@ -148,7 +149,7 @@ class Room:
         return HeldPiece(key, self._now_ns - self._tree.used_ns(key), tuple(self._tree.pieces(key).spans))
 
     def _remove_empty(self, held: list[HeldPiece]) -> None:
-        """Remove folders that a process made and was killed before it put anything there."""
+        """Remove old empty folders, which remain when a process is killed before it stores a piece."""
         for entry in held:
             if not entry.spans and entry.age > EMPTY_NS:
                 self._tree.remove_if_empty(entry.key)
@@ -161,7 +162,7 @@ class Room:
             self._tree.remove_if_empty(key)
 
     def _claims_of_others(self) -> int:
-        """Return how much other processes may still write; remove what is of none that lives."""
+        """Sum the bytes that other processes may still write, and remove the files of dead processes."""
         claims: dict[str, int] = {}
         for file in self._tree.owned_files():
             if file.owner == self._tree.owner:

@@ -1,4 +1,4 @@
-"""Which pieces of an object answer a read, and what is left to ask the store for; pure."""
+"""Plan a read: which cached pieces to use, and which byte ranges to request from the store. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 PIECE_NBYTES: Final = 4 << 20
-"""Most bytes of one piece, so that little is lost with one that is damaged."""
+"""Maximum bytes of one piece. Small pieces limit the loss when one is damaged."""
 
 MERGE_NBYTES: Final = 4 << 20
-"""Gaps no further apart than this are fetched in one request, although what lies between them is there."""
+"""Gaps at most this many bytes apart are fetched in one request, together with the cached bytes between them."""
 
 
 class ByteSpan(NamedTuple):
-    """Bytes ``start`` (included) to ``stop`` (excluded) of an object."""
+    """Byte range of an object, from ``start`` (inclusive) to ``stop`` (exclusive)."""
 
     start: int
     stop: int
@@ -26,18 +26,18 @@ class ByteSpan(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A piece, and the bytes of the object that are taken from it."""
+    """A piece and the byte range of the object to copy from it."""
 
     piece: ByteSpan
     wanted: ByteSpan
 
 
 class Missing(NamedTuple):
-    """What a read still needs.
+    """Byte ranges that a read must request from the store.
 
     Attributes:
-        fetches: Ranges to ask the store for, in order, apart from each other.
-        gaps: The bytes within them that no piece holds, in order.
+        fetches: Ranges to request from the store, ascending and disjoint.
+        gaps: Parts of ``fetches`` that no piece holds, ascending.
     """
 
     fetches: tuple[ByteSpan, ...] = ()
@@ -46,21 +46,21 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """How a read is answered: ``uses`` and the fetches of ``missing`` together are all its bytes, none twice."""
+    """Plan of one read: ``uses`` and the fetches of ``missing`` cover each of its bytes exactly once."""
 
     uses: tuple[Use, ...]
     missing: Missing
 
 
 class Pieces:
-    """The pieces of one object, to be asked which of them hold a byte. Pieces may overlap."""
+    """Sorted pieces of one object, with lookup by byte offset. Pieces may overlap."""
 
     def __init__(self, spans: Iterable[ByteSpan] = ()) -> None:
         self.spans = sorted(spans)
         self._longest = max((span.nbytes for span in self.spans), default=0)
 
     def holding(self, at: int) -> ByteSpan | None:
-        """Return the piece that holds byte ``at`` and most of what follows; None when there is none."""
+        """Return the piece that contains byte ``at`` and extends furthest, or None."""
         found: ByteSpan | None = None
         for number in range(self._behind(at) - 1, -1, -1):
             span = self.spans[number]
@@ -71,12 +71,12 @@ class Pieces:
         return found
 
     def next_start(self, at: int) -> int | None:
-        """Return where the first piece behind byte ``at`` begins."""
+        """Return the start of the first piece that begins after byte ``at``, or None."""
         number = self._behind(at)
         return self.spans[number].start if number < len(self.spans) else None
 
     def with_one(self, span: ByteSpan) -> Pieces:
-        """Return these and one more, without going through all."""
+        """Return a copy with ``span`` added. Faster than sorting all pieces again."""
         more = Pieces()
         more.spans = self.spans.copy()
         if self.holding(span.start) != span:
@@ -93,7 +93,7 @@ class Pieces:
 
 
 def cover(wanted: ByteSpan, pieces: Pieces) -> Cover:
-    """Return how to read ``wanted`` with the pieces there are and as few requests as make sense."""
+    """Plan how to read ``wanted`` from the cached pieces and with few requests to the store."""
     uses: list[Use] = []
     gaps: list[ByteSpan] = []
     at = wanted.start
@@ -113,7 +113,7 @@ def cover(wanted: ByteSpan, pieces: Pieces) -> Cover:
 
 
 def cut(span: ByteSpan, nbytes: int = PIECE_NBYTES) -> Iterator[ByteSpan]:
-    """Yield spans of at most ``nbytes`` that make up ``span``."""
+    """Split ``span`` into consecutive spans of at most ``nbytes`` bytes."""
     for start in range(span.start, span.stop, nbytes):
         yield ByteSpan(start, min(start + nbytes, span.stop))
 

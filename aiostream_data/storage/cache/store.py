@@ -1,4 +1,4 @@
-"""A store that asks its inner one only for what is not in the cache, and puts there what it gets."""
+"""Store wrapper that requests only uncached bytes from the inner store and caches the answers."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ def with_cache(
     run_blocking: RunBlocking,
     counters: StorageCounters | None = None,
 ) -> Store:
-    """Return ``store``, behind the cache where there is one for objects of this scheme. Does no I/O."""
+    """Wrap ``store`` with the cache if the cache applies to this URL scheme, else return ``store``. Does no I/O."""
     if cache is None or (scheme == "file" and not cache.local):
         return store
     return CachingStore(store, cache, endpoint_of(scheme, options), run_blocking, counters)
 
 
 class CachingStore:
-    """A store with a cache. Owns ``inner`` and closes it; the cache may be others' as well.
+    """A store with a cache. It owns and closes ``inner``; other stores can share the cache.
 
-    Nothing that happens to the cache while reading is an error: what it cannot give comes from ``inner``.
+    A cache failure during a read raises no error: ``inner`` then serves the bytes.
 
     Args:
-        place: Where the objects are, beside their URL.
+        inner: Store that serves uncached bytes.
+        cache: The shared cache.
+        place: Endpoint of the store; part of the cache key.
         run_blocking: Runs blocking calls on a worker thread.
-        counters: Of the store: what the cache did for it is added.
+        counters: Counters of the store, which receive the cache hits, misses and evictions.
 
     Raises:
-        ShardCacheError: By every method, when the cache's folder cannot be used.
+        ShardCacheError: Any method raises it if the cache folder cannot be used.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class CachingStore:
         self._pieces: PieceStore | None = None
 
     async def info(self, url: str) -> ShardRef:
-        await self._opened()  # now, so that a folder that cannot be used is told before anything is read
+        await self._opened()  # open the cache early to report an unusable folder before the first read
         return await self._inner.info(url)
 
     async def glob(self, pattern: str) -> list[ShardRef]:
@@ -82,7 +84,7 @@ class CachingStore:
             await self._inner.aclose()
         finally:
             self._pieces = None
-            self._lease.close()  # on the loop: it removes a file at most, and threads may be busy for long
+            self._lease.close()  # safe on the event loop: closing removes at most one file
 
     async def _read(self, pieces: PieceStore, key: str, shard: ShardRef, wanted: ByteSpan, buffer: memoryview) -> None:
         missing: Missing = await run_to_end(self._run_blocking, pieces.read, key, wanted, buffer)
@@ -101,14 +103,14 @@ class CachingStore:
     def _keep(
         self, pieces: PieceStore, key: str, wanted: ByteSpan, missing: Missing, buffer: memoryview
     ) -> Mapping[str, int]:
-        """Keep what was fetched, and return what was counted meanwhile; on a worker thread."""
+        """Store the fetched gaps in the cache and return the resulting counts. Runs on a worker thread."""
         with self._counters.overheard() as counted:
             for gap in missing.gaps:
                 pieces.write(key, gap, _part(buffer, wanted, gap))
         return counted
 
     def _is_known(self, shard: ShardRef, start: int, nbytes: int) -> bool:
-        """Return True if the bytes of a read can be kept: they lie within an object of known version."""
+        """Return True if a read can be cached: it lies within the object, and the object's version is known."""
         if shard.nbytes is None or not nbytes or not 0 <= start <= start + nbytes <= shard.nbytes:
             return False
         if not shard.version and not self._trust:

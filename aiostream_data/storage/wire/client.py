@@ -1,9 +1,9 @@
-"""GET one byte range into a buffer, over the pools of one store.
+"""HTTP client that reads one byte range into a buffer with a GET request, over the connection pools of one store.
 
-How this works. What a connection says of an answer becomes one of three things here: the bytes, in place; a
-:class:`Refused` answer with what the server says of it; or :class:`Unusual`, an answer that is correct, but of a kind
-(a redirect, chunks) that is left to a full client. A request that was sent on a connection which the server had just
-closed is sent once more on a fresh one: nothing had happened to it.
+A request has one of three results. On success the body is in the buffer. :class:`Refused` carries an error status and
+the server's message. :class:`Unusual` marks a valid response (a redirect, a chunked body) that an HTTP library must
+fetch. If the server had closed an idle connection before the request arrived, the client retries once on a new
+connection.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from aiostream_data.storage.wire.pool import Pool, Server
 from aiostream_data.storage.wire.request import request_head
 
 DETAIL_NBYTES: Final = 16 << 10
-"""Most bytes that are read of what a server says of an error."""
+"""Maximum bytes read from the body of an error response."""
 
 
 class RequestTarget(NamedTuple):
-    """Where a request goes.
+    """Server and path of a request.
 
     Attributes:
-        host, port, is_tls: The server.
-        path: Path and query, quoted.
+        host, port: Address of the server.
+        is_tls: True for HTTPS.
+        path: Path and query, percent-encoded.
     """
 
     host: str
@@ -40,11 +41,12 @@ class RequestTarget(NamedTuple):
     path: str
 
     def __repr__(self) -> str:
-        return f"Target(host={self.host!r}, port={self.port!r}, is_tls={self.is_tls!r})"  # the query may sign it
+        # Omit the path: its query may contain a signature.
+        return f"Target(host={self.host!r}, port={self.port!r}, is_tls={self.is_tls!r})"
 
     @property
     def host_header(self) -> str:
-        """The host as the server knows itself."""
+        """Value of the Host header: the host, and the port unless it is the default."""
         return _host_header(self.host, self.port, self.is_tls)
 
 
@@ -55,23 +57,23 @@ def _host_header(host: str, port: int, is_tls: bool) -> str:
 
 
 class Took(NamedTuple):
-    """Seconds that an answer took: from the request until it began, and from then until it was complete."""
+    """Seconds from the request to the first byte of its response, and from there to the last byte."""
 
     first_byte_s: float
     body_s: float
 
 
 class Unusual(Exception):
-    """The answer is of a kind that a full client has to fetch."""
+    """The response is valid but only an HTTP library can fetch it: a redirect, or a chunked or encoded body."""
 
 
 @dataclass
 class Refused(Exception):
-    """The server answered with a status that is none of success.
+    """The server returned an error status.
 
     Attributes:
-        status, headers: Of the answer.
-        detail: Its body, as far as it was read; not shown, since stores say there what was signed.
+        status, headers: Status code and headers of the response.
+        detail: Beginning of the response body. Never printed, because stores quote signed requests in it.
     """
 
     status: int
@@ -84,15 +86,15 @@ class Refused(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireOptions:
-    """How patient a client is, and how many connections it makes.
+    """Timeouts in seconds and connection limits of a client.
 
     Attributes:
-        connect_s: To connect, the TLS handshake included.
-        first_byte_s: Until an answer begins.
-        idle_s: Between two arrivals.
-        total_s: Until an answer is complete.
-        connections: Most connections to one server.
-        caps: What all loaders of the process may ask for together.
+        connect_s: Timeout for connecting, including the TLS handshake.
+        first_byte_s: Timeout for the first byte of a response.
+        idle_s: Timeout between two arrivals of data.
+        total_s: Timeout for the complete response.
+        connections: Maximum number of connections to one server.
+        caps: Request and bandwidth limits shared by all loaders of the process.
     """
 
     connect_s: float = 10.0
@@ -105,10 +107,12 @@ class WireOptions:
 
 @dataclass
 class WireClient:
-    """Pools of connections, one for each server. Used on one event loop; closed by its owner.
+    """HTTP client with one connection pool per server. For one event loop; its owner closes it.
 
     Attributes:
-        counters: Of the store: requests, connections and bytes are added.
+        options: Timeouts and connection limits.
+        make_tls: Creates the TLS context for all connections.
+        counters: Counters of the store, which receive requests, connections and bytes.
     """
 
     options: WireOptions
@@ -128,28 +132,32 @@ class WireClient:
         accept: Callable[[AnswerHead], BodyPlan],
         known: Container[int] = (),
     ) -> Took:
-        """Send a GET; return when the body is where ``accept`` said for an answer with status 200 or 206.
+        """Send a GET and wait until the body of a 200 or 206 response is in the buffer that ``accept`` chose.
 
         Args:
-            known: Statuses of redirects that the caller wants to see as :class:`Refused`.
+            target: Server and path.
+            headers: Request headers except Host.
+            accept: Checks the head of a 200 or 206 response and returns the destination of its body.
+            known: Redirect statuses to raise as :class:`Refused` instead of :class:`Unusual`.
 
         Returns:
-            What it took.
+            Durations of the response.
 
         Raises:
-            Refused: Another status, but for redirects that are not known.
-            Unusual: The answer is one for a full client.
-            BrokenAnswer, MalformedAnswer: It did not arrive as it should.
-            OSError, TimeoutError: There is no connection.
-            Exception: What ``accept`` raised.
+            Refused: The response has an error status.
+            Unusual: An HTTP library must fetch the response.
+            BrokenAnswer: The connection ended or timed out before the response was complete.
+            MalformedAnswer: The response is not valid HTTP/1.1.
+            OSError, TimeoutError: Connecting failed.
+            Exception: ``accept`` raised it.
         """
         return await self._ask(target, "GET", headers, accept, known)
 
     async def head(self, target: RequestTarget, headers: Mapping[str, str]) -> AnswerHead:
-        """Send a HEAD, and return what the answer tells of the object; its status is 200.
+        """Send a HEAD request and return the head of its successful response.
 
         Raises:
-            Refused, Unusual, BrokenAnswer, MalformedAnswer, OSError, TimeoutError: As :meth:`get`.
+            Refused, Unusual, BrokenAnswer, MalformedAnswer, OSError, TimeoutError: As in :meth:`get`.
         """
         told: list[AnswerHead] = []
 
@@ -177,7 +185,7 @@ class WireClient:
             return await self._ask_over(pool, request, accept, known, fresh=True, bodiless=bodiless)
 
     def tls(self) -> ssl.SSLContext:
-        """Return what servers are verified with; the same for every connection."""
+        """Return the TLS context, which all connections share."""
         if self._tls is None:
             self._tls = self.make_tls()
         return self._tls
@@ -190,7 +198,7 @@ class WireClient:
 
     @property
     def connections(self) -> int:
-        """Connections that there are."""
+        """Number of open and opening connections."""
         return sum(pool.connections for pool in self._pools.values())
 
     async def _ask_over(
@@ -224,7 +232,7 @@ class WireClient:
             head = await connection.get(request, decide, self._patience, bodiless=bodiless)
         except BrokenAnswer as error:
             if error.fresh and was_used and not fresh and not isinstance(error, SilentAnswer):
-                is_stale = True  # the server has not seen it
+                is_stale = True  # the server never received the request
                 raise _StaleConnection from error
             raise
         finally:
@@ -254,10 +262,10 @@ class WireClient:
 
 
 def _plan_of_detail(head: AnswerHead | None) -> BodyPlan:
-    """Return what to do with the body of an answer that is none of success; None for one that has no body."""
+    """Plan where to read the body of an error response. Pass None as the head of a response without a body."""
     if head is None:
         return BodyPlan(memoryview(bytearray()))
-    if head.length is None:  # as S3 answers: in chunks
+    if head.length is None:  # S3 sends its error responses in chunks
         return BodyPlan(memoryview(bytearray(DETAIL_NBYTES)), whole=False, partial=True)
     room = memoryview(bytearray(min(head.length, DETAIL_NBYTES)))
     return BodyPlan(room, whole=head.length <= DETAIL_NBYTES, partial=True)
@@ -268,4 +276,4 @@ def _detail(head: AnswerHead, raw: bytes) -> bytes:
 
 
 class _StaleConnection(Exception):
-    """The server had closed the connection before the request arrived."""
+    """The server closed the idle connection before the request arrived."""

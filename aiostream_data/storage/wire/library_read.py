@@ -1,4 +1,4 @@
-"""What is known of one range that a library reads: when its answer began, and how much of it is there."""
+"""Progress of one range read by an HTTP library: time of the first byte, and bytes received."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiostream_data.errors import StoreTimeoutError, StoreUnreachableError
 
 
 class LibraryRead:
-    """One read by a library.
+    """Progress of one range read by an HTTP library.
 
     Attributes:
         sent_at: Monotonic time at which the request was sent.
-        first_byte_s: Until its answer began; None as long as nobody has said so.
+        first_byte_s: Seconds from the request to the response head; None until :meth:`began` is called.
     """
 
     def __init__(self) -> None:
@@ -24,17 +24,17 @@ class LibraryRead:
         self._received = 0
 
     def began(self, version: str) -> None:
-        """Record that the head of the answer is there, and which version of the object it names."""
+        """Record the arrival of the response head and the object version that it states."""
         self.first_byte_s = monotonic() - self.sent_at
         self._version = version
 
     def filled(self, nbytes: int) -> None:
-        """Record that so many bytes from the beginning of the range are there."""
+        """Record that the first ``nbytes`` bytes of the range have arrived."""
         self._received = nbytes
 
     @contextmanager
     def breaking_off(self) -> Iterator[None]:
-        """Note in the error with which a body ends too early, inside of the block, from where another may go on."""
+        """Add the received bytes and version to a connection error in the block, so that a retry can resume there."""
         try:
             yield
         except (StoreUnreachableError, StoreTimeoutError) as error:

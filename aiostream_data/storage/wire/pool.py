@@ -1,10 +1,9 @@
-"""Keep-alive connections to one server: as many as are allowed, the one used last first, none that is too old.
+"""Pool of keep-alive connections to one server.
 
-How this works. Whoever wants a connection gets an idle one, or opens one while there are fewer than ``limit``, or waits
-in line. Connections are opened a few at a time at first, and later as many as there are already, so that a thousand
-requests at the start do not begin with a thousand handshakes: their number doubles with every round trip at most, and
-those that come free first serve the others. A connection that the server may be about to close is not used:
-servers close idle ones after some time, and a request sent meanwhile is lost.
+A request takes the most recently used idle connection. Without one, it opens a connection if fewer than ``limit``
+exist, and otherwise waits in a queue. The pool at most doubles the number of connections per round trip, so that a
+thousand initial requests do not start a thousand handshakes. Connections that were idle too long are closed, because
+a request is lost if the server closes the connection at the same time.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from typing import Any, Final, NamedTuple
 from aiostream_data.storage.wire.connection import Connection
 
 IDLE_S: Final = 15.0
-"""A connection idle for longer is not used again: many servers close them after 20 to 75 s."""
+"""Maximum idle time of a connection in seconds. Many servers close idle connections after 20 to 75 s."""
 
 OPENING: Final = 8
-"""Connections that are opened at the same time in the beginning."""
+"""Initial number of connections to open at the same time."""
 
 
 _HAPPY: Final[dict[str, float]] = {"happy_eyeballs_delay": 0.25} if sys.version_info[:3] >= (3, 13, 1) else {}
-"""Try the addresses of a host beside each other, each so many seconds after the last; see RFC 8305. Not on older
-Pythons, whose asyncio leaves these tries and their sockets behind when connecting is cancelled."""
+"""Connect to several addresses of a host in parallel, started 0.25 s apart (RFC 8305). Disabled before Python 3.13.1,
+where cancelling the connection attempt leaks sockets."""
 
 
 class Server(NamedTuple):
-    """Where to connect to.
+    """Address of a server.
 
     Attributes:
-        host, port: Of the server.
-        tls: With what to speak TLS; None for plain text.
+        host, port: Host name and port number.
+        tls: TLS context; None for a connection without TLS.
     """
 
     host: str
@@ -44,7 +43,7 @@ class Server(NamedTuple):
 
 
 def may_open(there_are: int) -> int:
-    """Return how many connections may be opened at the same time, beside those that there are."""
+    """Return how many connections may be opening at the same time, given the number of open ones."""
     return max(OPENING, there_are)
 
 
@@ -52,15 +51,16 @@ class Pool:
     """Connections to one server, for one event loop.
 
     Args:
-        limit: Most connections at once. May be changed; what is over it is closed when it comes back.
-        connect_s: Longest wait for one to be made, the TLS handshake included.
+        server: Address of the server.
+        limit: Maximum number of connections. It can change later; returned connections above the limit are closed.
+        connect_s: Timeout for connecting in seconds, including the TLS handshake.
     """
 
     def __init__(self, server: Server, *, limit: int, connect_s: float) -> None:
         self.server = server
         self.limit = limit
         self._connect_s = connect_s
-        self._idle: deque[Connection] = deque()  # used last at the right
+        self._idle: deque[Connection] = deque()  # most recently used at the right
         self._lent: set[Connection] = set()
         self._opening = 0
         self._line: deque[asyncio.Future[None]] = deque()
@@ -69,18 +69,18 @@ class Pool:
 
     @property
     def connections(self) -> int:
-        """Connections that there are, or are being made."""
+        """Number of open and opening connections."""
         return len(self._idle) + len(self._lent) + self._opening
 
     async def take(self, *, fresh: bool = False) -> Connection:
-        """Return a connection that is this caller's until :meth:`give_back`.
+        """Return a connection for exclusive use until :meth:`give_back`.
 
         Args:
-            fresh: Give a new one, since an idle one has just proved to be closed.
+            fresh: Open a new connection instead of using an idle one.
 
         Raises:
-            TimeoutError: It could not be made in time.
-            OSError: It could not be made: no such host, refused, no such certificate.
+            TimeoutError: Connecting exceeded ``connect_s``.
+            OSError: Connecting failed (unknown host, refused connection, invalid certificate), or the pool is closed.
         """
         while True:
             if self._closed:
@@ -96,7 +96,7 @@ class Pool:
             await self._wait()
 
     def give_back(self, connection: Connection) -> None:
-        """Take a connection back; one that cannot be used any more is closed."""
+        """Return a connection to the pool. The pool closes connections that cannot be reused."""
         self._lent.discard(connection)
         if connection.usable and not self._closed and self.connections < self.limit:
             self._idle.append(connection)
@@ -105,7 +105,7 @@ class Pool:
         self._wake()
 
     def close(self) -> None:
-        """Close every connection, those that are lent too. Idempotent."""
+        """Close all connections, including those in use. Idempotent."""
         self._closed = True
         for connection in [*self._idle, *self._lent]:
             connection.abort()
@@ -136,7 +136,7 @@ class Pool:
             self._wake()
         try:
             async with asyncio.timeout(self._connect_s):
-                # uvloop tries the addresses of a host one by one, and knows no such argument.
+                # uvloop connects to one address at a time and does not accept this argument.
                 others: dict[str, Any] = _HAPPY if isinstance(loop, asyncio.BaseEventLoop) else {}
                 _, connection = await loop.create_connection(
                     Connection, host, port, ssl=tls, server_hostname=host if tls is not None else None, **others
@@ -158,8 +158,8 @@ class Pool:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self._wake()  # it was this one's turn: the next one's now
-            with suppress(ValueError):  # it has been passed over already
+                self._wake()  # pass the wake-up on to the next waiter
+            with suppress(ValueError):  # already removed from the queue
                 self._line.remove(waiter)
             raise
 

@@ -1,4 +1,4 @@
-"""TLS for connections: certificates are verified, and sessions are taken up again, which saves a round trip."""
+"""TLS contexts that verify certificates and resume sessions, which saves a round trip per connection."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ssl
 
 
 class ResumingContext(ssl.SSLContext):
-    """A client's context that takes up the last session it had with each server name.
+    """Client TLS context that resumes the last session with each server name.
 
-    asyncio gives no access to sessions; it makes every TLS object through :meth:`wrap_bio`, and so that is the place.
-    A session that a server does not know any more costs nothing: it makes a full handshake. Of an object whose
-    handshake is under way there is none yet, and so the one before it counts on.
+    asyncio gives no access to TLS sessions, but it creates every TLS object with :meth:`wrap_bio`, so this class
+    overrides that method. If the server has discarded a session, it performs a full handshake. While a handshake is
+    in progress, new connections use the previous session.
     """
 
     _objects: dict[str, ssl.SSLObject]
@@ -27,26 +27,26 @@ class ResumingContext(ssl.SSLContext):
         name = server_hostname if isinstance(server_hostname, str) else ""
         objects, sessions = self.__dict__.setdefault("_objects", {}), self.__dict__.setdefault("_sessions", {})
         if (found := _session_of(objects.get(name))) is not None:
-            sessions[name] = found  # with what came after the handshake
+            sessions[name] = found  # includes session tickets received after the handshake
         made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session or sessions.get(name))
         objects[name] = made
         return made
 
 
 def _session_of(before: ssl.SSLObject | None) -> ssl.SSLSession | None:
-    """Return the session of a connection; None where its handshake has not come to one."""
+    """Return the TLS session of a connection, or None before its handshake has completed."""
     try:
         return None if before is None else before.session
-    except ValueError:  # how OpenSSL's "not yet" arrives here
+    except ValueError:  # raised while the handshake is in progress
         return None
 
 
 def client_context(*, verify: bool | str | None = None) -> ssl.SSLContext:
-    """Return a context for many connections.
+    """Create a TLS context to share between connections.
 
     Args:
-        verify: A file or folder of certificates to trust instead of the system's; False to trust anybody, which
-            only a test server is worth.
+        verify: File or folder of certificates to trust instead of the system's. False disables verification; use it
+            with test servers only.
     """
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["http/1.1"])
