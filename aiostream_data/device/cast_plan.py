@@ -1,10 +1,9 @@
-"""Decide how a batch of images leaves its slot: where everything stands before and after, and what is drawn.
+"""Plan how a batch of images leaves its slot: array offsets before and after the cast, and random crops and flips.
 
-How this works. A batch that is cast has another layout outside of its slot than in it. Its images go
-through one **cast** each; what stands between them is copied as it is, in as few **copies** as there are
-runs of such arrays. What a cast must know of single rows (where to cut, whether to mirror) and of channels
-(what to multiply with, what to add) travels in the slot, as two small arrays behind those of the batch: so
-one copy brings everything, and taking out allocates nothing but the consumer's block. Pure arithmetic.
+A batch that is cast has one layout in its slot and another in the consumer's block. Each array of images needs one
+**cast**. Runs of other arrays between them are copied unchanged, with one **copy** per run. Crop positions and flips
+per row, and gain and bias per channel, are two small arrays behind the batch's arrays in the slot. So one copy to the
+device transfers everything, and only the consumer's block is allocated. This module touches no device.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from aiostream_data.device.layout import TakenApart, place
 from aiostream_data.errors import ImageCastError
 
 RowKeys: TypeAlias = NDArray[np.uint64]
-"""A word per row, the same in every run for the same row of the same source and epoch: uint64 (rows,)."""
+"""uint64 (rows,): one random key per row, the same in every run for the same row, source and epoch."""
 
 TOP, LEFT, MIRRORED = range(3)
-"""Columns of an array of places."""
+"""Column numbers of the ``places`` array: top line, left column, and whether the image is mirrored."""
 
 _DRAW_TOP, _DRAW_LEFT, _DRAW_MIRRORED = range(3)
 _MOST: Final = 2**30
 
 
 def with_cast(parts: TakenApart, cast: ImageCast, keys: RowKeys | None) -> TakenApart:
-    """Return a batch to be written into a slot together with what the cast needs; its layout has the plan.
+    """Add the arrays and the cast plan that ``cast`` needs to a batch. The returned layout holds the plan.
 
     Args:
-        keys: Of the rows of the batch; needed where ``cast.draws``. Where there are not as many as rows, as for
-            elements that were never batched, rows are told apart by the first key and their number.
+        keys: Random keys of the batch's rows; required if ``cast.draws``. If the numbers of keys and rows differ, as
+            for unbatched elements, row keys derive from the first key and the row number.
 
     Raises:
-        ImageCastError: The batch has no images, or others than the cast is for.
+        ImageCastError: The batch has no images, or its images do not match the cast.
     """
     inside = parts.layout.arrays
     before = _facts(parts.layout)
@@ -63,7 +62,7 @@ def with_cast(parts: TakenApart, cast: ImageCast, keys: RowKeys | None) -> Taken
 
 
 def _facts(layout: BatchLayout) -> list[LeafFacts]:
-    """Return what is known of every array: those of ragged leaves are not dense."""
+    """Return the known shape and dtype of every array. Arrays of ragged leaves are not dense."""
     dense = [kind == "dense" for kind in layout.kinds for _ in range(_ARRAYS_OF[kind])]
     return [LeafFacts(*_of(array), is_dense) for array, is_dense in zip(layout.arrays, dense, strict=True)]
 
@@ -89,19 +88,21 @@ def _size(leaf: LeafFacts, cast: ImageCast) -> tuple[int, int]:
 def _beside(
     images: SlotArray, size: tuple[int, int], cast: ImageCast, keys: RowKeys | None
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Return what travels beside images: factors and places; see :class:`Cast`."""
+    """Return the factors and places for one array of images; see :class:`Cast`."""
     rows, height, width, channels = images.shape
     if max(rows, height * width * channels) > _MOST:
-        raise ImageCastError(images.path, f"shape {images.shape}: at most {_MOST} rows, and numbers in each")
+        raise ImageCastError(
+            images.path, f"shape {images.shape} is too large: at most {_MOST} rows and {_MOST} values per row"
+        )
     return cast.factors(channels), places(cast, keys, rows, (height - size[0], width - size[1]))
 
 
 def places(cast: ImageCast, keys: RowKeys | None, rows: int, room: tuple[int, int]) -> NDArray[np.int32]:
-    """Return where images are cut and whether they are mirrored: int32 (rows, 3), :data:`TOP`, LEFT, MIRRORED.
+    """Return crop positions and flips: int32 (rows, 3), with columns :data:`TOP`, LEFT and MIRRORED.
 
     Args:
         keys: As for :func:`with_cast`.
-        room: Pixels, in height and width, that are cut off.
+        room: Pixels that the crop removes, as (height, width).
     """
     found = np.zeros((rows, 3), np.int32)
     found[:, TOP], found[:, LEFT] = room[0] // 2, room[1] // 2
@@ -118,19 +119,19 @@ def places(cast: ImageCast, keys: RowKeys | None, rows: int, room: tuple[int, in
 
 
 def _words_of(keys: RowKeys, rows: int) -> RowKeys:
-    """Return words for the rows of an element whose keys are not those of its rows."""
+    """Derive one key per row from the first key, for an element that was not batched."""
     first = int(keys[0]) if len(keys) else 0
     return np.arange(rows, dtype=np.uint64) * np.uint64(WEYL) + np.uint64(first)
 
 
 def _below(keys: RowKeys, draw: int, bound: int) -> NDArray[np.int64]:
-    """Return one draw per key, uniform from 0 to ``bound`` (excluded), which is below 2**32."""
+    """Return one uniform draw per key from 0 to ``bound`` (excluded). ``bound`` must be below 2**32."""
     words = mixed(mixed(keys.copy()) + np.uint64((draw + 1) * WEYL % 2**64))
     return ((words >> np.uint64(32)) * np.uint64(bound) >> np.uint64(32)).astype(np.int64)
 
 
 def _copies(slot: Sequence[SlotArray], outside: Sequence[SlotArray], chosen: Sequence[int]) -> Iterator[Copy]:
-    """Yield the runs of arrays that are taken out as they are; within a run all keep their distances."""
+    """Yield one copy per run of consecutive arrays that are not cast. Arrays of a run keep their relative offsets."""
     for is_cast, run in groupby(range(len(outside)), key=lambda number: number in chosen):
         numbers = list(run)
         first, last = slot[numbers[0]], slot[numbers[-1]]

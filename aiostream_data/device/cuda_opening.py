@@ -1,7 +1,7 @@
-"""Find out whether this process can use a GPU, and open one; what is in the way is told with its cure.
+"""Check whether this process can use a GPU, and open one. Errors name the cause and the remedy.
 
-Asking for GPUs initialises CUDA, and opening one makes its context: hundreds of milliseconds, part of them with the
-GIL held. So neither belongs on an event loop, nor before a fork.
+Counting GPUs initializes CUDA, and opening a GPU creates its context. Both take hundreds of milliseconds, partly with
+the GIL held. Call these functions off the event loop, and only after forking worker processes.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from aiostream_data.device.forks import check_cuda_may_start, note_cuda_started
 from aiostream_data.errors import AiostreamError, DeviceError, DeviceUnavailableError
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
-"""Says which GPUs CUDA shows to a process."""
+"""Environment variable that selects the GPUs that CUDA shows to a process."""
 
 
 def device_count(device: str) -> int:
-    """Return how many GPUs CUDA shows to this process. Initialises CUDA.
+    """Return the number of GPUs that CUDA shows to this process. Initializes CUDA.
 
     Args:
-        device: What the user asked for, for messages.
+        device: Device name that the user requested, for error messages.
 
     Raises:
         MissingExtraError: CuPy is not installed.
-        DeviceUnavailableError: There is no usable driver; ``absent`` is True where there is none at all.
-        ForkedPipelineError: This process was forked from one in which CUDA was started.
+        DeviceUnavailableError: The driver is missing or unusable; ``absent`` is True if no driver is installed.
+        ForkedPipelineError: This process was forked from one that had started CUDA.
     """
     runtime = import_cupy(device).cuda.runtime
     if runtime.is_hip:
         raise DeviceUnavailableError(
-            f"device {device!r} cannot be used: the CuPy that is installed is for ROCm, and only CUDA is supported"
+            f"device {device!r} cannot be used: the installed CuPy is for ROCm, and only CUDA is supported"
         )
     check_cuda_may_start(device)
     try:
@@ -57,30 +57,30 @@ def _unavailable(device: str, runtime: Any, status: int) -> DeviceUnavailableErr
 
 
 def _versions(runtime: Any) -> tuple[int | None, int | None]:
-    """Return the newest CUDA that the driver serves (0: no driver), and that of CuPy; None where it is not told."""
+    """Return the newest CUDA version that the driver supports (0: no driver), and CuPy's. None means unknown."""
 
     def told(version: Callable[[], int]) -> int | None:
         try:
             return int(version())
         except runtime.CUDARuntimeError:
-            return None  # it is for messages only
+            return None  # the versions only appear in error messages
 
     return told(runtime.driverGetVersion), told(runtime.runtimeGetVersion)
 
 
 def open_cuda(index: int | None, asked: str, *, or_only: bool = False) -> CupyBackend:
-    """Open a GPU. Makes its context.
+    """Open a GPU and create its context.
 
     Args:
-        index: Its number; None: CUDA's current device.
-        asked: What the user asked for, for messages.
-        or_only: Open the only GPU where this process sees just one, whatever its number.
+        index: Number of the GPU; None for CUDA's current device.
+        asked: Device name that the user requested, for error messages.
+        or_only: If this process sees only one GPU, open it and ignore ``index``.
 
     Raises:
         MissingExtraError: CuPy is not installed.
-        DeviceUnavailableError: There is no usable driver, or no such GPU, or it cannot be used now.
-        DeviceMemoryError: It has no room for a context.
-        ForkedPipelineError: This process was forked from one in which CUDA was started.
+        DeviceUnavailableError: No driver is usable, the GPU does not exist, or the GPU cannot be used.
+        DeviceMemoryError: The GPU has not enough memory for a context.
+        ForkedPipelineError: This process was forked from one that had started CUDA.
     """
     count = device_count(asked)
     if count == 0:
@@ -101,13 +101,13 @@ def open_cuda(index: int | None, asked: str, *, or_only: bool = False) -> CupyBa
 
 
 def _visible() -> str:
-    """Return what narrows down the GPUs that this process sees, in brackets; empty where nothing does."""
+    """Return the setting of CUDA_VISIBLE_DEVICES in parentheses, or "" if the variable is not set."""
     value = os.environ.get(VISIBLE_VARIABLE)
     return "" if value is None else f" ({VISIBLE_VARIABLE}={value!r})"
 
 
 def describe_gpus() -> str:
-    """Return one line about the GPUs that this process could use, or why it can use none. Initialises CUDA."""
+    """Describe the GPUs that this process can use in one line, or the reason why it can use none. Initializes CUDA."""
     try:
         count = device_count("cuda")
     except AiostreamError as error:

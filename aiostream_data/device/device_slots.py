@@ -1,4 +1,4 @@
-"""The device slots of a ring: written by a copy, read by one consumer, written again."""
+"""The device slots of a ring: each is filled by a copy, read by one consumer, and reused."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from aiostream_data.interrupts import interrupts_after
 
 
 class HeldBatch(Protocol):
-    """A batch in a slot, or on its way there.
+    """A batch in a device slot, or on its way to the slot.
 
     Attributes:
-        layout: Of its arrays.
+        layout: Layout of the batch's arrays.
     """
 
     layout: BatchLayout
@@ -29,13 +29,13 @@ class HeldBatch(Protocol):
 
 
 class DeviceSlots:
-    """M device slots. Methods may be called from any thread.
+    """All device slots of a ring. Any thread may call the methods.
 
     Attributes:
-        all: The slots; fewer than at first when the device had no room for all of them.
-        hand_over: The terms on which consumers get batches.
-        receivers: The libraries that they get them in.
-        leases: Of the slots that consumers have.
+        all: The slots. Slots that did not fit into device memory are removed.
+        hand_over: Settings for handing batches to consumers.
+        receivers: The array libraries in which consumers receive batches.
+        leases: Leases of the slots that consumers hold.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class DeviceSlots:
         self._free = deque(self.all)
 
     def take(self, nbytes: int) -> DeviceSlot | None:
-        """Return a free slot of at least this size, or None when none is free. The caller holds the lock.
+        """Return a free slot of at least ``nbytes`` bytes, or None if no slot is free. The caller holds the lock.
 
         Raises:
-            DeviceMemoryError: The device has no room for so many slots as are needed at least.
+            DeviceMemoryError: The device has not enough memory for the minimum number of slots.
         """
         while self._free:
-            slot = self._free[0]  # the longest free, so the likeliest to be idle
+            slot = self._free[0]  # free for the longest time, so most likely idle
             try:
                 self._grow(slot, nbytes)
             except DeviceMemoryError as error:
@@ -81,12 +81,12 @@ class DeviceSlots:
 
     @property
     def any_free(self) -> bool:
-        """True when a slot is free, or will be as soon as leaked leases were ended."""
+        """True if a slot is free, or will be free once leaked leases are ended."""
         return bool(self._free) or self.leases.any_leaked
 
     @property
     def all_held(self) -> bool:
-        """True when consumers have every slot, so that no batch can come until they give one back."""
+        """True if consumers hold every slot, so that no batch can arrive until one is released."""
         return self.leases.held(self.all) == len(self.all)
 
     def _grow(self, slot: DeviceSlot, nbytes: int) -> None:
@@ -95,7 +95,7 @@ class DeviceSlots:
         if slot.block is not None and wanted == have:
             return
         for mark in slot.marks:
-            # The device may still be at work on the old memory. Blocks with the lock held: it is rare.
+            # The device may still use the old memory. Waiting with the lock held is fine, as slots grow rarely.
             with self._state.fatal():
                 self._backend.join(mark)
             self._backend.retire(mark)
@@ -108,11 +108,11 @@ class DeviceSlots:
         except DeviceMemoryError:
             if wanted == nbytes:
                 raise
-            return self._backend.device_block(nbytes)  # without the reserve for batches to come
+            return self._backend.device_block(nbytes)  # without the reserve for larger batches
 
     @interrupts_after()
     def take_out(self, batch: HeldBatch, receiver: FrameworkReceiver) -> list[Any]:
-        """Copy a batch into memory of the consumer's, free its slot, and return the arrays."""
+        """Copy a batch into the consumer's memory, free its slot, and return the arrays."""
         backend, layout = self._backend, batch.layout
         slot = self._claim(batch, DeviceState.READING)
         assert slot.block is not None
@@ -127,7 +127,7 @@ class DeviceSlots:
                 if isinstance(error, DeviceError):
                     self._state.fail(
                         error
-                    )  # mostly a kernel of the consumer's own, of which this is the first call to hear
+                    )  # usually a kernel of the consumer failed; this call is the first to report it
                 self._state.announce()
             raise
         arrived = slot.arrived
@@ -156,31 +156,32 @@ class DeviceSlots:
         return [self._backend.view(block, array.offset, array.shape, array.dtype) for array in layout.arrays]
 
     def exported(self, lease: Lease, native: NativeArray, *, copied: bool = False) -> ExportedArray:
-        """Return an array over a lent slot as other libraries import it; ``copied`` as for :class:`ExportedArray`."""
+        """Wrap an array over a leased slot for DLPack import by other libraries; for ``copied`` see
+        :class:`ExportedArray`."""
         return ExportedArray(native, lease, self.leases, self._backend, copied=copied)
 
     def owned(self, arrays: list[NativeArray]) -> list[OwnArray]:
-        """Return arrays that :meth:`take_out` has just begun to fill in this thread as other libraries import them."""
+        """Wrap arrays from :meth:`take_out` for DLPack import, while this thread's current stream still fills them."""
         stream = self._backend.current_stream()
         return [OwnArray(array, self._backend, stream) for array in arrays]
 
     def check_aligned(self, layout: BatchLayout, blocks: list[DeviceBlock]) -> None:
-        """Refuse targets of a cast that begin in the middle of a number: a GPU cannot write there.
+        """Check that the targets of a cast are aligned to their item size, as GPUs require.
 
         Raises:
-            DeviceTargetError: One does.
+            DeviceTargetError: A target is not aligned.
         """
         for array, block in zip(layout.outside.arrays, blocks, strict=True):
             if layout.cast is not None and self._backend.address(block) % array.dtype.itemsize:
                 raise DeviceTargetError(
-                    array.path, f"it begins at an address that is no multiple of {array.dtype.itemsize} bytes: copy it"
+                    array.path, f"its address is not a multiple of {array.dtype.itemsize} bytes. Pass an aligned copy"
                 )
 
     @interrupts_after()
     def copy_into(
         self, lease: Lease, source: DeviceBlock, layout: BatchLayout, blocks: list[DeviceBlock], stream: StreamRef
     ) -> None:
-        """Copy every array of a leased batch from its slot into a block of its own, and end the lease."""
+        """Copy or cast each array of a leased batch into its target block, and end the lease."""
         with self.leases.using(lease, stream):
             for number, (array, block) in enumerate(zip(layout.outside.arrays, blocks, strict=True)):
                 if not array.nbytes:
@@ -194,7 +195,7 @@ class DeviceSlots:
 
     @interrupts_after()
     def discard(self, batch: HeldBatch) -> None:
-        """Free the slot of a batch that nobody reads; it stays behind the mark of its copy."""
+        """Free the slot of an unread batch. The slot is reused only after the copy that filled it."""
         if self._state.forked:
             return
         with self._state.lock:
@@ -208,7 +209,7 @@ class DeviceSlots:
             self._state.check()
             slot, batch._slot = batch._slot, None
             if slot is None:
-                raise BatchReleasedError("this device batch was already taken out, lent or discarded")
+                raise BatchReleasedError("this device batch was already copied out, leased or discarded")
             slot.state = state
             self._state.measures.asked(slot.arrival)
             return slot

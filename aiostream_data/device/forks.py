@@ -1,7 +1,7 @@
-"""Detect forked children: a child cannot use the GPU memory of its parent.
+"""Detect forked children: a child process cannot use the GPU memory of its parent.
 
-A child that is forked before CUDA was started in its parent may start it itself. After that it may not: every call
-would fail in it, some with errors that name anything but the fork. So where CUDA was started is noted here.
+A child that was forked before its parent started CUDA may start CUDA itself. Otherwise every CUDA call in the child
+fails, often with an unrelated error. This module therefore records the process that started CUDA.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from aiostream_data.errors import ForkedPipelineError
 
 
 class _History:
-    """Of this process.
+    """Fork history of this process.
 
     Attributes:
-        forks: How many forks it is away from the process that loaded this module.
-        cuda_started_in: The process in which CUDA was started; None where it was not.
+        forks: Number of forks between this process and the one that imported this module.
+        cuda_started_in: Identity of the process that started CUDA; None if CUDA was not started.
     """
 
     def __init__(self) -> None:
@@ -34,29 +34,29 @@ if hasattr(os, "register_at_fork"):  # not on every platform
 
 
 def this_process() -> tuple[int, int]:
-    """Return what no forked child shares with this process: its number, and how many forks it is away from the first.
+    """Return an identity of this process that no forked child shares: its process id and its number of forks.
 
-    The number alone may be given again; the count alone misses forks that native code makes.
+    The system may reuse a process id, and the number of forks misses forks made by native code.
     """
     return os.getpid(), _HISTORY.forks
 
 
 def note_cuda_started() -> None:
-    """Note that CUDA runs in this process from now on."""
+    """Record that CUDA was started in this process."""
     _HISTORY.cuda_started_in = this_process()
 
 
 def check_cuda_may_start(device: str) -> None:
-    """Return when CUDA runs in this process, or may be started in it.
+    """Check that CUDA runs in this process or may be started in it.
 
     Args:
-        device: What the user asked for, for messages.
+        device: Device name that the user requested, for error messages.
 
     Raises:
-        ForkedPipelineError: This process was forked from one in which CUDA was started.
+        ForkedPipelineError: This process was forked from one that had started CUDA.
     """
     if _HISTORY.cuda_started_in not in (None, this_process()):
         raise ForkedPipelineError(
-            f"device {device!r} cannot be used: this process was forked from one that had opened a GPU, and CUDA does "
-            "not survive that; start processes by spawn or forkserver, or fork before the GPU is opened"
+            f"device {device!r} cannot be used: this process was forked after CUDA had started, and CUDA does not work "
+            "after a fork. Start processes by spawn or forkserver, or fork before opening the GPU"
         )

@@ -1,9 +1,9 @@
-"""How a consumer gets a batch: on which terms, and as what other libraries import.
+"""Settings for handing batches to consumers, and DLPack exports of the batches.
 
-What is lent is exported by :class:`ExportedArray`: it orders the importer's stream after *that batch's* arrival, which
-CuPy's own export does not, as CuPy's arrays do not remember the stream that filled them. CuPy orders importers after
-the stream that is current on the current *device*, which may be another GPU; :class:`OwnArray` names the stream. There
-is no ``__cuda_array_interface__``: importers ignore its stream.
+:class:`ExportedArray` exports arrays over a leased slot, and orders the importer's stream after the arrival of *that
+batch*. CuPy arrays do not record the stream that fills them, so CuPy's own export cannot order the importer correctly.
+It uses the current stream of the current *device*, which may be another GPU. :class:`OwnArray` names the correct
+stream. The exports have no ``__cuda_array_interface__``, because importers ignore its stream.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ HAND_OFFS: Final = ("copy", "lease", "into")
 FRAMEWORKS: Final = ("cupy", "torch", "jax")
 
 LEGACY_STREAM: Final = 1
-"""CUDA's handle of the stream that None and 0 stand for, in DLPack."""
+"""CUDA's handle of the legacy stream, for which DLPack importers pass None or 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """The terms on which consumers get batches.
+    """Settings for handing batches to consumers.
 
     Attributes:
-        handoff: "copy": arrays of the consumer's own; "lease": the batch in its slot, until it is given back; "into":
-            the same, to be copied into arrays that the consumer keeps.
-        framework: Whose arrays; None for NumPy on ``cpu`` and CuPy on a GPU.
+        handoff: "copy": arrays that the consumer owns. "lease": the batch in its slot, until released. "into": a leased
+            batch that is copied into arrays that the consumer keeps.
+        framework: Library of the arrays; None for NumPy on ``cpu`` and CuPy on a GPU.
 
     Raises:
-        PlanError: There is no such hand-off or framework, or they do not go together.
+        PlanError: ``handoff`` or ``framework`` is unknown, or the two cannot be combined.
     """
 
     handoff: HandOff = "copy"
@@ -50,19 +50,19 @@ class HandOver:
         if self.framework is not None:
             word("framework", self.framework, FRAMEWORKS, " or None")
         if self.handoff == "into" and self.framework == "jax":
-            raise PlanError("handoff='into' writes into arrays, and JAX's never change: use handoff='copy'")
+            raise PlanError("handoff='into' writes into arrays, but JAX arrays are immutable. Use handoff='copy'")
 
     @property
     def copies_out(self) -> bool:
-        """True when batches are copied into memory from an allocator, which JAX does not let others have."""
+        """True if batches are copied into memory allocated for the consumer. JAX does not expose its allocator."""
         return self.handoff == "copy" and self.framework != "jax"
 
 
 class _Exported:
-    """What importers ask of an array, whatever orders them.
+    """Array attributes that DLPack importers read, independent of stream ordering.
 
     Attributes:
-        shape, ndim, dtype: Of the array.
+        shape, ndim, dtype: Shape, number of dimensions and dtype of the array.
     """
 
     __slots__ = ("_backend", "_native")
@@ -92,10 +92,10 @@ class _Exported:
 
 
 class ExportedArray(_Exported):
-    """One array of a leased batch, for any library that imports by DLPack. Any thread.
+    """One array of a leased batch, for any library that imports by DLPack. Safe to use from any thread.
 
-    Importing orders the importer's stream after the batch's arrival, and has the slot wait for that stream when the
-    batch is given back. What was imported is valid until then.
+    Importing orders the importer's stream after the batch's arrival. After release, the slot is reused only after the
+    work on that stream. The imported array is valid until the batch is released.
     """
 
     __slots__ = ("_copied", "_lease", "_leases")
@@ -103,10 +103,11 @@ class ExportedArray(_Exported):
     def __init__(
         self, native: NativeArray, lease: Lease, leases: Leases, backend: DeviceBackend, *, copied: bool = False
     ) -> None:
-        """Export ``native``.
+        """Wrap ``native`` for export.
 
         Args:
-            copied: Whoever imports it copies it, and the lease ends when the copy is ready: JAX may import it.
+            copied: True if the importer copies the array and the lease ends when the copy is ready. JAX may import only
+                such arrays.
         """
         super().__init__(native, backend)
         self._lease = lease
@@ -117,20 +118,20 @@ class ExportedArray(_Exported):
         """Return a capsule over the slot.
 
         Args:
-            stream: The importer's. None and 0 are CUDA's legacy stream. For -1, which names none, the calling thread
-                waits until the batch is there; and whoever imported it so gives it back once it has been used.
-            asked: What else the protocol lets importers ask for, for the device's own library.
+            stream: Stream of the importer. None and 0 are CUDA's legacy stream. -1 names no stream: the calling thread
+                then waits for the batch, and the caller must finish reading before it releases the batch.
+            asked: Further keyword arguments of the DLPack protocol.
 
         Raises:
-            BatchReleasedError: The batch was given back.
-            PlanError: JAX imports it, or the stream is one that every thread has for itself.
+            BatchReleasedError: The batch was already released.
+            PlanError: JAX imports the array, or ``stream`` is a per-thread default stream.
             GraphCaptureError: The stream is being captured.
-            DeviceError, ForkedPipelineError: The device cannot be used any more.
+            DeviceError, ForkedPipelineError: The device can no longer be used.
         """
         if not self._copied and _importer() == "jax":
             raise PlanError(
-                "JAX cannot import a batch that is lent: it does not name the stream that reads it, so the slot could "
-                "be written again under a step that runs; take batch.jax(), which copies"
+                "cannot import a leased batch into JAX: JAX does not name the stream that reads the batch, so the slot "
+                "could be overwritten during a step. Call batch.jax() to copy the batch"
             )
         if stream == NO_STREAM:
             self._leases.arrive(self._lease)
@@ -143,7 +144,7 @@ class ExportedArray(_Exported):
 
 
 class OwnArray(_Exported):
-    """An array of the consumer's own, for a library that imports it while the stream that fills it may still run."""
+    """An array that the consumer owns, for import by DLPack while a stream may still fill it."""
 
     __slots__ = ("_filled_on",)
 
@@ -152,7 +153,7 @@ class OwnArray(_Exported):
         self._filled_on = filled_on
 
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
-        """Return a capsule over the array, and order the importer's stream after the one that fills it.
+        """Return a capsule over the array, and order the importer's stream after the one that fills the array.
 
         Args:
             stream: As for :class:`ExportedArray`.
@@ -170,5 +171,5 @@ class OwnArray(_Exported):
 
 
 def _importer() -> str:
-    """Return the package whose function called the ``__dlpack__`` that called this; "" where C called it."""
+    """Return the top-level package that called the caller's ``__dlpack__``, or "" if C code called it."""
     return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0]

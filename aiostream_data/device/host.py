@@ -1,7 +1,7 @@
-"""The device that is no device: every operation of the protocol, done at once with NumPy.
+"""The ``cpu`` device: runs every operation of the device protocol immediately with NumPy.
 
-It makes a pipeline with a device stage run, and be tested, where there is no GPU. Work enqueued on a
-stream has run when the call returns, so there is nothing to wait for.
+Pipelines with a device stage can run, and be tested, on this device without a GPU. Enqueued work has finished when the
+call returns, so no operation ever waits.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _THE_MARK = Mark("passed")
 
 
 def aligned_bytes(nbytes: int) -> NDArray[np.uint8]:
-    """Return ``nbytes`` uninitialised bytes that start on an :data:`~.backend.ALIGNMENT` boundary.
+    """Return ``nbytes`` uninitialized bytes that start on an :data:`~.backend.ALIGNMENT` boundary.
 
     Raises:
-        DeviceMemoryError: There is no room for them.
+        DeviceMemoryError: The memory cannot be allocated.
     """
     try:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
@@ -36,7 +36,7 @@ def aligned_bytes(nbytes: int) -> NDArray[np.uint8]:
 
 
 class _ForeignMemory:
-    """Memory of somebody else, for NumPy to make an array of, which then keeps the owner alive."""
+    """Memory owned by another object, as a NumPy array interface. The resulting array keeps the owner alive."""
 
     def __init__(self, address: int, nbytes: int, owner: object) -> None:
         self.owner = owner
@@ -44,23 +44,23 @@ class _ForeignMemory:
 
 
 def bytes_at(address: int, nbytes: int, owner: object) -> NDArray[np.uint8]:
-    """Return ``nbytes`` bytes of host memory from ``address`` on, as an array whose views keep ``owner`` alive."""
+    """Return ``nbytes`` bytes of host memory at ``address`` as an array that keeps ``owner`` alive."""
     return np.asarray(_ForeignMemory(address, nbytes, owner))
 
 
 def bytes_of(array: Any) -> NDArray[np.uint8]:
-    """Return the bytes of a C-ordered array as one that keeps it alive.
+    """Return the bytes of a C-ordered array as a uint8 array that keeps it alive.
 
     Raises:
-        TypeError: It is no NumPy array that can be written.
+        TypeError: ``array`` is not a writable NumPy array.
     """
     if not isinstance(array, np.ndarray) or not array.flags.writeable:
-        raise ArgumentTypeError("no NumPy array that can be written")
+        raise ArgumentTypeError("expected a writable NumPy array")
     return bytes_at(array.ctypes.data, array.nbytes, array)
 
 
 class HostBackend:
-    """Implements :class:`~aiostream_data.device.backend.DeviceBackend` over host memory. Thread-safe."""
+    """:class:`~aiostream_data.device.backend.DeviceBackend` over host memory. Thread-safe."""
 
     @property
     def device(self) -> str:
@@ -77,7 +77,7 @@ class HostBackend:
         return HostBlock(memory, pinned=False)
 
     def disown_shared(self, block: HostBlock) -> None:
-        """Return: nothing was done to it."""
+        """Do nothing: host memory is not page-locked."""
 
     def device_block(self, nbytes: int) -> DeviceBlock:
         return DeviceBlock(nbytes, aligned_bytes(nbytes))
@@ -106,7 +106,7 @@ class HostBackend:
         np.copyto(dst.memory[:nbytes], src.memory[offset : offset + nbytes])
 
     def prepare_cast(self) -> None:
-        """Return: NumPy is ready."""
+        """Do nothing: NumPy needs no preparation."""
 
     def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:
         cast_batch(dst.memory, src.memory, plan)
@@ -121,16 +121,16 @@ class HostBackend:
         return float(then.event - first.event)
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
-        """Return at once: work on the host has already run."""
+        """Return at once: enqueued work on the host has already run."""
 
     def join(self, mark: Mark) -> None:
-        """Return at once: work on the host has already run."""
+        """Return at once: enqueued work on the host has already run."""
 
     def finished(self, mark: Mark) -> bool:
         return True
 
     def retire(self, mark: Mark) -> None:
-        """Return: there is only one mark."""
+        """Do nothing: all untimed marks of the host are one object."""
 
     def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.ndarray(shape, dtype, buffer=block.memory, offset=offset)
@@ -153,4 +153,4 @@ class HostBackend:
         return array.__dlpack__(stream=None, **asked)
 
     def close(self) -> None:
-        """Return: memory goes with its last reference."""
+        """Do nothing: memory is freed with its last reference."""

@@ -1,7 +1,7 @@
-"""ImageCast: uint8 images cross the bus as they are, and are cast, normalised and laid out where they arrive.
+"""ImageCast: transfer uint8 images to the device unchanged, then cast, normalise and transpose them there.
 
-A description and nothing else: frozen, small, picklable, checked when it is written. What it means for a
-batch is decided in :mod:`.cast_plan`, and done by the backends.
+This module only describes and validates a cast. The description is immutable, small and picklable. :mod:`.cast_plan`
+applies it to a batch, and the backends run it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Shape: TypeAlias = "tuple[int | None, ...]"
 
 @dataclass(frozen=True, slots=True)
 class LeafFacts:
-    """What is known of one leaf of a batch.
+    """Known properties of one leaf of a batch.
 
     Attributes:
         path: Name of the leaf.
-        shape: One entry per axis, None where it is not known; None as a whole when nothing is.
-        dtype: None when unknown.
-        dense: False for ragged leaves and for what is no array.
+        shape: Size of each axis, with None for an unknown size; None if even the number of axes is unknown.
+        dtype: Dtype of the leaf; None if unknown.
+        dense: False for ragged leaves and for objects that are not arrays.
     """
 
     path: str
@@ -43,37 +43,38 @@ class LeafFacts:
 
     @property
     def may_be_images(self) -> bool:
-        """True when nothing that is known speaks against uint8 images."""
+        """True if the known properties allow the leaf to be uint8 images."""
         fits = self.shape is None or len(self.shape) == 4
         return self.dense and fits and (self.dtype is None or self.dtype == np.uint8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageCast:
-    """How batches of uint8 images leave a device: ``to_device(transform=ImageCast(...))``.
+    """Cast of batches of uint8 images on a device: ``to_device(transform=ImageCast(...))``.
 
-    Images are arrays of uint8, (rows, height, width, channels). Every pixel becomes ``(pixel * scale - mean) / std``,
-    computed in float32 and rounded once more for float16. One kernel does it on the consumer's stream, in place of the
-    copy that takes a batch out; on ``cpu`` NumPy does, by the same steps.
+    Images are uint8 arrays of shape (rows, height, width, channels). Every pixel becomes ``(pixel * scale - mean) /
+    std``, computed in float32 and rounded to float16 if requested. On a GPU, one kernel on the consumer's stream casts
+    the images in place of the copy out of the slot. On ``cpu``, NumPy performs the same operations.
 
-    What is random is drawn for every row from the seed and from which row of which source it is, and from nothing
-    else: it is the same for any number of workers and after a resume, and another one in the next epoch. All leaves
-    of a row are flipped alike, and those of one size are cropped alike.
+    Random flips and crops depend only on the seed, the epoch, and the row's position in its source. Draws do not change
+    with the number of workers or after resuming, and differ between epochs. All leaves of a row get the same flip;
+    leaves of the same size get the same crop.
 
     Attributes:
-        dtype: Of the result, "float16" or "float32". There is no bfloat16, which NumPy and DLPack of NumPy lack: cast
-            float32 in the framework.
-        layout: Of the result: "NCHW" or "NHWC".
-        mean, std: One number, or one per channel, of pixels that were multiplied with ``scale``; ``std`` above 0.
-        scale: What pixels are multiplied with first; 1/255 gives 0 to 1.
-        flip: Mirror left and right: no row (False), every row (True), or half of them ("random").
-        crop: (height, width) to cut out, in pixels; None keeps the size.
-        crop_at: Where: "middle" or "random".
+        dtype: Dtype of the result, "float16" or "float32". NumPy has no bfloat16: use float32 here and cast in the
+            framework.
+        layout: Layout of the result: "NCHW" or "NHWC".
+        mean, std: One number, or one per channel, applied after scaling; ``std`` must be above 0.
+        scale: Factor applied to each pixel first; 1/255 maps pixels to the range 0 to 1.
+        flip: Mirror images horizontally: False for no row, True for every row, "random" for each row with probability
+            1/2.
+        crop: Size of the crop as (height, width), in pixels; None keeps the size.
+        crop_at: Position of the crop: "middle" or "random".
         leaves: Paths of the leaves to cast, such as "image" or "box.left"; None for every uint8 leaf with four axes.
-        seed: Of what is random; None for the seed that the data set is opened with.
+        seed: Seed of random flips and crops; None for the seed with which the data set is opened.
 
     Raises:
-        PlanError: An argument makes no sense, or results do not fit into float16.
+        PlanError: An argument is invalid, or results can exceed the float16 range.
     """
 
     dtype: str = "float32"
@@ -103,7 +104,7 @@ class ImageCast:
         if any(std <= 0 for std in _as_tuple(self.std)):
             raise PlanError(f"std must be above 0, got {self.std!r}")
         if self.crop is None and self.crop_at == RANDOM:
-            raise PlanError('crop_at="random" needs a size: crop=(height, width)')
+            raise PlanError('crop_at="random" requires crop=(height, width)')
         self._check_numbers_of_channels()
         self._check_range()
 
@@ -114,7 +115,7 @@ class ImageCast:
         mean, std = _as_tuple(self.mean), _as_tuple(self.std)
         if len(mean) > 1 and len(std) > 1 and len(mean) != len(std):
             raise PlanError(
-                f"mean has {len(mean)} channels and std has {len(std)}: give as many, or one number for all"
+                f"mean has {len(mean)} channels, but std has {len(std)}. Pass as many, or one number for all channels"
             )
 
     def _check_range(self) -> None:
@@ -124,51 +125,51 @@ class ImageCast:
         limit = float(np.finfo(self.dtype).max)
         if not most <= limit:
             raise PlanError(
-                f"{self.dtype} holds up to {limit:g}, and this cast gives up to {most:g}: check scale and std"
+                f"{self.dtype} holds values up to {limit:g}, but this cast produces up to {most:g}. Change scale or std"
             )
 
     @property
     def draws(self) -> bool:
-        """True when something is drawn per row."""
+        """True if the cast uses random numbers per row."""
         return RANDOM in (self.flip, self.crop_at)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one number of the result: by at most this factor casting makes images larger."""
+        """Bytes per number of the result. Casting enlarges images by at most this factor."""
         return np.dtype(self.dtype).itemsize
 
     def factors(self, channels: int) -> NDArray[np.float32]:
-        """Return what pixels are multiplied with, and what is added then: float32 (2, channels)."""
+        """Return the gain and the bias of each channel: float32 (2, channels)."""
         mean, std = (
             np.broadcast_to(np.array(_as_tuple(value), np.float64), channels) for value in (self.mean, self.std)
         )
-        with np.errstate(over="ignore"):  # too large a number is told by the check of the range
+        with np.errstate(over="ignore"):  # _check_range reports overflow
             return np.stack([self.scale / std, -mean / std]).astype(np.float32)
 
     def results(self, leaves: Sequence[LeafFacts]) -> list[LeafFacts]:
-        """Return the leaves of a batch as they are after the cast; those that are no images are the same objects.
+        """Compute the leaves of a batch after the cast. Leaves without images are returned as the same objects.
 
-        Works on as much as is known: on specs before anything is read, and on the arrays of a batch.
+        The leaves may be incomplete specs, known before anything is read, or describe the arrays of a batch.
 
         Raises:
-            ImageCastError: A leaf that is named is not there or not of images, or no leaf is; or images are smaller
-                than the crop, or have another number of channels than ``mean`` and ``std``.
+            ImageCastError: A named leaf is missing or not an image, or no leaf contains images. Also raised if images
+                are smaller than the crop, or if their number of channels differs from ``mean`` and ``std``.
         """
         named = None if self.leaves is None else set(_as_tuple(self.leaves))
         missing = sorted((named or set()) - {leaf.path for leaf in leaves})
         if missing:
-            raise ImageCastError(missing[0], f"there is no such leaf; leaves are {_listed(leaves)}")
+            raise ImageCastError(missing[0], f"the batch has no such leaf. Its leaves are {_listed(leaves)}")
         if named is None and not any(leaf.may_be_images for leaf in leaves):
-            raise ImageCastError("", f"no leaf is {_IMAGES}; leaves are {_listed(leaves)}")
+            raise ImageCastError("", f"no leaf of the batch is {_IMAGES}. Its leaves are {_listed(leaves)}")
         return [self._result(leaf) if named is None or leaf.path in named else leaf for leaf in leaves]
 
     def outcome(
         self, leaves: Sequence[tuple[str, Shape | None, np.dtype[Any] | None, bool]]
     ) -> list[tuple[Shape | None, np.dtype[Any] | None]]:
-        """Return shape and dtype of leaves after the cast; see :meth:`results`.
+        """Return the shape and dtype of each leaf after the cast; see :meth:`results`.
 
         Args:
-            leaves: As the fields of :class:`LeafFacts`.
+            leaves: Fields of one :class:`LeafFacts` per leaf.
         """
         return [(leaf.shape, leaf.dtype) for leaf in self.results([LeafFacts(*leaf) for leaf in leaves])]
 
@@ -176,7 +177,7 @@ class ImageCast:
         if not leaf.may_be_images:
             if self.leaves is None:
                 return leaf
-            raise ImageCastError(leaf.path, f"it is {_described(leaf)}, and not {_IMAGES}")
+            raise ImageCastError(leaf.path, f"the leaf is {_described(leaf)}, not {_IMAGES}")
         if leaf.shape is None or (leaf.dtype is None and self.leaves is None):
             known = self.leaves is not None
             return LeafFacts(leaf.path, None, np.dtype(self.dtype) if known else None)
@@ -189,10 +190,10 @@ class ImageCast:
     def _check_sizes(self, path: str, height: int | None, width: int | None, channels: int | None) -> None:
         for what, have, need in zip(("high", "wide"), (height, width), self.crop or (0, 0), strict=True):
             if have is not None and have < need:
-                raise ImageCastError(path, f"images are {have} pixels {what}, and {need} are to be cut out")
+                raise ImageCastError(path, f"images are {have} pixels {what}, but crop needs {need}")
         for name, numbers in (("mean", _as_tuple(self.mean)), ("std", _as_tuple(self.std))):
             if channels is not None and len(numbers) not in (1, channels):
-                raise ImageCastError(path, f"images have {channels} channels, and {name} is for {len(numbers)}")
+                raise ImageCastError(path, f"images have {channels} channels, but {name} has {len(numbers)}")
 
     def __str__(self) -> str:
         size = "" if self.crop is None else f", crop {self.crop[0]}x{self.crop[1]} {self.crop_at}"
@@ -206,7 +207,7 @@ _IMAGES: Final = "a dense uint8 array of (rows, height, width, channels)"
 def _described(leaf: LeafFacts) -> str:
     kind = f"{leaf.dtype}" if leaf.dtype is not None else "of unknown type"
     shape = "" if leaf.shape is None else " of shape " + str(leaf.shape).replace("None", "?")
-    return kind + shape if leaf.dense else f"no dense array ({kind})"
+    return kind + shape if leaf.dense else f"not a dense array ({kind})"
 
 
 def _listed(leaves: Sequence[LeafFacts]) -> str:
@@ -219,7 +220,7 @@ def _dtype_name(value: Any) -> str:
     except TypeError:
         name = str(value)
     if name == "bfloat16":
-        raise PlanError("dtype 'bfloat16' is none of NumPy's: cast to float32, and to bfloat16 in the framework")
+        raise PlanError("NumPy has no dtype 'bfloat16'. Cast to float32 here, and to bfloat16 in the framework")
     _one_of("dtype", name, _DTYPES)
     return name
 
@@ -242,7 +243,7 @@ def _numbers(name: str, value: Any) -> float | tuple[float, ...]:
         raise PlanError(f"{name} must be a number, or one per channel, got {value!r}")
     numbers = tuple(value)
     if not numbers or not all(map(_is_number, numbers)):
-        raise PlanError(f"{name} must be finite numbers, at least one, got {value!r}")
+        raise PlanError(f"{name} must be one or more finite numbers, got {value!r}")
     return tuple(map(float, numbers))
 
 
@@ -280,5 +281,5 @@ def _leaf_paths(value: Any) -> tuple[str, ...] | None:
         return None
     paths = (value,) if isinstance(value, str) else tuple(value) if hasattr(value, "__iter__") else ()
     if not paths or not all(isinstance(path, str) and path for path in paths):
-        raise PlanError(f"leaves must be names of leaves, or None for all of images, got {value!r}")
+        raise PlanError(f"leaves must be leaf names, or None for all image leaves, got {value!r}")
     return paths

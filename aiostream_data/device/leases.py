@@ -1,13 +1,12 @@
-"""Device slots that a consumer uses where they are, on streams of its own, until it gives them back.
+"""Leases: a consumer uses a device slot in place, on its own streams, until it releases the slot.
 
-How this works. A :class:`Lease` remembers every stream on which its batch was used. Each of them is first ordered after
-the mark behind the copy that brings the batch. When the lease ends, a mark is recorded on each of them, and the slot is
-written again only behind all of these.
+A :class:`Lease` records every stream on which its batch was used. Each stream is first ordered after the copy that
+fills the slot. When the lease ends, a mark is recorded on each stream, and the slot is reused only after these marks.
 
-Arrays over the slot, and what other libraries make of them, keep the slot's *holder* alive and not the lease. So where
-a batch is let go without being given back, the last of its arrays to die tells. That is inside a garbage collection, in
-any thread, where no lock may be taken and no device be called: it appends to a deque, and whoever comes next to the
-ring ends these leases, and counts them.
+Arrays over the slot, including arrays of other libraries, keep the slot's *holder* alive, not the lease. If a batch is
+never released, a finalizer runs when the last of its arrays dies. The finalizer can run in any thread during garbage
+collection, where it must neither take a lock nor call the device. It therefore only appends the lease to a deque. The
+next call into the ring ends these leases and counts them as leaked.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from aiostream_data.interrupts import interrupts_after
 
 
 class _Holder:
-    """What all arrays over a leased slot keep alive, and with it the memory.
+    """Object that all arrays over a leased slot keep alive, and with it the slot's memory.
 
     Attributes:
-        block: Of the slot.
+        block: Memory of the slot.
     """
 
     __slots__ = ("__weakref__", "block")
@@ -49,17 +48,17 @@ class _Holder:
 
 
 class Lease:
-    """The use of one slot by one consumer.
+    """Use of one slot by one consumer.
 
     Attributes:
-        slot: Which one.
-        arrived: The mark behind the copy that brings its batch.
-        streams: On which it was used, by their handles; kept alive until marks were recorded on them.
-        finalizer: Tells when the last array over the slot has died.
-        ended: It was given back.
+        slot: The leased slot.
+        arrived: Mark after the copy that fills the slot.
+        streams: Streams on which the slot was used, by handle. The streams stay alive until a mark is recorded on each.
+        finalizer: Finalizer that runs when the last array over the slot dies.
+        ended: True after the lease has ended.
     """
 
-    # Without the memory: what a finalizer was given stays until somebody comes to end the lease.
+    # A lease does not refer to the slot's memory, because the finalizer keeps the lease alive.
     __slots__ = ("arrived", "ended", "finalizer", "slot", "streams")
 
     def __init__(self, slot: DeviceSlot) -> None:
@@ -71,31 +70,31 @@ class Lease:
 
 
 class Leases:
-    """The leases of one ring. Methods may be called from any thread.
+    """The leases of one ring. Any thread may call the methods.
 
     Attributes:
-        leaked: How many ended because nobody had their arrays any more, without being given back.
+        leaked: Number of leases that ended because all their arrays died without a release.
     """
 
     def __init__(self, backend: DeviceBackend, state: RingState, set_free: Callable[[DeviceSlot], None]) -> None:
-        """Lend no slot yet.
+        """Create the registry without leases.
 
         Args:
-            set_free: Takes a slot back; called with the lock held.
+            set_free: Called with each freed slot, with the lock held.
         """
         self._backend = backend
         self._state = state
         self._set_free = set_free
         self._let_go: deque[Lease] = deque()  # appended to by finalizers
         self._owed: deque[tuple[Lease, Callable[[], object]]] = deque()
-        self._owing = 0  # those, and the one that is waited for now
+        self._owing = 0  # length of _owed, plus the lease that a thread waits for
         self.leaked = 0
 
     def lend(self, slot: DeviceSlot) -> tuple[Lease, DeviceBlock]:
-        """Begin a lease of a slot that holds a batch, and is LEASED by now. The caller holds the lock.
+        """Begin the lease of a slot that holds a batch and is in state LEASED. The caller holds the lock.
 
         Returns:
-            The lease, and the slot's memory as a block whose views keep it from ending by itself.
+            The lease, and the slot's memory as a block. While a view of the block lives, the lease cannot leak.
         """
         assert slot.block is not None
         lease, holder = Lease(slot), _Holder(slot.block)
@@ -104,26 +103,26 @@ class Leases:
         return lease, self._backend.block_at(self._backend.address(slot.block), slot.block.nbytes, holder)
 
     def check(self, lease: Lease) -> None:
-        """Return when the batch of a lease may be used.
+        """Check that the batch of a lease may be used.
 
         Raises:
-            BatchReleasedError: It was given back.
-            DeviceError, ForkedPipelineError: The device cannot be used any more.
+            BatchReleasedError: The batch was already released.
+            DeviceError, ForkedPipelineError: The device can no longer be used.
         """
         self._state.check_device()
         if lease.ended:
-            raise BatchReleasedError("this device batch was given back: its slot may hold another batch by now")
+            raise BatchReleasedError("this device batch was already released: its slot may hold another batch")
 
     def stream(self, current: Callable[[], StreamRef], *, lent: bool = False) -> StreamRef:
-        """Return the stream that a consumer's library says is current, when work enqueued there runs.
+        """Return a consumer library's current stream, after checking that work enqueued on it runs at once.
 
         Args:
-            lent: The batch stays in its slot, and is given back later.
+            lent: True if the batch stays in its slot and is released later.
 
         Raises:
-            PlanError: As for :meth:`check_lendable`, with ``lent``.
+            PlanError: As for :meth:`check_lendable`, only with ``lent``.
             GraphCaptureError: As for :meth:`check_stream`.
-            DeviceError: The device has failed, mostly by a kernel of the consumer's own.
+            DeviceError: The device has failed, usually because of a kernel of the consumer.
         """
         with self._asking():
             stream = current()
@@ -131,10 +130,10 @@ class Leases:
         return stream
 
     def named(self, handle: int) -> StreamRef:
-        """Return the stream that an importer names, as one that may use a lease.
+        """Return the stream that an importer names by handle, after checking that it may use a lease.
 
         Raises:
-            PlanError: Every thread has one of its own by this handle.
+            PlanError: The handle names a per-thread stream.
             GraphCaptureError, DeviceError: As for :meth:`stream`.
         """
         with self._asking():
@@ -143,23 +142,23 @@ class Leases:
         return stream
 
     def check_lendable(self, stream: StreamRef) -> None:
-        """Return when a lease may be used on a stream, and given back in whichever thread.
+        """Check that a lease can be used on ``stream`` and released by any thread.
 
         Raises:
-            PlanError: Every thread has one of its own by this handle, so nobody else could wait for this one.
+            PlanError: The handle names a per-thread stream, which no other thread can wait for.
             GraphCaptureError, DeviceError: As for :meth:`check_stream`.
         """
         if not self._backend.same_in_all_threads(stream):
             raise PlanError(
-                "the current stream is the default stream of this thread alone (CUDA's handle 2), which no other "
-                "thread can wait for, so a batch cannot be lent to it: make a stream of yours current, unset "
-                "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM, or take handoff='copy' or 'into'"
+                "cannot lease a batch on the per-thread default stream (CUDA handle 2): other threads cannot wait for "
+                "this stream. Make another stream current, unset CUPY_CUDA_PER_THREAD_DEFAULT_STREAM, or use "
+                "handoff='copy' or 'into'"
             )
         self.check_stream(stream)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Fail the ring when the device turns out to have failed."""
+        """Fail the ring if a query in the block shows that the device has failed."""
         try:
             yield
         except DeviceError as error:
@@ -168,29 +167,30 @@ class Leases:
             raise
 
     def check_stream(self, stream: StreamRef) -> None:
-        """Return when work enqueued on a stream runs, and is not recorded into a graph.
+        """Check that ``stream`` runs enqueued work instead of recording it into a CUDA graph.
 
         Raises:
-            GraphCaptureError: It is recorded: what is done once for this batch would be done again at every replay.
+            GraphCaptureError: The stream is being captured. Each replay would repeat work meant for one batch.
         """
         with self._asking():
             capturing = self._backend.capturing(stream)
         if capturing:
             raise GraphCaptureError(
-                "the current stream is being captured into a CUDA graph, and a batch cannot be handed over in it, or "
-                f"it would be again at every replay: {CAPTURE_ADVICE}"
+                "cannot hand over a batch: the current stream is being captured into a CUDA graph, and every replay "
+                f"would repeat the hand-over. {CAPTURE_ADVICE}"
             )
 
     @contextmanager
     def using(self, lease: Lease, stream: StreamRef) -> Iterator[None]:
-        """Order ``stream`` after the batch's arrival, and remember that it uses the slot from now on.
+        """Order ``stream`` after the batch's arrival, and record that it uses the slot.
 
-        What is enqueued inside the block is enqueued before anybody can end the lease. Nothing may wait in it.
+        The lock is held while the block runs, so no thread can end the lease before the block has enqueued its work.
+        The block must not wait.
 
         Raises:
             BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
         """
-        self.check(lease)  # before the lock, which may be held for ever in a forked child
+        self.check(lease)  # check before locking: a forked child may inherit a lock that is never released
         with interrupts_after(), self._state.lock:
             self.check(lease)
             with self._state.fatal():
@@ -200,7 +200,7 @@ class Leases:
 
     @interrupts_after()
     def arrive(self, lease: Lease) -> None:
-        """Block the calling thread until the batch is there, for who reads it without a stream.
+        """Block the calling thread until the batch has arrived, for consumers that read it without a stream.
 
         Raises:
             BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
@@ -211,15 +211,15 @@ class Leases:
 
     @interrupts_after()
     def end(self, lease: Lease) -> None:
-        """Give the slot back behind everything that was enqueued on the streams that used it. Never waits.
+        """End the lease, so that the slot is reused after all work on its streams. Never waits on an open ring.
 
-        Behind the ring's closing it waits for these streams instead, since the memory goes next. When the device has
-        failed, and in a forked child, there is nothing to give back, and it only notes the end.
+        On a closed ring, the call waits for these streams, because the memory is freed next. After a device failure,
+        and in a forked child, the call only marks the lease as ended.
 
         Raises:
-            BatchReleasedError: It was given back before.
-            GraphCaptureError: A stream that used it is being captured. It is not given back.
-            DeviceError: The device failed just now.
+            BatchReleasedError: The batch was already released.
+            GraphCaptureError: A stream that used the batch is being captured. The lease does not end.
+            DeviceError: The device failed during the call.
         """
         if self._state.forked:
             lease.ended = True
@@ -233,7 +233,7 @@ class Leases:
 
     @interrupts_after()
     def end_when(self, lease: Lease, reached: Callable[[], object]) -> None:
-        """Give the slot back once ``reached``, which blocks, has returned: called by the thread that waits for copies.
+        """End the lease after ``reached``, a blocking function, has returned. The waiter thread calls ``reached``.
 
         Raises:
             BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
@@ -245,17 +245,17 @@ class Leases:
             self._owing += 1
             self._state.announce()
         if self._state.closed:
-            self.end_oldest_owed()  # nobody else does any more
+            self.end_oldest_owed()  # the waiter thread of a closed ring has stopped
 
     @interrupts_after()
     def end_oldest_owed(self) -> bool:
-        """Block until the oldest of these may end, and end it; False when there is none. For who waits for copies.
+        """Block until the oldest lease of :meth:`end_when` may end, and end it. Return False if none is pending.
 
-        Where there was no room for what was waited for, nothing reads the slot any more, and it is free. The consumer
-        hears of that from its library, at the first use of what it was given.
+        If copying the batch ran out of memory, nothing reads the slot, so the slot is freed and a warning is issued.
+        The consumer's library reports that failure when the consumer first uses the copies.
 
         Raises:
-            DeviceError: What was waited for has failed.
+            DeviceError: The awaited operation has failed.
         """
         with self._state.lock:
             if not self._owed:
@@ -265,7 +265,7 @@ class Leases:
             try:
                 reached()
             except DeviceMemoryError as error:
-                warnings.warn(f"a batch was handed over and is lost: {error}", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"a batch was lost after its hand-over: {error}", RuntimeWarning, stacklevel=2)
         with self._state.lock:
             self._owing -= 1
             self._end(lease)
@@ -273,10 +273,10 @@ class Leases:
 
     @interrupts_after()
     def end_leaked(self) -> None:
-        """End the leases whose arrays are all gone, and count them. Call it from time to time; never from a finalizer.
+        """End and count the leases whose arrays have all died. Call it regularly, but never from a finalizer.
 
         Raises:
-            DeviceError: The device failed just now.
+            DeviceError: The device failed during the call.
         """
         for _ in range(0 if self._state.forked else len(self._let_go)):
             with self._state.lock:
@@ -284,17 +284,17 @@ class Leases:
                 if lease is None:
                     return
                 if not self._state.failed and any(map(self._backend.capturing, lease.streams.values())):
-                    self._let_go.append(lease)  # its end would be recorded into a graph: another time
+                    self._let_go.append(lease)  # retry later: a capture would record its end
                     continue
                 lease.ended = True
                 self.leaked += 1
                 self._end(lease)
 
     def mark_leaked(self, timeout_s: float) -> None:
-        """Add marks to the slots of leases whose arrays are all gone, for the ring's closing to wait for. Never waits.
+        """Record marks for leaked leases, so that closing the ring can wait for their streams.
 
         Args:
-            timeout_s: Longest wait for the lock, which a thread may hold that does not come back from the driver.
+            timeout_s: Longest wait for the lock in seconds. A thread that is stuck in the driver may hold the lock.
         """
         if not self._state.lock.acquire(timeout=timeout_s):
             return
@@ -307,7 +307,7 @@ class Leases:
     def _mark_leaked(self, lease: Lease) -> None:
         lease.ended = True
         self.leaked += 1
-        lease.slot.state = DeviceState.READING  # so that its memory is kept where no mark can be had
+        lease.slot.state = DeviceState.READING  # keeps the memory if no mark can be recorded
         with suppress(AiostreamError), self._state.fatal():
             if not any(map(self._backend.capturing, lease.streams.values())):
                 lease.slot.marks += [self._backend.mark(stream) for stream in lease.streams.values()]
@@ -315,22 +315,22 @@ class Leases:
 
     @property
     def any_leaked(self) -> bool:
-        """True when there are leases that :meth:`end_leaked` could end. Takes no lock."""
+        """True if :meth:`end_leaked` has leases to end. Takes no lock."""
         return bool(self._let_go)
 
     def held(self, slots: list[DeviceSlot]) -> int:
-        """Return how many of the slots a consumer has and can give back."""
+        """Return the number of slots that consumers hold and can release."""
         return sum(slot.state is DeviceState.LEASED for slot in slots) - self._owing
 
     def _note_end(self, lease: Lease) -> None:
         if lease.ended:
-            raise BatchReleasedError("this device batch was given back before: each is given back once")
+            raise BatchReleasedError("cannot release this device batch: it was already released")
         lease.ended = True
         if lease.finalizer is not None:
             lease.finalizer.detach()
 
     def _end(self, lease: Lease) -> None:
-        """Record where the slot's use ends, and free it. The caller holds the lock."""
+        """Record marks at the end of the slot's use, and free the slot. The caller holds the lock."""
         streams, lease.streams = list(lease.streams.values()), {}
         if self._state.failed:
             return

@@ -1,9 +1,9 @@
-"""The libraries of arrays that consumers get batches in, and what the ring must know of each.
+"""Adapters for the array libraries in which consumers receive batches.
 
-How this works. Every library has a current stream per thread, an allocator, and arrays of its own. Memory for copies
-comes from the receiver's own allocator, so that what is allocated, used and freed on the consumer's stream is in order
-without our help. Libraries other than the device's own are known to :mod:`aiostream_data.integrations` alone, and
-loaded from there when they are asked for.
+Every library has a current stream per thread, an allocator, and its own array type. Memory for copies comes from the
+library's allocator, so the library itself orders allocation, use and release on the consumer's stream.
+:mod:`aiostream_data.integrations` implements all libraries except the device's own. Each integration is imported on
+first use.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from aiostream_data.errors import ArgumentTypeError, DeviceUnavailableError, Mis
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """An array of the consumer's to write into.
+    """An array of the consumer that receives a batch.
 
     Attributes:
-        block: Its memory.
-        shape, dtype: Of the array, C-ordered.
+        block: Memory of the array.
+        shape, dtype: Shape and dtype of the array, which is C-ordered.
     """
 
     block: DeviceBlock
@@ -36,49 +36,50 @@ class WriteTarget:
 
 
 class FrameworkReceiver(Protocol):
-    """One library of arrays, on one device. Methods are called in the consumer's threads."""
+    """One array library on one device. The consumer's threads call the methods."""
 
     def current_stream(self) -> StreamRef:
         """Return the stream on which the calling thread's work in this library runs."""
 
     def memory(self, nbytes: int) -> tuple[DeviceBlock, Any]:
-        """Allocate from the library, for use on the current stream; return it as a block, and for :meth:`view`.
+        """Allocate memory from the library for the current stream. Return a block, and an object to pass to
+        :meth:`view`.
 
         Raises:
-            DeviceMemoryError: The device has no room.
+            DeviceMemoryError: The device has not enough free memory.
         """
 
     def view(self, memory: Any, array: SlotArray) -> Any:
-        """Return an array over allocated memory, which keeps it alive."""
+        """Return an array over allocated memory. The array keeps the memory alive."""
 
     def borrowed(self, native: NativeArray, exported: ExportedArray) -> Any:
-        """Return an array over a slot, for the current stream, which is in order already."""
+        """Return an array over a slot, for the current stream. The caller has already ordered that stream."""
 
     def target(self, array: Any) -> WriteTarget:
-        """Return an array of the library, as something to write into.
+        """Return an array of the library as a write target.
 
         Raises:
-            TypeError: It cannot be written into: the text says why.
+            TypeError: The array cannot be written; the message names the reason.
         """
 
 
 class Copier(Protocol):
-    """A library whose arrays never change, and so are always copies."""
+    """A library with immutable arrays, which always receives copies."""
 
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
     ) -> tuple[list[Any], Callable[[], object] | None]:
-        """Return copies, and what blocks until they are made; None when they are.
+        """Return copies of a batch's arrays, and a function that blocks until they are ready (None if they are).
 
         Args:
-            natives: The arrays, of the device's own library.
-            exported: The same, as objects with ``__dlpack__`` that order the importer's stream.
-            arrive: Blocks until the arrays are there; to be called before they are read without a stream.
+            natives: Arrays of the device's own library.
+            exported: The same arrays as objects whose ``__dlpack__`` orders the importer's stream.
+            arrive: Blocks until the arrays have arrived. Call it before reading the arrays without a stream.
         """
 
 
 class NativeReceiver:
-    """NumPy on ``cpu``, CuPy on a GPU: the library that the backend itself uses."""
+    """The device's own library: NumPy on ``cpu``, CuPy on a GPU."""
 
     def __init__(self, backend: DeviceBackend) -> None:
         self._backend = backend
@@ -99,23 +100,23 @@ class NativeReceiver:
     def target(self, array: Any) -> WriteTarget:
         block = self._backend.block_of(array)
         if not array.flags.c_contiguous:
-            raise ArgumentTypeError("not C-ordered")
+            raise ArgumentTypeError("the array must be C-contiguous")
         return WriteTarget(block, tuple(array.shape), np.dtype(array.dtype))
 
 
 class Receivers:
-    """The libraries that batches of one backend are given to. Loads each when it is first asked for.
+    """The array libraries available for batches of one backend. Each is loaded on first use.
 
     Attributes:
-        default: That of the terms.
+        default: Library selected by the ``framework`` argument.
     """
 
     def __init__(self, backend: DeviceBackend, framework: FrameworkName | None = None) -> None:
-        """Load ``framework``, so that it is told at once when it is not there.
+        """Load ``framework``, so that a missing library raises immediately.
 
         Raises:
-            MissingExtraError: It is not installed.
-            DeviceUnavailableError: It does not know the device.
+            MissingExtraError: The library is not installed.
+            DeviceUnavailableError: The library does not support the device.
         """
         self._backend = backend
         self._native = NativeReceiver(backend)
@@ -128,11 +129,11 @@ class Receivers:
             self.default = self.of(framework)
 
     def of(self, framework: str | None) -> FrameworkReceiver:
-        """Return that of "torch", of "cupy", or of the device's own library (None).
+        """Return the receiver for "torch", "cupy", or the device's own library (None).
 
         Raises:
-            MissingExtraError: It is not installed.
-            DeviceUnavailableError: It does not know the device.
+            MissingExtraError: The library is not installed.
+            DeviceUnavailableError: The library does not support the device.
         """
         if framework == "torch":
             if self._torch is None:
@@ -140,16 +141,16 @@ class Receivers:
             return self._torch
         if framework == "cupy" and not self._backend.device.startswith("cuda"):
             raise DeviceUnavailableError(
-                f"CuPy has no arrays on {self._backend.device!r}: leave framework out, or name a GPU, as in 'cuda:0'"
+                f"CuPy has no arrays on {self._backend.device!r}. Omit framework=, or use a GPU such as 'cuda:0'"
             )
         return self._native
 
     def jax(self) -> Copier:
-        """Return JAX.
+        """Return the adapter for JAX.
 
         Raises:
-            MissingExtraError: It is not installed.
-            DeviceUnavailableError: It does not know the device.
+            MissingExtraError: JAX is not installed.
+            DeviceUnavailableError: JAX does not support the device.
         """
         if self._copier is None:
             self._copier = cast("Copier", _integration("jax").copier(self._backend))
@@ -163,5 +164,5 @@ def _integration(name: FrameworkName) -> Any:
         if error.name != name:
             raise
         raise MissingExtraError(
-            f"framework {name!r} is not installed ({error}): see its own pages for how to"
+            f"framework {name!r} is not installed ({error}). Follow its installation guide"
         ) from error

@@ -1,20 +1,19 @@
-"""Move batches through host and device slots, with no copy ever reading or writing too early.
+"""Move batches through host and device slots. No copy reads or writes a slot too early.
 
-How this works. A producer acquires a host slot, writes a batch into it and submits it. That enqueues
-one copy to a device slot on the ring's own stream and returns at once. The consumer takes the batch
-out on *its* stream, into memory of its own, or uses it where it is until it gives it back. Nobody
-waits for the device, except for the one thread that gives a host slot back (``join_oldest``). Four
-waits keep it right; the tests remove each of them and see data torn:
+A producer acquires a host slot, writes a batch into it and submits it. ``submit`` enqueues the copy to a device slot on
+the ring's own stream and returns at once. The consumer copies the batch out on *its* stream, or uses the batch in place
+until it releases it. Only the thread that frees host slots (``join_oldest``) waits for the device. Four rules prevent
+torn data; tests disable each rule and detect the damage:
 
-* a host slot is written again only after ``join`` of the mark behind the copy that read it, and so is memory that
-  another process lent for the same batch (:mod:`.shared_slots`);
-* a device slot is written again only with the copy stream ordered after a mark on *every* stream that used it;
-* a batch is taken out, or used, only on a stream ordered after the mark behind *that* batch;
-* memory that a slot outgrew is let go only after ``join`` of the mark behind its last use.
+* A host slot is reused only after ``join`` of the mark after the copy that read it. The same holds for memory that
+  another process lent for that batch (:mod:`.shared_slots`).
+* A device slot is reused only by copies ordered after a mark on *every* stream that used it.
+* A batch is copied out, or used, only on a stream ordered after the mark of *that* batch's copy.
+* Memory of a slot that is replaced by a larger one is freed only after ``join`` of the mark of its last use.
 
-A mark belongs to the slot that it stands behind and is retired when it is replaced. When the device
-fails, or a call is torn off between enqueueing a copy and marking its end, the ring fails for good:
-every later call raises, and memory that a copy might still reach is never freed.
+A slot owns its marks and retires each mark when it is replaced. The ring fails for good if the device fails, or if a
+call is interrupted between enqueueing a copy and recording its mark. Afterwards every call raises, and memory that a
+copy might still access is never freed.
 """
 
 from __future__ import annotations
@@ -44,28 +43,27 @@ from aiostream_data.errors import AiostreamError, DeviceError, PlanError
 from aiostream_data.interrupts import interrupts_after
 
 _ABANDONED: list[object] = []
-"""Blocks that a copy might still reach. Kept to the end of the process, since freeing them could
-let the device write into memory that belongs to somebody else by then."""
+"""Blocks that a copy might still access. They are never freed, because the device could write into freed memory."""
 
 _CLOSING_STEP_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class RingStats:
-    """What a ring has done so far.
+    """Statistics of a ring.
 
     Attributes:
-        batches: Batches submitted.
+        batches: Number of batches submitted.
         copied_nbytes: Bytes copied to the device for them.
-        regrows: Slots replaced by larger ones.
-        device_slots: How many there are; fewer than asked for when the device had no room.
-        device_slots_asked: How many there were to be.
-        leaked_leases: Batches whose consumer let go of them without giving them back; their slots were free later.
-        host_nbytes, device_nbytes: Memory that the slots hold now, or held when the ring was closed.
-        pinned_nbytes: How much of ``host_nbytes`` is page-locked: all of it on a GPU, unless that was refused and
-            ``allow_pageable`` is set; nothing on ``cpu``.
-        abandoned_nbytes: Memory never freed because a copy might still reach it.
-        shared: What became of batches that other processes wrote.
+        regrows: Number of slots replaced by larger ones.
+        device_slots: Current number of device slots; less than requested if the device had not enough memory.
+        device_slots_asked: Requested number of device slots.
+        leaked_leases: Batches that the consumer dropped without releasing them. Their slots were freed later.
+        host_nbytes, device_nbytes: Memory of the slots in bytes, now or when the ring was closed.
+        pinned_nbytes: Page-locked part of ``host_nbytes``. On a GPU this is all of it, unless page-locking failed and
+            ``allow_pageable`` is set. On ``cpu`` it is 0.
+        abandoned_nbytes: Bytes never freed because a copy might still access them.
+        shared: Statistics of batches that other processes wrote.
     """
 
     batches: int = 0
@@ -82,7 +80,7 @@ class RingStats:
 
 
 class _SlotMemory(NamedTuple):
-    """Bytes of all slots; the names are those of :class:`RingStats`."""
+    """Bytes of all slots; the fields are those of :class:`RingStats`."""
 
     host_nbytes: int
     device_nbytes: int
@@ -90,10 +88,10 @@ class _SlotMemory(NamedTuple):
 
 
 class SlotRing:
-    """K host slots, M device slots and one copy stream. Methods may be called from any thread.
+    """Host slots, device slots and one copy stream. Any thread may call the methods.
 
-    All but :meth:`close` raise ``DeviceError`` after the device failed, ``LoaderClosedError`` after
-    the ring was closed and ``ForkedPipelineError`` in a forked child.
+    All methods except :meth:`close` raise ``DeviceError`` after a device failure, ``LoaderClosedError`` after the ring
+    was closed, and ``ForkedPipelineError`` in a forked child.
     """
 
     def __init__(
@@ -108,26 +106,26 @@ class SlotRing:
         profile: bool = False,
         shared: SharedSlots | None = None,
     ) -> None:
-        """Make the ring; its memory is allocated when the first batches come.
+        """Create the ring. Slot memory is allocated when the first batches arrive.
 
         Args:
-            backend: The device; closed by its owner, after the ring.
-            host_slots, device_slots: How many of each. Their sum bounds the batches held at once.
-            slot_nbytes: Size of every slot in bytes; None: what the batches turn out to need.
-            hand_over: The terms on which consumers get batches; None: as copies, in the device's own library.
-            allow_pageable: Do with plain host memory, and say so, where the system refuses to page-lock it.
+            backend: The device. The caller closes the backend after the ring.
+            host_slots, device_slots: Number of host and device slots. Their sum bounds the batches held at once.
+            slot_nbytes: Size of every slot in bytes; None to size slots by the batches.
+            hand_over: Settings for handing batches to consumers; None for copies in the device's own library.
+            allow_pageable: Use pageable host memory, with a warning, if the system refuses to page-lock it.
             profile: Time every copy to the device.
-            shared: Copies batches from where other processes wrote them; closed with the ring. None: all go through
-                host slots.
+            shared: Copies batches directly from memory that other processes wrote; closed with the ring. None: all
+                batches go through host slots.
 
         Raises:
-            PlanError: A number is below 1.
+            PlanError: The number of host or device slots is below 1.
         """
         for name, value in (("host_slots", host_slots), ("device_slots", device_slots)):
             if value < 1:
                 raise PlanError(f"{name} must be at least 1, got {value}")
         self._backend = backend
-        # Two, as a host slot holds only what is written into it, and a device slot all of a batch.
+        # Host and device slots differ in size: arrays in shared memory bypass the host slot.
         self._sizes = SlotSize(slot_nbytes), SlotSize(slot_nbytes)
         self.state = RingState()
         self._host = HostSlots(backend, host_slots, self._sizes[0], self.state, Staging(backend, allow_pageable))
@@ -142,28 +140,28 @@ class SlotRing:
         self._abandoned_nbytes = 0
 
     def acquire(self) -> HostSlot | None:
-        """Return a host slot to write into, or None when none is free. Never waits.
+        """Return a host slot to write into, or None if no slot is free. Never waits.
 
-        The slot is the caller's until :meth:`submit` has taken it or :meth:`give_back` has got it.
+        The caller owns the slot until it passes the slot to :meth:`submit` or :meth:`give_back`.
         """
         self.state.check()
         return self._host.acquire()
 
     def arrays(self, slot: HostSlot, layout: BatchLayout) -> list[NDArray[Any]]:
-        """Return the arrays of ``layout`` in an acquired slot, to be written in place.
+        """Return the arrays of ``layout`` in an acquired slot, for writing in place.
 
         Raises:
-            SlotTooSmallError: The layout needs more than ``slot_nbytes``.
-            DeviceMemoryError: So much memory cannot be page-locked.
+            SlotTooSmallError: The layout needs more than ``slot_nbytes`` bytes.
+            DeviceMemoryError: The memory cannot be allocated or page-locked.
         """
         self.state.check()
         return self._host.arrays(slot, layout)
 
     def transfer(self, slot: HostSlot, parts: TakenApart, lease: object = None) -> Transfer:
-        """Return how a batch reaches the device from an acquired slot, and from what another process has lent for it.
+        """Plan the copies of a batch to the device, from an acquired slot and from memory lent by other processes.
 
         Args:
-            lease: Kept as long as the lent memory is.
+            lease: Object to keep as long as the lent memory.
 
         Raises:
             DeviceError: The device failed.
@@ -185,17 +183,17 @@ class SlotRing:
         """Enqueue the copies of a batch to the device, and return at once.
 
         Args:
-            slot: Acquired, and written through :meth:`arrays` with this layout, or with that of its :meth:`transfer`.
-            layout: Of the batch in the device slot.
-            kept: What :func:`~aiostream_data.device.layout.take_apart` kept beside it.
-            copies: Those of its :meth:`transfer`; None: all of it stands in the slot.
+            slot: Acquired slot, written through :meth:`arrays` with this layout or with the layout of its
+                :meth:`transfer`.
+            layout: Layout of the batch in the device slot.
+            kept: Object leaves that :func:`~aiostream_data.device.layout.take_apart` returned.
+            copies: Copies planned by :meth:`transfer`; None if the host slot holds the whole batch.
 
         Returns:
-            The batch, the copies running in the order of these calls; or None when no device slot is
-            free, and then ``slot`` is still the caller's.
+            The batch, or None if no device slot is free. The caller then still owns ``slot``. Copies run in call order.
 
         Raises:
-            DeviceMemoryError: The device has no room even for one slot; ``slot`` is the caller's.
+            DeviceMemoryError: The device has not enough memory even for one slot; the caller still owns ``slot``.
         """
         self.state.check()
         self.reclaim()
@@ -222,7 +220,7 @@ class SlotRing:
                 source = slot.block if copy.block is None else copy.block
                 assert source is not None, "what goes through the slot was written into it"
                 backend.h2d(target.block, source, copy.nbytes, stream, copy.target, copy.start)
-            # Two marks at one point: each has one owner, who alone decides when it is done with.
+            # Record two marks at one point, because the host slot and the device slot each own and retire one.
             target.marks = [backend.mark(stream)]
             target.arrival = Arrival(nbytes)
             behind = backend.timed_mark(stream) if self._profile else backend.mark(stream)
@@ -232,12 +230,12 @@ class SlotRing:
         self._copied_nbytes += nbytes
 
     def has_device_slot(self) -> bool:
-        """Return True if a device slot is free. Never waits; takes no lock, so that an event loop may ask."""
+        """Return True if a device slot is free. Never waits and takes no lock, so an event loop may call it."""
         self.state.check()
         return self._device.any_free
 
     def give_back(self, slot: HostSlot) -> None:
-        """Free an acquired slot that will not be submitted; leave a submitted one as it is."""
+        """Free an acquired slot that will not be submitted. Leave a submitted slot unchanged."""
         if not self.state.forked:
             self._host.give_back(slot)
 
@@ -245,26 +243,26 @@ class SlotRing:
     def join_oldest(self) -> bool:
         """Block, with the GIL released, until the oldest copy has run, and free its host slot.
 
-        Where there is none, block until the oldest batch that JAX copies was copied, and free its device slot.
+        If no copy is pending, wait instead for the oldest batch that JAX copies, and free its device slot.
 
         Returns:
-            False, at once, when there is nothing of that that no other thread waits for.
+            False, without waiting, if nothing is pending or other threads already wait for everything pending.
         """
         self.state.check()
         self.reclaim()
         return self._host.join_oldest() or self._device.leases.end_oldest_owed()
 
     def reclaim(self) -> None:
-        """Free the device slots of leases that nobody gave back and nobody can use any more. Never waits."""
+        """Free the device slots of leaked leases, whose arrays have all died. Never waits on an open ring."""
         self._device.leases.end_leaked()
 
     @property
     def all_leased(self) -> bool:
-        """True when consumers have every device slot, so that no batch can come until they give one back."""
+        """True if consumers hold every device slot, so that no batch can arrive until one is released."""
         return self._device.all_held
 
     def stats(self) -> RingStats:
-        """Return what the ring has done so far."""
+        """Return statistics of the ring."""
         memory = self._closed_with or self._memory()
         return RingStats(
             batches=self._batches,
@@ -289,15 +287,15 @@ class SlotRing:
         )
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Wake all who wait, let copies end for at most ``timeout_s``, and drop the slots. Idempotent.
+        """Wake all waiting threads, wait up to ``timeout_s`` seconds for copies, and drop the slots. Idempotent.
 
-        Memory that a copy may still reach then is never freed, and a ``ResourceWarning`` says how
-        much. In a forked child this does nothing.
+        Memory that a copy may still access is never freed; a ``ResourceWarning`` reports its size. Does nothing in a
+        forked child.
         """
         deadline = time.monotonic() + timeout_s
         if not self.state.close(timeout_s):
             return
-        if not self.state.failed:  # or nobody may ever leave, and what they use is not freed anyway
+        if not self.state.failed:  # after a failure, threads may never return, and memory in use is never freed
             self.state.wait_until(lambda: self.state.failed or not self._anyone_inside(), timeout_s)
             self._device.leases.mark_leaked(max(0.0, deadline - time.monotonic()))
         self._closed_with = self._memory()
@@ -312,8 +310,8 @@ class SlotRing:
         self._close_shared(deadline)
         if self._abandoned_nbytes:
             warnings.warn(
-                f"device stage on {self._backend.device} closed with copies unfinished or failed: "
-                f"{self._abandoned_nbytes} bytes are not freed",
+                f"device stage on {self._backend.device} closed with unfinished or failed copies: "
+                f"{self._abandoned_nbytes} bytes were not freed",
                 ResourceWarning,
                 stacklevel=2,
             )
@@ -323,12 +321,12 @@ class SlotRing:
             slot.end_loan()
         elif slot.lent is not None:
             slot.lent.abandon()
-            _ABANDONED.append(slot.lent)  # what it keeps never goes back to the process that lent it
+            _ABANDONED.append(slot.lent)  # the lent memory never returns to the process that lent it
 
     def _close_shared(self, deadline: float) -> None:
         answers = self._shared.stop(max(0.0, deadline - time.monotonic())) and not self.state.failed
         if answers:
-            # Whoever was about to submit such a batch hears that the ring is closed, and gives it up.
+            # Threads about to submit such a batch get LoaderClosedError, and release the lent memory.
             self.state.wait_until(lambda: self._shared.idle, max(0.0, deadline - time.monotonic()))
         for block in self._shared.close(keep_all=not answers):
             self._abandon(block)
@@ -338,23 +336,23 @@ class SlotRing:
         self._abandoned_nbytes += block.nbytes
 
     def _anyone_inside(self) -> bool:
-        """True while another thread waits for a copy, or enqueues one that takes a batch out."""
+        """True while another thread waits for a copy, or enqueues one that copies a batch out."""
         joining = any(slot.state is HostState.JOINING for slot in self._host.all)
         return joining or any(slot.state is DeviceState.READING for slot in self._device.all)
 
     def _may_be_in_use(self, slot: HostSlot | DeviceSlot, deadline: float) -> bool:
         idle = slot.state in (HostState.FREE, HostState.FILLING, DeviceState.FREE)
         if slot.state is DeviceState.READING or (self.state.failed and not idle):
-            return True  # something may have been enqueued behind its mark
+            return True  # work may have been enqueued after the slot's mark
         return not all(self._passed(mark, deadline) for mark in slot.marks)
 
     def _passed(self, mark: Mark, deadline: float) -> bool:
         try:
-            # Asked again and again, because a wait for the device cannot be bounded in time.
+            # Poll, because a blocking wait for the device has no timeout.
             while not self._backend.finished(mark):
                 if time.monotonic() >= deadline:
                     return False
                 time.sleep(_CLOSING_STEP_S)
-        except AiostreamError:  # whatever it says, nobody knows what has run
+        except AiostreamError:  # after an error, finished copies cannot be told from pending ones
             return False
         return True

@@ -1,4 +1,4 @@
-"""Whether a ring can still be used, and the one lock and wake-up call that its parts share."""
+"""State of a ring (open, failed, closed or forked), and the lock and notifications that its parts share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiostream_data.errors import DeviceError, ForkedPipelineError, LoaderClosed
 
 
 class RingState:
-    """Open, failed, closed, or in another process. Failed and closed are final.
+    """State of a ring: open, failed, closed or forked. Failed and closed are final.
 
     Attributes:
-        lock: Held while the state of any slot changes; never while a thread waits for the device.
+        lock: Held while the state of any slot changes. Held during a wait for the device only to enlarge a slot.
         measures: Counters that the parts of the ring share.
-        on_change: Called at every change with the lock held, from any thread; must return at once. None: nothing is.
+        on_change: Callback for every change, or None. Called from any thread with the lock held; must return at once.
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class RingState:
         self._closed = False
 
     def check(self) -> None:
-        """Return when the ring can be used.
+        """Check that the ring can be used.
 
         Raises:
-            ForkedPipelineError: This is a forked child, which has no device.
+            ForkedPipelineError: This process is a forked child, which cannot use the device.
             DeviceError: The device failed earlier.
             LoaderClosedError: The ring was closed.
         """
@@ -42,16 +42,16 @@ class RingState:
             raise LoaderClosedError("the device stage was closed")
 
     def check_device(self) -> None:
-        """Return when the device can be used, also behind the ring's closing.
+        """Check that the device can be used. Unlike :meth:`check`, accepts a closed ring.
 
         Raises:
-            ForkedPipelineError: This is a forked child, which has no device.
+            ForkedPipelineError: This process is a forked child, which cannot use the device.
             DeviceError: The device failed earlier.
         """
         if self.forked:
             raise ForkedPipelineError(
-                "this device stage was opened in another process, and a device cannot be used across fork: "
-                "open the data set anew here"
+                "this device stage was opened in another process, and a device cannot be used after a fork. "
+                "Open the dataset again in this process"
             )
         if self._failure is not None:
             status = getattr(self._failure, "status", None)
@@ -59,7 +59,7 @@ class RingState:
 
     @property
     def forked(self) -> bool:
-        """True in a child made by fork. Its lock may be held by a thread that does not exist there."""
+        """True in a forked child. A thread that does not exist in the child may hold the lock."""
         return this_process() != self._process
 
     @property
@@ -72,7 +72,7 @@ class RingState:
 
     @contextmanager
     def fatal(self) -> Iterator[None]:
-        """Fail the ring for good when the block raises: nobody can tell what the device will still do."""
+        """Fail the ring for good if the block raises, because the state of the device is then unknown."""
         try:
             yield
         except BaseException as error:
@@ -81,14 +81,14 @@ class RingState:
             raise
 
     def fail(self, error: BaseException) -> None:
-        """Fail the ring for good; the first cause is the one that is told. The caller holds the lock."""
+        """Fail the ring for good. The first cause is the one reported. The caller holds the lock."""
         self._failure = self._failure or error
         self.announce()
 
     def close(self, timeout_s: float) -> bool:
-        """Close the ring and wake all who wait; False when it was closed before, or in a forked child.
+        """Close the ring and wake all waiting threads. Return False if it was already closed, or in a forked child.
 
-        A thread that has the lock and does not come back from the driver for ``timeout_s`` fails the ring.
+        If a thread holds the lock for ``timeout_s`` seconds because a driver call does not return, the ring fails.
         """
         if self.forked:
             return False
@@ -104,7 +104,7 @@ class RingState:
         return was_open
 
     def announce(self) -> None:
-        """Wake all who wait, because something changed. The caller holds the lock."""
+        """Wake all waiting threads and call ``on_change`` after a change. The caller holds the lock."""
         self._changes += 1
         self.lock.notify_all()
         on_change = self.on_change
@@ -113,17 +113,17 @@ class RingState:
 
     @property
     def changes(self) -> int:
-        """How often something changed; see :meth:`wait_past`."""
+        """Number of changes so far; see :meth:`wait_past`."""
         return self._changes
 
     def wait_past(self, changes: int, timeout_s: float | None) -> bool:
-        """Block until :attr:`changes` is more than ``changes``, or ``timeout_s`` are over; say which.
+        """Block until :attr:`changes` exceeds ``changes``. Return False after ``timeout_s`` seconds.
 
-        Read :attr:`changes`, try, and wait only when that failed: then no change in between is missed.
+        Read :attr:`changes`, try the operation, and wait only if it failed. Then no change in between is missed.
         """
         return self.wait_until(lambda: self._changes > changes, timeout_s)
 
     def wait_until(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Block until ``reached()``, asked again at every change, or ``timeout_s`` are over; say which."""
+        """Block until ``reached()`` is true, checked at every change. Return False after ``timeout_s`` seconds."""
         with self.lock:
             return self.lock.wait_for(reached, timeout_s)

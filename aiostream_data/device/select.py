@@ -1,4 +1,4 @@
-"""Turn a device name into a backend: ``cpu``, ``cuda``, ``cuda:N`` or ``auto``."""
+"""Open the backend for a device name: ``cpu``, ``cuda``, ``cuda:N`` or ``auto``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from aiostream_data.errors import DeviceUnavailableError, MissingExtraError, Pla
 _NAME = re.compile(r"cpu|auto|cuda(:(?P<index>0|[1-9][0-9]{0,3}))?")
 
 RANK_VARIABLE = "LOCAL_RANK"
-"""Set by torchrun and other launchers to the number of the process on its machine."""
+"""Environment variable in which torchrun and other launchers store the number of the process on its machine."""
 
 
 def check_device(name: str) -> str:
-    """Return ``name`` when it is a device name; touches no device, so a plan may call it when built.
+    """Return ``name`` if it is a valid device name. Touches no device, so plans may call it.
 
     Raises:
-        PlanError: It is none.
+        PlanError: ``name`` is not a device name.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise PlanError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {shown(name)}")
@@ -30,10 +30,10 @@ def check_device(name: str) -> str:
 
 
 def current_gpu() -> int | None:
-    """Return the GPU that is current in the calling thread; None where this process has not chosen one.
+    """Return the calling thread's current GPU, or None if this process has not chosen one.
 
-    CUDA has one for each thread, so it is asked for in the thread that opens a loader. Only a library that has
-    been imported before is asked; none is started.
+    CUDA has a current GPU per thread, so call this in the thread that opens a loader. Only PyTorch and CuPy are
+    queried, and only if the process has already imported them.
     """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and torch.cuda.is_initialized():
@@ -43,26 +43,26 @@ def current_gpu() -> int | None:
     try:
         return int(cupy.cuda.runtime.getDevice())
     except cupy.cuda.runtime.CUDARuntimeError:
-        return None  # opening the device says why
+        return None  # opening the device raises an error with the reason
 
 
 def open_backend(name: str, current: int | None = None) -> DeviceBackend:
     """Open the device called ``name``.
 
-    ``cuda`` is the GPU of this process's ``LOCAL_RANK`` where a launcher set it, else ``current``, else CUDA's current
-    device in this thread. A process that is shown one GPU only takes that one, whatever its rank. ``auto`` is ``cuda``
-    where CuPy and a driver with a GPU are found, else ``cpu``; but a GPU that is there and cannot be used
-    is an error then, too. For GPUs this initialises CUDA, which can take hundreds of milliseconds and
-    must not precede a fork.
+    ``cuda`` selects the GPU of ``LOCAL_RANK`` if a launcher set it, else ``current``, else CUDA's current device of
+    this thread. If ``LOCAL_RANK`` is set and the process sees only one GPU, ``cuda`` selects that GPU.
+
+    ``auto`` selects ``cuda`` if CuPy and a driver with a GPU are found, else ``cpu``. An unusable GPU is an error even
+    with ``auto``. Opening a GPU initializes CUDA, which can take hundreds of milliseconds and must not precede a fork.
 
     Args:
-        current: What :func:`current_gpu` returned in the thread of the user.
+        current: Result of :func:`current_gpu` in the user's thread.
 
     Raises:
-        PlanError: ``name`` is no device name.
-        MissingExtraError: A GPU was asked for and CuPy is not installed.
-        DeviceUnavailableError: A GPU was asked for and there is no driver, or no such GPU, or it cannot be used.
-        DeviceMemoryError: The GPU has no room even to be opened.
+        PlanError: ``name`` is not a device name.
+        MissingExtraError: A GPU was requested and CuPy is not installed.
+        DeviceUnavailableError: A GPU was requested, but the driver or the GPU is missing, or the GPU cannot be used.
+        DeviceMemoryError: The GPU has not enough memory to be opened.
         ForkedPipelineError: This process was forked from one that had opened a GPU.
     """
     check_device(name)
@@ -94,6 +94,7 @@ def _local_rank() -> int | None:
         return None
     if not rank.isascii() or not rank.isdigit():
         raise DeviceUnavailableError(
-            f"{RANK_VARIABLE}={rank!r} is not the number of a GPU; unset it, or name the device, as in 'cuda:0'"
+            f"{RANK_VARIABLE}={rank!r} is not the number of a GPU. Unset the variable, or name the device, "
+            "such as 'cuda:0'"
         )
     return int(rank)

@@ -1,17 +1,16 @@
-"""Copy to the device straight out of memory that another process has written.
+"""Copy batches to the device directly from memory that another process has written.
 
-How this works. A process of ``in_subprocess()`` writes its batches into blocks of shared memory, which go back to it
-and are written again. When a batch first comes in a block, the block is *adopted*: page-locked where it stands, once,
-for as long as it is used. The device then copies large arrays straight from it, and only the rest of the batch is
-written into a host slot.
+A process of ``in_subprocess()`` writes its batches into blocks of shared memory. The blocks return to that process,
+which reuses them. When a block first arrives, it is *adopted*: page-locked in place, once. The device then copies large
+arrays directly from the block. Only the remaining arrays of the batch are written into a host slot.
 
-A block goes back when the last array dies that looks into it. So the batch's host slot keeps those arrays, as a
-:class:`Lent`, until the mark behind its copies was joined: a block is under the same rule as the slot itself. A block
-is *disowned* when its owner writes no more into it and no copy reads it, or when the stage closes, and always before
-it is unmapped: what is adopted is kept mapped here.
+A block returns to its process when the last array over it dies. The batch's host slot keeps these arrays, as a
+:class:`Lent`, until the mark after its copies was joined. A block is *disowned* when its owner writes no more batches
+into it and no copy reads it, or when the stage closes. Adopted blocks stay mapped, so disowning always precedes
+unmapping.
 
-What cannot be adopted goes through the host slots as everything else does, and is counted: blocks beyond a number and a
-sum of bytes, and all further ones once the system has refused to page-lock one, of which a warning tells.
+Blocks that cannot be adopted go through host slots and are counted. The number and total size of adopted blocks are
+limited. After the system has refused to page-lock a block, no further block is adopted, and a warning is issued.
 """
 
 from __future__ import annotations
@@ -36,48 +35,48 @@ from aiostream_data.errors import DeviceError, DeviceMemoryError
 from aiostream_data.rows.parts import Parts
 
 IN_PLACE_NBYTES = 1 << 15
-"""Smaller arrays go through a host slot: writing them there costs less than a copy of their own."""
+"""Minimum size in bytes of arrays that are copied directly. Smaller arrays go through a host slot, which costs less."""
 
 MAX_BLOCKS = 256
-"""Most blocks that are adopted at once."""
+"""Maximum number of blocks adopted at once."""
 
 MAX_NBYTES = 1 << 30
-"""Most bytes of them, where nothing else is said."""
+"""Default maximum of bytes adopted at once."""
 
 
 class SharedMemory(Protocol):
-    """Memory that another process writes, mapped here for as long as anything looks into it."""
+    """Memory that another process writes, mapped here as long as an array refers to it."""
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """Size of the memory in bytes."""
 
     @property
     def retired(self) -> bool:
-        """True when nobody will write into it again."""
+        """True if no process will write into the memory again."""
 
     def view(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Return these bytes, as an array that keeps the memory mapped."""
+        """Return bytes ``start`` to ``stop`` as an array that keeps the memory mapped."""
 
 
 FindShared: TypeAlias = Callable[[NDArray[Any]], SharedMemory | None]
-"""Returns the shared memory that an array looks into; None where its memory is of another kind."""
+"""Function that returns the shared memory that an array refers to, or None if the array uses other memory."""
 
 
 def nothing_shared(array: NDArray[Any]) -> None:
-    """Return None: no array is known to look into shared memory."""
+    """Return None: treat every array as not in shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedStats:
-    """What became of batches that came in shared memory.
+    """Statistics of batches that arrived in shared memory.
 
     Attributes:
-        blocks, nbytes: Blocks adopted now, and their bytes.
-        adopted: Blocks adopted so far; far more than ``blocks`` when they are not used again.
-        in_place_nbytes: Bytes copied to the device from where another process wrote them.
-        host_copies: Large arrays in shared memory that were copied into a host slot all the same.
-        refused: True once the system has refused to page-lock a block.
+        blocks, nbytes: Number and total bytes of blocks adopted at present.
+        adopted: Number of blocks adopted so far; far above ``blocks`` if blocks are not reused.
+        in_place_nbytes: Bytes copied to the device directly from shared memory.
+        host_copies: Large arrays in shared memory that still had to be copied into a host slot.
+        refused: True after the system has refused to page-lock a block.
     """
 
     blocks: int = 0
@@ -92,9 +91,8 @@ class _Adopted:
     """A block that the device may copy from.
 
     Attributes:
-        readers: As long as the number of batches whose copies may read it. Changed without a lock, which is why it is
-            a deque: a batch may end inside a garbage collection.
-        abandoned: A copy that nobody waits for any more may read it for ever.
+        readers: One entry per batch whose copies may read the block. A deque is safe to change without a lock.
+        abandoned: True if a copy may read the block forever, because no thread waits for the copy.
     """
 
     __slots__ = ("abandoned", "block", "memory", "readers")
@@ -107,11 +105,11 @@ class _Adopted:
 
 
 class Lent:
-    """What the copies of one batch read of other processes' memory. Its owner ends it when they have run.
+    """Memory of other processes that the copies of one batch read. The host slot ends the loan after the copies.
 
     Attributes:
-        nbytes: How much.
-        lease: What counts these bytes against a limit, if anything.
+        nbytes: Bytes of lent memory.
+        lease: Object that counts these bytes against a memory limit, or None.
     """
 
     __slots__ = ("_adopted", "_arrays", "lease", "nbytes")
@@ -123,19 +121,19 @@ class Lent:
         self._adopted: list[_Adopted] = []
 
     def add(self, array: NDArray[Any], adopted: _Adopted) -> None:
-        """Keep an array, and with it the block that it looks into."""
+        """Keep ``array`` alive, and register the batch as a reader of its block."""
         adopted.readers.append(None)
         self._adopted.append(adopted)
         self._arrays.append(array)
         self.nbytes += array.nbytes
 
     def abandon(self) -> None:
-        """Mark it as endless: the end of its copies cannot be known."""
+        """Mark the blocks as in use forever, because the end of the copies is unknown."""
         for adopted in self._adopted:
             adopted.abandoned = True
 
     def end(self) -> None:
-        """Return the blocks to their lender. Idempotent; takes no lock and calls no device."""
+        """Return the blocks to the process that lent them. Idempotent; takes no lock and does not call the device."""
         while self._adopted:
             self._adopted.pop().readers.pop()
         self._arrays.clear()
@@ -145,13 +143,13 @@ class Lent:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """How a batch reaches a device slot.
+    """Plan that moves a batch to a device slot.
 
     Attributes:
-        staged: Layout of what is to be written into the host slot; it may have no arrays.
-        sources: The arrays to write there, one per ``staged.arrays``.
-        copies: To the device slot.
-        lent: What the copies read beside the host slot. The slot is its owner.
+        staged: Layout of the arrays to write into the host slot; may be empty.
+        sources: The arrays to write into the host slot, one per ``staged.arrays``.
+        copies: Copies to the device slot.
+        lent: Memory of other processes that the copies read; owned by the host slot.
     """
 
     staged: BatchLayout
@@ -161,11 +159,11 @@ class Transfer:
 
 
 class SharedSlots:
-    """The blocks of other processes that a device copies from. Safe to use from any thread.
+    """Blocks of other processes that a device copies from. Safe to use from any thread.
 
     Args:
-        find: Tells which arrays stand in such blocks.
-        max_nbytes, max_blocks: Most that is adopted at once.
+        find: Function that returns the shared memory that an array refers to, or None.
+        max_nbytes, max_blocks: Maximum bytes and number of blocks adopted at once.
     """
 
     def __init__(
@@ -181,18 +179,18 @@ class SharedSlots:
         self._max_blocks = max_blocks
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._adopted: dict[int, _Adopted] = {}  # by the identity of the memory, which is kept with it
+        self._adopted: dict[int, _Adopted] = {}  # keyed by id(memory); the value keeps the memory alive
         self._nbytes = self._count = self._in_place_nbytes = self._host_copies = 0
         self._refused = self._closed = False
         self._closed_with: SharedStats | None = None
 
     def transfer(self, parts: TakenApart, lease: object = None) -> Transfer:
-        """Return how a batch reaches a device slot; adopts the blocks that its large arrays stand in.
+        """Plan the copies of a batch to a device slot, and adopt the blocks of its large arrays.
 
-        Waits while the system page-locks a block, which happens once for each.
+        Blocks while the system page-locks a new block, which happens once per block.
 
         Args:
-            lease: Kept as long as the batch's arrays are.
+            lease: Object to keep as long as the batch's arrays.
 
         Raises:
             DeviceError: The device failed.
@@ -223,18 +221,18 @@ class SharedSlots:
             if adopted is None:
                 self._host_copies += 1
                 return None
-            lent.add(source, adopted)  # under the lock, so that the block is not given up in between
+            lent.add(source, adopted)  # the lock prevents disowning the block before it has a reader
         return ArrayPlace(adopted.block, source.ctypes.data - adopted.block.bytes.ctypes.data)
 
     def _adopt(self, memory: SharedMemory) -> _Adopted | None:
-        """Return the block as adopted; None when it cannot be. The caller holds the lock."""
+        """Return the block as adopted, or None if it cannot be adopted. The caller holds the lock."""
         if self._closed:
             return None
         known = self._adopted.get(id(memory))
         if known is not None:
             return known
         if memory.retired:
-            return None  # this is the last batch that comes in it
+            return None  # no further batch will arrive in this block
         self._give_up_retired()
         if self._refused or len(self._adopted) >= self._max_blocks or self._nbytes + memory.nbytes > self._max_nbytes:
             return None
@@ -251,8 +249,8 @@ class SharedSlots:
     def _refuse(self, nbytes: int, error: Exception) -> None:
         self._refused = True
         warnings.warn(
-            f"{nbytes:,} bytes of memory shared with a process of in_subprocess() could not be page-locked ({error}); "
-            "its batches are copied into slots first, which is slower. Raise the limit of locked memory (ulimit -l)",
+            f"could not page-lock {nbytes:,} bytes of memory shared by in_subprocess() ({error}). "
+            "Its batches are copied into slots first, which is slower. Raise the limit of locked memory (ulimit -l)",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -265,11 +263,11 @@ class SharedSlots:
     def _give_up(self, key: int) -> None:
         adopted = self._adopted[key]
         self._backend.disown_shared(adopted.block)
-        del self._adopted[key]  # behind it: from here on the block may be unmapped
+        del self._adopted[key]  # after disown_shared, because the block may now be unmapped
         self._nbytes -= adopted.memory.nbytes
 
     def stats(self) -> SharedStats:
-        """Return what the blocks did so far; ``blocks`` and ``nbytes`` stay what they were when it was closed."""
+        """Return statistics of the blocks. After :meth:`close`, ``blocks`` and ``nbytes`` keep their last values."""
         return self._closed_with or SharedStats(
             blocks=len(self._adopted),
             nbytes=self._nbytes,
@@ -280,7 +278,7 @@ class SharedSlots:
         )
 
     def stop(self, timeout_s: float) -> bool:
-        """Lend nothing more from now on; False when a block is still being adopted after ``timeout_s``."""
+        """Stop lending memory. Return False if a block is still being adopted after ``timeout_s`` seconds."""
         self._closed = True
         stopped = self._lock.acquire(timeout=timeout_s)
         if stopped:
@@ -289,19 +287,19 @@ class SharedSlots:
 
     @property
     def idle(self) -> bool:
-        """True when nothing is lent that may yet end."""
+        """True if no copy that can still end reads a block."""
         return all(adopted.abandoned or not adopted.readers for adopted in list(self._adopted.values()))
 
     def close(self, keep_all: bool = False) -> list[HostBlock]:
-        """Give up all blocks that no copy reads. Idempotent; in a forked child this does nothing.
+        """Disown all blocks that no copy reads. Idempotent; does nothing in a forked child.
 
-        Call it behind :meth:`stop`, when what was lent has ended or was abandoned.
+        Call it after :meth:`stop`, once every loan has ended or was abandoned.
 
         Args:
-            keep_all: The device has failed, or does not answer, and is asked for nothing more.
+            keep_all: Disown no block, because the device has failed or does not respond.
 
         Returns:
-            The blocks that a copy may still read, or that stay page-locked. Whoever gets them keeps them for ever.
+            Blocks that a copy may still read, or that stay page-locked. The caller must never free them.
         """
         if os.getpid() != self._pid:
             return []
@@ -310,7 +308,7 @@ class SharedSlots:
             with self._lock:
                 for key, adopted in list(self._adopted.items()):
                     if not adopted.readers:
-                        with suppress(DeviceError):  # it is returned, then, as one that cannot be let go of
+                        with suppress(DeviceError):  # a block that cannot be disowned is returned
                             self._give_up(key)
         left = [adopted.block for adopted in list(self._adopted.values())]
         self._adopted.clear()

@@ -1,7 +1,7 @@
-"""Go on with fewer device slots where the device has no room for all of them: two, before it is an error.
+"""Continue with fewer device slots if they do not all fit into device memory; the minimum is two.
 
-With two, one batch is copied while the other is used. With one, copies and training would take turns, which nobody
-wants who did not ask for it.
+With two slots, one batch is copied while the other is used. With one slot, copying and training would alternate, so one
+slot is used only on request.
 """
 
 from __future__ import annotations
@@ -13,46 +13,45 @@ from aiostream_data.device.slots import DeviceSlot
 from aiostream_data.errors import DeviceMemoryError
 
 LEAST_SLOTS = 2
-"""Fewest device slots to go on with, unless fewer were asked for."""
+"""Minimum number of device slots to continue with, unless fewer were requested."""
 
 
 class SlotRoom:
-    """Decides whether one slot less will do. The ring's lock is held."""
+    """Decides whether a ring can continue with one slot less. The caller holds the ring's lock."""
 
     def __init__(self, device: str, asked: int) -> None:
-        """Be told the name of the device, for messages, and how many slots were asked for."""
+        """Store the device name, for messages, and the requested number of slots."""
         self._device = device
         self._asked = asked
         self._warned = False
 
     def give_up_one(self, slots: Sequence[DeviceSlot], need: int, error: DeviceMemoryError) -> None:
-        """Return when the stage may do without one of ``slots``; warn of that the first time.
+        """Return if the stage can continue without one of ``slots``. Warn the first time.
 
         Args:
-            slots: Those that there are, the one that does not fit among them.
-            need: Bytes that it must hold.
-            error: What the device said.
+            slots: Current slots, including the one that does not fit.
+            need: Bytes that the slot must hold.
+            error: Error that the device raised.
 
         Raises:
-            DeviceMemoryError: It may not.
+            DeviceMemoryError: The stage needs all remaining slots.
         """
         if len(slots) <= LEAST_SLOTS or not any(slot.block for slot in slots):
             raise self._too_little(slots, need, error) from error
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"{self._device} has no room for {self._asked} device slots of {need} bytes{_free(error)}: going on "
-                f"with {len(slots) - 1}, so that fewer batches are ready ahead; lower depth, or leave more memory free",
+                f"not enough memory on {self._device} for {self._asked} device slots of {need} bytes{_free(error)}. "
+                f"Continuing with {len(slots) - 1} slots, so fewer batches are prefetched. Lower depth, or free memory",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
     def _too_little(self, slots: Sequence[DeviceSlot], need: int, error: DeviceMemoryError) -> DeviceMemoryError:
-        which = f"{len(slots)} device slots" if any(slot.block for slot in slots) else "even one device slot"
+        which = f"{len(slots)} device slots" if any(slot.block for slot in slots) else "one device slot"
         return DeviceMemoryError(
-            f"{self._device} has no room for {which} of {need} bytes{_free(error)}: make batches smaller, or have "
-            "other users of the device leave more free (frameworks keep what they once had; JAX takes three quarters "
-            "of a GPU unless XLA_PYTHON_CLIENT_PREALLOCATE=false)",
+            f"not enough memory on {self._device} for {which} of {need} bytes{_free(error)}. Make batches smaller, or "
+            "free memory held by other libraries; for JAX, set XLA_PYTHON_CLIENT_PREALLOCATE=false",
             need=need,
             free=error.free,
             depth=len(slots),

@@ -1,11 +1,11 @@
-"""The two kinds of slot through which batches reach a device, and how large they are made.
+"""The two kinds of slot through which batches reach a device, and their sizes.
 
-A **host slot** is page-locked memory that a producer writes a batch into; a **device slot** is memory
-on the device that the copy goes to. Both live as long as the stage, and go round::
+A **host slot** is page-locked memory that a producer writes a batch into. A **device slot** is device memory that the
+copy writes. Slots live as long as the stage and cycle through these states::
 
     host slot     FREE -> FILLING -> COPYING -> JOINING -> FREE
     device slot   FREE -> HOLDING -> READING -> FREE    (copied out)
-                  FREE -> HOLDING -> LEASED -> FREE     (used where it is)
+                  FREE -> HOLDING -> LEASED -> FREE     (used in place)
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from aiostream_data.errors import PlanError, SlotTooSmallError
 
 
 class HostState(Enum):
-    """Who may touch a host slot."""
+    """State of a host slot, which decides who may access it."""
 
     FREE = auto()
     FILLING = auto()
-    """One producer writes into it."""
+    """One producer writes into the slot."""
     COPYING = auto()
-    """The device reads from it, until its mark."""
+    """The device reads from the slot, until the slot's mark has passed."""
     JOINING = auto()
     """As COPYING, and one thread waits for the mark."""
 
 
 class DeviceState(Enum):
-    """Who may touch a device slot."""
+    """State of a device slot, which decides who may access it."""
 
     FREE = auto()
-    """Nobody new; the device may still be at work on it, until its mark."""
+    """The slot can be taken. Work on the slot may still run on the device until the slot's marks have passed."""
     HOLDING = auto()
-    """It holds a batch, or will once its mark has passed."""
+    """The slot holds a batch, or will hold it once the slot's mark has passed."""
     READING = auto()
-    """One consumer's thread is enqueueing the copy that takes the batch out."""
+    """A thread of the consumer is enqueueing the copy of the batch out of the slot."""
     LEASED = auto()
-    """The consumer's streams may read and write it, until the lease is given back."""
+    """The consumer's streams may read and write the slot until the lease ends."""
 
 
 class HostSlot:
-    """One host slot. The ring alone changes it.
+    """One host slot. Only the ring changes it.
 
     Attributes:
-        state: Who may touch it.
-        block: Its memory; None until first used.
-        mark: Behind the copy that reads the slot, while it is COPYING or JOINING.
-        begun: Before that copy, where copies are timed.
-        arrival: Of the batch that is copied.
-        lent: Memory of other processes that the batch's copies read beside the slot's own.
+        state: State of the slot.
+        block: Memory of the slot; None until first used.
+        mark: Mark after the copy that reads the slot, while the slot is COPYING or JOINING.
+        begun: Timed mark before that copy; None if copies are not timed.
+        arrival: Arrival record of the batch being copied.
+        lent: Memory of other processes that the batch's copies read in addition to the slot.
     """
 
     __slots__ = ("arrival", "begun", "block", "lent", "mark", "state")
@@ -66,30 +66,30 @@ class HostSlot:
         self.lent: Lent | None = None
 
     def end_loan(self) -> None:
-        """Release what was lent: no copy reads it any more, or ever will."""
+        """Return the memory that other processes lent. All copies that read it must have ended."""
         lent, self.lent = self.lent, None
         if lent is not None:
             lent.end()
 
     @property
     def marks(self) -> list[Mark]:
-        """What has to be passed before its memory may go."""
+        """Marks that the device must pass before the slot's memory is freed."""
         return [] if self.mark is None else [self.mark]
 
     def drop(self) -> None:
-        """Release memory and marks."""
+        """Drop the slot's memory and marks."""
         self.block = self.mark = self.begun = self.lent = None
 
 
 class DeviceSlot:
-    """One device slot. The ring alone changes it.
+    """One device slot. Only the ring changes it.
 
     Attributes:
-        state: Who may touch it.
-        block: Its memory; None until first used.
-        marks: What has to be passed before the slot may be written: while it holds a batch, the one behind the
-            copy that brings it; afterwards one for every stream on which it was used.
-        arrival: Of the batch that it holds.
+        state: State of the slot.
+        block: Memory of the slot; None until first used.
+        marks: Marks that the device must pass before the slot is written. While the slot holds a batch: the mark after
+            the copy that fills it. Afterwards: one per stream that used the batch.
+        arrival: Arrival record of the batch in the slot.
     """
 
     __slots__ = ("arrival", "block", "marks", "state")
@@ -102,24 +102,24 @@ class DeviceSlot:
 
     @property
     def arrived(self) -> Mark:
-        """The mark behind the copy that brings its batch. Only while it holds one."""
+        """The mark after the copy that fills the slot. Valid only while the slot holds a batch."""
         (mark,) = self.marks
         return mark
 
     def drop(self) -> None:
-        """Release memory and marks."""
+        """Drop the slot's memory and marks."""
         self.block, self.marks = None, []
 
 
 class SlotSize:
-    """Decides how large slots are made. Slots grow seldom: allocating stalls a device.
+    """Size policy for slots. Slots grow rarely, because allocating memory stalls a device.
 
     Attributes:
-        regrows: How often a slot was too small for a batch and was replaced by a larger one.
+        regrows: Number of slots replaced because a batch did not fit.
     """
 
     def __init__(self, max_nbytes: int | None = None) -> None:
-        """Make all slots of ``max_nbytes`` bytes, or of what the batches turn out to need.
+        """Fix the size of all slots at ``max_nbytes`` bytes; None to size slots by the batches.
 
         Raises:
             PlanError: ``max_nbytes`` is below 1.
@@ -131,21 +131,21 @@ class SlotSize:
         self._largest = 0
 
     def check(self, need: int) -> None:
-        """Raise when no slot may hold ``need`` bytes.
+        """Check that a slot may hold ``need`` bytes.
 
         Raises:
-            SlotTooSmallError: As said.
+            SlotTooSmallError: ``need`` exceeds ``max_nbytes``.
         """
         if self.max_nbytes is not None and need > self.max_nbytes:
             raise SlotTooSmallError(
-                f"a batch of {need} bytes does not fit into device slots of {self.max_nbytes} bytes: "
-                "raise slot_nbytes, or make batches smaller"
+                f"a batch of {need} bytes does not fit into device slots of {self.max_nbytes} bytes. "
+                "Raise slot_nbytes, or make batches smaller"
             )
 
     def wanted(self, have: int, need: int) -> int:
-        """Return the size that a slot of ``have`` bytes (0: not made yet) should have for ``need`` bytes.
+        """Return the size for a slot of ``have`` bytes (0: not allocated) that must hold ``need`` bytes.
 
-        A slot that must grow grows by half at least, so that slowly growing batches cost few regrows.
+        A slot that must grow grows by at least half, so that slowly growing batches cause few reallocations.
         """
         self.check(need)
         if need <= have:

@@ -1,8 +1,9 @@
-"""Host memory for slots: page-locked; or plain, where page-locking is refused and the user allows that.
+"""Allocate page-locked memory for host slots, or pageable memory if page-locking fails and the user allows it.
 
-From plain memory the driver first copies into page-locked memory of its own, on the thread that enqueues the copy, and
-that thread holds the ring's lock meanwhile: right, but slow. So it is never chosen silently. Nobody relies on that copy
-being over when the call returns: a slot of either kind is free only when the mark behind its copy was joined.
+For pageable memory, the driver first copies the data into its own page-locked memory. The thread that enqueues the copy
+runs this extra copy and holds the ring's lock. The result is correct but slow, so pageable memory requires the user's
+permission. The ring frees every host slot only after ``join`` of its mark, so it does not depend on when the extra copy
+ends.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Staging:
         self._lock = threading.Lock()
 
     def block(self, nbytes: int) -> HostBlock:
-        """Return ``nbytes`` of host memory; its content is undefined.
+        """Allocate ``nbytes`` bytes of uninitialized host memory.
 
         Raises:
-            PinningError: It cannot be page-locked, and plain memory is not allowed.
-            DeviceMemoryError: There is no room even for plain memory.
+            PinningError: The memory cannot be page-locked, and pageable memory is not allowed.
+            DeviceMemoryError: The host has not enough memory even for pageable memory.
             DeviceError: The device failed.
         """
         if not self._refused:
@@ -42,7 +43,7 @@ class Staging:
     def _note_refusal(self, error: PinningError) -> None:
         if not self._allow_pageable:
             raise PinningError(
-                f"{error}; make batches or depth smaller, let the process lock more memory, or pass "
+                f"{error}. Make batches or depth smaller, raise the limit of locked memory (ulimit -l), or pass "
                 "allow_pageable=True, which is slower",
                 need=error.need,
             ) from error
@@ -50,8 +51,7 @@ class Staging:
             noted, self._refused = self._refused, True
         if not noted:
             warnings.warn(
-                f"{error}; batches go to the device through memory that is not page-locked, as allow_pageable=True "
-                "allows, and more slowly",
+                f"{error}. Batches are copied through pageable memory, as allow_pageable=True permits, which is slower",
                 RuntimeWarning,
                 stacklevel=2,
             )
