@@ -1,6 +1,6 @@
-"""How the arrays of a batch lie in a slot, and how images are cast on their way out of it: plain data.
+"""Data classes for the layout of a batch in a slot, and for casting images when a batch leaves its slot.
 
-Offsets are in bytes. :mod:`.layout` places arrays, :mod:`.cast_plan` decides casts.
+All offsets are in bytes. :mod:`.layout` computes the array offsets; :mod:`.cast_plan` plans the casts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class SlotArray:
     """One array in a slot.
 
     Attributes:
-        path: Name of the leaf, for messages.
-        shape, dtype: Of the array, C-ordered.
-        offset: First byte in the slot; a multiple of :data:`~.backend.ALIGNMENT`.
+        path: Name of the leaf, for error messages.
+        shape, dtype: Shape and dtype of the array, which is C-ordered.
+        offset: First byte of the array in the slot, a multiple of :data:`~.backend.ALIGNMENT`.
     """
 
     path: str
@@ -40,15 +40,15 @@ class SlotArray:
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
-    """Where the arrays of a batch stand, and how to put the batch together again.
+    """Positions of a batch's arrays in a block, and the structure needed to rebuild the batch.
 
     Attributes:
-        structure: Of the batch.
-        kinds: One per leaf.
-        arrays: One per dense leaf, two per ragged leaf (values, row splits), in leaf order; behind them what a cast
-            needs beside the batch.
-        nbytes: What a slot must hold; at least 1, so that every batch has a block.
-        cast: How images leave the slot; None when everything leaves it as it is.
+        structure: Structure of the batch.
+        kinds: Kind of each leaf.
+        arrays: One entry per dense leaf and two per ragged leaf (values, row splits), in leaf order. Arrays for the
+            cast come last.
+        nbytes: Bytes a slot must hold; at least 1, so that every batch has a block.
+        cast: Plan for casting the images; None if all arrays are copied unchanged.
     """
 
     structure: Structure
@@ -59,11 +59,12 @@ class BatchLayout:
 
     @property
     def outside(self) -> BatchLayout:
-        """The layout of the block that the batch is taken out into."""
+        """Layout of the consumer's block, into which the batch is copied or cast."""
         return self if self.cast is None else self.cast.target
 
     def rebuild(self, arrays: Iterable[Any], kept: Iterable[Any]) -> Any:
-        """Return the batch made of ``arrays`` (in layout order) and of what :func:`take_apart` kept."""
+        """Rebuild the batch from ``arrays`` (in layout order) and the object leaves that :func:`take_apart` returned as
+        ``kept``."""
         arrays, kept = iter(arrays), iter(kept)
         leaves: list[Any] = []
         for kind in self.kinds:
@@ -78,12 +79,12 @@ class BatchLayout:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Bytes that are taken out as they are.
+    """Consecutive bytes of a slot that are copied unchanged to the consumer's block.
 
     Attributes:
         source: First byte in the slot.
         target: First byte in the consumer's block.
-        nbytes: How many.
+        nbytes: Number of bytes.
     """
 
     source: int
@@ -93,14 +94,14 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Images that are cast while they are taken out.
+    """Images that are cast while they are copied out of the slot.
 
     Attributes:
         images: uint8 (rows, height, width, channels), in the slot.
-        factors: float32 (2, channels), in the slot: what pixels are multiplied with, and what is added then.
-        places: int32 (rows, 3), in the slot: first line and column that are wanted, and whether they are mirrored.
+        factors: float32 (2, channels), in the slot: the gain and the bias of each channel.
+        places: int32 (rows, 3), in the slot: the top line and left column of the crop, and 1 if the image is mirrored.
         target: The result, in the consumer's block.
-        planar: The result is (rows, channels, height, width), and not (rows, height, width, channels).
+        planar: True if the result is (rows, channels, height, width), False if it is (rows, height, width, channels).
     """
 
     images: SlotArray
@@ -118,10 +119,10 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class CastPlan:
-    """How one batch is taken out of its slot.
+    """Copies and casts that move one batch out of its slot.
 
     Attributes:
-        copies, casts: What is done; they write to different bytes, so their order does not matter.
+        copies, casts: The copies and casts, in any order, because they write to disjoint bytes.
         target: Layout of the consumer's block.
     """
 
@@ -130,7 +131,7 @@ class CastPlan:
     target: BatchLayout
 
     def alone(self, number: int) -> CastPlan:
-        """Return the plan of taking out one array only, to the beginning of a block of its own."""
+        """Return the plan that copies or casts only array ``number``, to the start of a separate block."""
         array = self.target.arrays[number]
         target = replace(self.target, arrays=(replace(array, offset=0),), nbytes=max(array.nbytes, 1))
         casts = tuple(replace(cast, target=target.arrays[0]) for cast in self.casts if cast.target is array)

@@ -1,9 +1,9 @@
-"""Cast images with NumPy: what ``cpu`` does, and the oracle of the kernel.
+"""Cast images with NumPy: the implementation for ``cpu``, and the reference for tests of the CUDA kernel.
 
-A pixel has one of 256 values, so what becomes of each is computed once per channel, by the steps that the
-kernel takes: in float32, and rounded where the kernel rounds. Hence both give the same bits; tests see to it for
-the kernel made for the host, and ``tests/gpu`` for that on a GPU. Pixels are looked up then, one channel of one
-image at a time, since NumPy is slower to make a float16 than to look one up.
+A pixel has 256 possible values, so a lookup table per channel holds the result for each value. The table is computed in
+float32 with the rounding steps of the kernel, so both give identical bits. Tests check this for the kernel compiled for
+the host; ``tests/gpu`` checks it on a GPU. Pixels are looked up one channel of one image at a time, because NumPy looks
+a float16 up faster than it computes one.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from aiostream_data.device.cast_plan import MIRRORED
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[Memory, Memory], None]
-"""Called with the consumer's block and the slot."""
+"""Function called with the consumer's block and the slot."""
 
 
 def cast_batch(target: Memory, slot: Memory, plan: CastPlan) -> None:
-    """Take a batch out of ``slot`` into ``target``, both of at least the bytes that their layouts say."""
+    """Copy and cast a batch from ``slot`` to ``target``. Each must be at least as large as its layout."""
     for work in pieces(plan, lambda count: ()):
         work(target, slot)
 
 
 def pieces(plan: CastPlan, cuts: Callable[[int], Sequence[int]]) -> Iterator[Work]:
-    """Yield what has to be done, in pieces that may be done in any order.
+    """Yield the copies and casts of ``plan``, split into pieces that may run in any order.
 
     Args:
-        cuts: Given a number of bytes or rows, says before which of them to cut, ascending.
+        cuts: Maps a number of bytes or rows to the ascending positions at which to split them.
     """
     for copy in plan.copies:
         for start, stop in _spans(copy.nbytes, cuts):
@@ -44,7 +44,7 @@ def pieces(plan: CastPlan, cuts: Callable[[int], Sequence[int]]) -> Iterator[Wor
 
 
 def reads_within(plan: CastPlan, slot: Memory) -> bool:
-    """Return True if all that is to be cut out lies within the images: not so where the batch is not in the slot."""
+    """Return True if every crop lies within its image. Crops can lie outside when the slot does not hold the batch."""
     return all(_reads_within(cast, _array(slot, cast.places)) for cast in plan.casts)
 
 
@@ -79,13 +79,13 @@ def _cast_rows(cast: Cast, start: int, stop: int, target: Memory, slot: Memory) 
         for channel, table in enumerate(tables):
             np.copyto(pixels, wanted[..., channel])
             plane = result[row, channel] if cast.planar else result[row, ..., channel]
-            np.take(table, pixels, out=plane, mode="clip")  # clips nothing, and needs no buffer for that
+            np.take(table, pixels, out=plane, mode="clip")  # "clip" avoids a temporary buffer; no index is clipped
 
 
 def _tables(cast: Cast, slot: Memory) -> NDArray[Any]:
-    """Return what becomes of the pixels 0 to 255 of each channel: (channels, 256), of the result's dtype."""
+    """Return a lookup table per channel for pixels 0 to 255: shape (channels, 256), with the dtype of the result."""
     gain, bias = _array(slot, cast.factors)[..., np.newaxis]
-    with np.errstate(over="ignore", invalid="ignore"):  # the kernel does not complain either
+    with np.errstate(over="ignore", invalid="ignore"):  # the kernel does not report overflow either
         exact: NDArray[np.float32] = np.arange(256, dtype=np.float32) * gain + bias
         return exact.astype(cast.target.dtype)
 

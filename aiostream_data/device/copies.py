@@ -1,8 +1,8 @@
-"""Decide which bytes are copied to a device slot, and from where: pure arithmetic, no device is touched.
+"""Plan the copies of a batch to its device slot. This module only computes offsets; it touches no device.
 
-A batch is one copy when all of it was written into a host slot. Where some of its arrays stand in memory that the
-device may copy from directly (:mod:`.shared_slots`), these are copied from there, and the host slot holds the rest,
-close together. Arrays that stand next to each other on both sides go in one copy.
+A batch that was written entirely into a host slot needs one copy. Arrays in memory that the device can copy from
+directly (:mod:`.shared_slots`) are copied from that memory; the host slot holds only the other arrays. Arrays that are
+adjacent in both the source and the device slot share one copy.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from aiostream_data.device.layout import place
 
 @dataclass(frozen=True, slots=True)
 class ArrayPlace:
-    """Where an array stands that the device copies from directly.
+    """Position of an array in memory that the device copies from directly.
 
     Attributes:
         block: The memory.
-        start: First byte of the array in it.
+        start: First byte of the array in ``block``.
     """
 
     block: HostBlock
@@ -30,13 +30,13 @@ class ArrayPlace:
 
 @dataclass(frozen=True, slots=True)
 class SlotCopy:
-    """Consecutive bytes on their way to a device slot.
+    """One copy of consecutive bytes to a device slot.
 
     Attributes:
-        block: Where they stand; None for the host slot of the batch.
-        start: First byte there.
+        block: Source memory; None for the batch's host slot.
+        start: First byte in the source.
         target: First byte in the device slot.
-        nbytes: How many; at least 1.
+        nbytes: Number of bytes; at least 1.
     """
 
     block: HostBlock | None
@@ -46,17 +46,17 @@ class SlotCopy:
 
     @property
     def stop(self) -> int:
-        """Return the byte of the device slot behind the last."""
+        """First byte of the device slot after the copied bytes."""
         return self.target + self.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """How a batch reaches its device slot.
+    """Plan that moves a batch to its device slot.
 
     Attributes:
-        staged: Layout of what is written into the host slot: the arrays without a place of their own.
-        copies: To the device slot, in the order of the arrays.
+        staged: Layout of the arrays that are written into the host slot.
+        copies: Copies to the device slot, in the order of the arrays.
     """
 
     staged: BatchLayout
@@ -64,15 +64,15 @@ class CopyPlan:
 
 
 def whole(layout: BatchLayout) -> tuple[SlotCopy, ...]:
-    """Return the one copy of a batch of which everything stands in the host slot."""
+    """Return the single copy for a batch that lies entirely in the host slot."""
     return (SlotCopy(None, 0, 0, layout.nbytes),)
 
 
 def plan_copies(layout: BatchLayout, places: Sequence[ArrayPlace | None]) -> CopyPlan:
-    """Return how the arrays of a batch reach the device.
+    """Plan the copies of a batch's arrays to the device slot.
 
     Args:
-        places: One per ``layout.arrays``; None for an array that is to be written into the host slot.
+        places: One per ``layout.arrays``; None for an array that goes through the host slot.
     """
     through_slot = [array for array, own in zip(layout.arrays, places, strict=True) if own is None]
     staged, nbytes = place((array.path, array.shape, array.dtype) for array in through_slot)
@@ -85,11 +85,11 @@ def plan_copies(layout: BatchLayout, places: Sequence[ArrayPlace | None]) -> Cop
 
 
 def _add(copies: list[SlotCopy], block: HostBlock | None, start: int, array: SlotArray) -> None:
-    """Append the copy of an array, or lengthen the last one where that is the same."""
+    """Append a copy of ``array``, or extend the last copy if the bytes are adjacent."""
     if not array.nbytes:
         return
     last = copies[-1] if copies else None
-    # Between two arrays that follow one another in a slot stands nothing but padding, which is copied too.
+    # Consecutive arrays of a slot are separated only by padding, which is copied with them.
     if last is not None and last.block is block and start - last.start == array.offset - last.target:
         copies[-1] = replace(last, nbytes=array.offset + array.nbytes - last.target)
     else:

@@ -1,12 +1,12 @@
-"""Make one GPU current around a call, and leave the calling thread as it was.
+"""Make one GPU current around a call, and restore the calling thread's CUDA state afterwards.
 
-How this works. CUDA keeps a current GPU for every thread, GPU 0 at first, and makes a *context* on it, hundreds of
-megabytes, as soon as that thread calls almost anything. ``with cupy.cuda.Device(1)`` names GPU 0 again when it ends,
-which makes a context there: one more for every process on the machine, and a failure where GPUs are exclusive. So the
-context of our GPU is made once, in a thread that ends, and other threads only borrow it: the driver is told which
-context is current, and afterwards which one was before. That makes no context anywhere.
+CUDA keeps a current GPU per thread, initially GPU 0. Almost any CUDA call of a thread creates a *context* of hundreds
+of megabytes on that GPU. When ``with cupy.cuda.Device(1)`` ends, it selects GPU 0 again and creates a context on GPU 0.
+The extra context wastes memory in every process, and creating it fails if the GPU is in exclusive mode.
 
-What CUDA frees, it frees in the same way: see :class:`Freed`.
+This module creates the GPU's context once, in a short-lived thread. Other threads set this context current by driver
+calls, and restore the previous context afterwards. No further context is created. :class:`Freed` frees CUDA objects in
+the same way.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from typing import Any
 
 
 class CudaContext:
-    """The context of one GPU. Safe to use from any thread.
+    """The CUDA context of one GPU. Safe to use from any thread.
 
     Attributes:
-        errors: The exceptions of CuPy that a call in this context may raise.
+        errors: CuPy exceptions that a call in this context may raise.
     """
 
     def __init__(self, cuda: Any, index: int) -> None:
-        """Make the context: hundreds of milliseconds, part of them with the GIL held.
+        """Create the context. Takes hundreds of milliseconds, partly with the GIL held.
 
         Args:
             cuda: The module ``cupy.cuda``.
             index: Number of the GPU.
 
         Raises:
-            CUDARuntimeError, CUDADriverError: CuPy's, when the GPU gives no context.
+            CUDARuntimeError, CUDADriverError: CuPy could not create a context on the GPU.
         """
         self._driver, self._runtime, self._index = cuda.driver, cuda.runtime, index
         self.errors = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)
-        with ThreadPoolExecutor(1, "asd-device-open") as thread:  # ends, and what is current in it ends too
+        with ThreadPoolExecutor(1, "asd-device-open") as thread:  # the thread ends, and its current device with it
             self._handle = thread.submit(self._make).result()
 
     def _make(self) -> int:
         self._runtime.setDevice(self._index)
-        self._runtime.free(0)  # with a CUDA whose setDevice only takes a note, this makes the context
+        self._runtime.free(0)  # creates the context in CUDA versions where setDevice does not
         return int(self._driver.ctxGetCurrent())
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the GPU current in the calling thread, for a block without an ``await``."""
+        """Make the GPU current in the calling thread while a block runs. The block must not contain an ``await``."""
         before = int(self._driver.ctxGetCurrent())
         if before == self._handle:
             yield
             return
-        # A thread without a context has this GPU's at its next call anyway, where this is the GPU that it names. CuPy
-        # remembers that such a thread was given one, and does not look again, so it is not taken away.
+        # A thread without a context gets this one at its next CUDA call if this GPU is its current device. CuPy checks
+        # a thread's context only once, so such a thread keeps the context.
         stays = before == 0 and int(self._runtime.getDevice()) == self._index
         self._driver.ctxSetCurrent(self._handle)
         try:
@@ -64,13 +64,14 @@ class CudaContext:
 
 
 class Freed:
-    """Memory, a stream or an event of CuPy's, which is freed with its GPU current.
+    """CuPy memory, a stream or an event, freed with its GPU current.
 
-    The last reference may go in any thread, and CUDA would make a context on whatever GPU that thread names.
+    Any thread may drop the last reference. Without this class, freeing would create a context on that thread's current
+    GPU.
 
     Attributes:
-        ptr: Its handle or address.
-        size: Its bytes; 0 for what has none.
+        ptr: Handle or address of the object.
+        size: Size in bytes; 0 for streams and events.
     """
 
     __slots__ = ("__weakref__", "ptr", "size")
@@ -78,7 +79,7 @@ class Freed:
     def __init__(self, owned: Any, context: CudaContext, size: int = 0) -> None:
         self.ptr = int(owned.ptr)
         self.size = size
-        # Not held by this object: in a cycle, the collector would finalize both in any order.
+        # The finalizer owns the CuPy object. In a cycle, the collector would finalize both objects in any order.
         weakref.finalize(self, _free, [owned], context).atexit = False
 
 

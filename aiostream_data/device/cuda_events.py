@@ -1,9 +1,9 @@
-"""Record events with the GIL released, also where CuPy holds it.
+"""Record CUDA events with the GIL released, even where CuPy holds it.
 
-A call into the driver may wait for a lock that another thread holds while it runs a host function of the user's, as by
-``cupy.cuda.Stream.launch_host_func``. A host function in Python waits for the GIL. So whoever waits for the driver must
-not hold the GIL, or neither goes on. CuPy 14 releases it; CuPy 13 does not while it records an event, and there the
-driver is called directly. What is rare is left to CuPy: making events, and asking them when a stage is closed.
+A driver call may wait for a lock of another thread that runs a host function of the user, e.g. by
+``cupy.cuda.Stream.launch_host_func``. A Python host function waits for the GIL. Holding the GIL in a driver call can
+therefore deadlock. CuPy 14 releases the GIL while it records an event. CuPy 13 holds the GIL, so this module calls the
+driver directly. Rare calls still go through CuPy: creating events, and querying events when a stage closes.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Callable
 from typing import Any, Final
 
 RecordEvent = Callable[[int, int], object]
-"""Records an event, by its handle, on a stream, by its handle; CuPy's errors."""
+"""Function that records an event on a stream, given both handles. Raises CuPy's errors."""
 
 _FIRST_THAT_RELEASES: Final = 14
 
 DRIVER: Final = "libcuda.so.1"
-"""The driver's library on Linux. On other systems it has other names, and CuPy's call is taken."""
+"""Name of the driver's library on Linux. On other systems, CuPy's call is used."""
 
 
 def record_event(cupy: Any, driver: str = DRIVER) -> RecordEvent:
-    """Return what records events with the GIL released.
+    """Return a function that records events with the GIL released.
 
     Args:
-        cupy: The module.
-        driver: Name of the driver's library. Where it cannot be loaded, CuPy's call is taken.
+        cupy: The module ``cupy``.
+        driver: Name of the driver's library. If it cannot be loaded, CuPy's call is used.
     """
     recorded: RecordEvent = cupy.cuda.runtime.eventRecord
     if _major(str(cupy.__version__)) >= _FIRST_THAT_RELEASES:

@@ -1,4 +1,4 @@
-"""A batch on its way into a host slot: written by any thread, submitted in its turn, or dropped at any moment."""
+"""Fill one host slot with a batch. Any thread can write, submit or drop the slot."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from aiostream_data.rows.parts import Parts
 
 
 class _FillPhase(Enum):
-    """Who has the slot."""
+    """Current owner of the host slot."""
 
     WAITING = auto()
-    """This object; nobody uses it at the moment."""
+    """The Filling object owns the slot, and no thread uses it."""
     BUSY = auto()
-    """A thread that writes or submits."""
+    """A thread is writing or submitting the slot."""
     OVER = auto()
-    """The ring: it was submitted, or given back."""
+    """The ring owns the slot: it was submitted or returned."""
 
 
 class Filling:
-    """Owns an acquired host slot until it is submitted or dropped. One per batch.
+    """Owner of an acquired host slot until the slot is submitted or dropped. One object per batch.
 
-    ``write`` and ``submit`` are called one after the other, from whichever threads; ``drop`` from any thread at any
-    time: a slot that is being written meanwhile is given back by its writer, when that is done, and never before.
+    Threads call ``write`` and then ``submit``, one after the other. Any thread may call ``drop`` at any time. If
+    ``drop`` is called during a write, the writing thread returns the slot after the write.
 
     Attributes:
-        sent: What became of it once it was submitted; None before, and once it was taken.
+        sent: The submitted batch; None before the submission and after :meth:`take`.
     """
 
     def __init__(
         self, ring: SlotRing, backend: DeviceBackend, slot: HostSlot, batch: Any, lease: object = None
     ) -> None:
-        """Take over ``slot``, and keep ``batch`` and ``lease`` until the slot is written."""
+        """Take ownership of ``slot``. Keep ``batch`` and ``lease`` until the slot is written."""
         self._ring = ring
         self._backend = backend
         self._slot = slot
@@ -57,14 +57,14 @@ class Filling:
         self.sent: DeviceBatch | None = None
 
     def write(self, prepare: Callable[[TakenApart], TakenApart] | None = None) -> None:
-        """Write the batch into the slot, with the GIL released, and let go of it. Does nothing when it was dropped.
+        """Write the batch into the slot, with the GIL released, and release the batch. Does nothing after :meth:`drop`.
 
         Args:
-            prepare: What is done to it, taken apart, before it is written, as by :func:`~.cast_plan.with_cast`.
+            prepare: Transforms the batch, split into arrays, before the write; e.g. :func:`~.cast_plan.with_cast`.
 
         Raises:
-            DeviceLeafError, SlotTooSmallError, DeviceMemoryError: It cannot be; the slot is free again.
-            DeviceError, LoaderClosedError, ForkedPipelineError: The ring cannot be used any more.
+            DeviceLeafError, SlotTooSmallError, DeviceMemoryError: The batch cannot be written; the slot is free again.
+            DeviceError, LoaderClosedError, ForkedPipelineError: The ring can no longer be used.
         """
         if not self._begin():
             return
@@ -89,13 +89,13 @@ class Filling:
         self._ring.state.measures.wrote(nbytes, whole)
 
     def submit(self) -> bool:
-        """Enqueue the copy to the device; False when no device slot is free, and then it may be called again.
+        """Enqueue the copy to the device. Return False if no device slot is free; the caller may then retry.
 
-        Copies run in the order of these calls. True, too, when it was dropped.
+        Copies run in the order in which ``submit`` is called. Returns True after :meth:`drop`.
 
         Raises:
-            DeviceMemoryError: The device has no room even for one slot; the host slot is free again.
-            DeviceError, LoaderClosedError, ForkedPipelineError: The ring cannot be used any more.
+            DeviceMemoryError: The device has not enough memory even for one slot; the host slot is free again.
+            DeviceError, LoaderClosedError, ForkedPipelineError: The ring can no longer be used.
         """
         if not self._begin():
             return True
@@ -110,14 +110,15 @@ class Filling:
         return self.sent is not None or self._dropped
 
     def take(self) -> DeviceBatch:
-        """Return the batch that was sent, which is its caller's from now on."""
+        """Return the submitted batch and transfer its ownership to the caller."""
         with self._lock:
             sent, self.sent = self.sent, None
         assert sent is not None, "only what was submitted may be taken"
         return sent
 
     def drop(self) -> None:
-        """Give the slot back, and discard what was sent and not taken. Idempotent; does nothing when it was taken."""
+        """Return the slot, and discard a submitted batch that was not taken. Idempotent; does nothing after
+        :meth:`take`."""
         with self._lock:
             self._dropped = True
             if self._phase is not _FillPhase.BUSY:
@@ -137,7 +138,7 @@ class Filling:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Release everything it holds. The caller holds the lock."""
+        """Release the slot, the batch and the lease. The caller holds the lock."""
         if self._phase is _FillPhase.WAITING:
             self._phase = _FillPhase.OVER
             self._batch = self._lease = None

@@ -1,4 +1,4 @@
-"""The host slots of a ring: lent to producers, read by the device, joined, lent again."""
+"""The host slots of a ring: each is lent to a producer, read by the device, joined, and reused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiostream_data.device.staging import Staging
 
 
 class HostSlots:
-    """K host slots. Methods may be called from any thread."""
+    """All host slots of a ring. Any thread may call the methods."""
 
     def __init__(self, backend: DeviceBackend, count: int, size: SlotSize, state: RingState, staging: Staging) -> None:
         self._backend = backend
@@ -25,58 +25,58 @@ class HostSlots:
         self._size = size
         self._state = state
         self._free = deque(HostSlot() for _ in range(count))
-        self._copying: deque[HostSlot] = deque()  # in the order in which the copies will have run
+        self._copying: deque[HostSlot] = deque()  # in the order of their copies
         self.all = tuple(self._free)
 
     def acquire(self) -> HostSlot | None:
-        """Return a slot to write into, or None when none is free. Never waits."""
+        """Return a slot to write into, or None if no slot is free. Never waits."""
         self._state.check()
         try:
-            slot = self._free.popleft()  # without the lock, since an event loop may ask
+            slot = self._free.popleft()  # without the lock, because an event loop may call this
         except IndexError:
             return None
         slot.state = HostState.FILLING
         return slot
 
     def arrays(self, slot: HostSlot, layout: BatchLayout) -> list[NDArray[Any]]:
-        """Return the arrays of ``layout`` as views of an acquired slot, made larger when it is too small."""
+        """Return the arrays of ``layout`` as views of an acquired slot. Enlarges the slot if it is too small."""
         assert slot.state is HostState.FILLING, "only a slot that was acquired may be written"
         have = slot.block.nbytes if slot.block else 0
-        if layout.nbytes > have:  # or nobody need know, and so writing waits for nobody who submits
+        if layout.nbytes > have:  # otherwise skip the lock, so that writers never wait for submitters
             with self._state.lock:
                 wanted = self._size.wanted(have, layout.nbytes)
-            # The slot is the caller's and its last copy was joined, so the old memory may go at once.
+            # The caller owns the slot and its last copy was joined, so the old memory can be freed at once.
             slot.block = None
             slot.block = self._staging.block(wanted)
         assert slot.block is not None
         return views(slot.block.bytes, layout)
 
     def give_back(self, slot: HostSlot) -> None:
-        """Free an acquired slot that was not submitted; leave any other as it is."""
+        """Free an acquired slot that was not submitted. Leave any other slot unchanged."""
         with self._state.lock:
             if slot.state is HostState.FILLING:
                 self._set_free(slot)
 
     def copying(self, slot: HostSlot, mark: Mark, begun: Mark | None, arrival: Arrival) -> None:
-        """Note that ``mark`` stands behind the copy that reads ``slot``. The caller holds the lock.
+        """Record that ``mark`` follows the copy that reads ``slot``. The caller holds the lock.
 
         Args:
-            begun: Before that copy, where it is timed.
-            arrival: To be told that the batch has reached the device.
+            begun: Timed mark before that copy; None if copies are not timed.
+            arrival: Record that is updated when the batch reaches the device.
         """
         slot.mark, slot.begun, slot.arrival = mark, begun, arrival
         self._copying.append(slot)
-        self._state.announce()  # join_oldest has something to do
+        self._state.announce()  # wakes threads that wait to call join_oldest
 
     def join_oldest(self) -> bool:
-        """Wait until the oldest copy has run and free its slot; False when there is none to wait for."""
+        """Wait until the oldest copy has run, and free its slot. Return False if no copy is pending."""
         with self._state.lock:
             self._state.check()
             if not self._copying:
                 return False
             slot = self._copying.popleft()
             slot.state = HostState.JOINING
-        mark, begun = slot.mark, slot.begun  # the ring may drop them when it is closed meanwhile
+        mark, begun = slot.mark, slot.begun  # closing the ring may clear these attributes
         assert mark is not None
         with self._state.fatal():
             self._backend.join(mark)

@@ -1,15 +1,14 @@
-"""The kernel that casts images, as CUDA source, and the arguments that it is launched with.
+"""CUDA source of the kernel that casts images, and its launch parameters.
 
-How this works. A thread makes **groups** of four neighbouring pixels of one line: the four stand next to
-each other in the uint8 image and in the result, so threads side by side read and write memory side by
-side. Where a line of the result has a multiple of four pixels, images have one or three channels, and the result
-begins at a multiple of four numbers, each thread reads whole words and writes four numbers at once. All else takes
-a plain loop: a target of the consumer's own may begin anywhere.
+A thread casts **groups** of four neighbouring pixels of one line. The four pixels are adjacent in the uint8 image and
+in the result, so neighbouring threads access neighbouring memory. A thread reads whole words and writes four numbers
+together if three conditions hold: result lines have a multiple of four pixels, images have one or three channels, and
+the result is aligned to four numbers. Other cases use a plain loop, because targets may begin at any address.
 
-The body is ``__host__ __device__`` and includes no header: NVRTC compiles it without a CUDA toolkit, nvcc
-does, and a C++ compiler makes functions of the same names and arguments that run on the host, which is how
-it is tested without a GPU (built with ``-ffp-contract=off``, so that it rounds as the device is told to).
-Product and sum are rounded one after another, as in :mod:`.cast_on_host`, and never fused.
+The body is ``__host__ __device__`` and includes no header, so NVRTC compiles it without a CUDA toolkit. nvcc and plain
+C++ compilers can also compile the source. A C++ compiler builds host functions with the same names and arguments for
+tests without a GPU. Host builds need ``-ffp-contract=off``, because the kernel rounds product and sum separately, as
+:mod:`.cast_on_host` does.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ import numpy as np
 from aiostream_data.device.batch_layout import Cast
 
 KERNELS: Final = ("cast_f16_planar", "cast_f16_packed", "cast_f32_planar", "cast_f32_packed")
-"""Names of the kernels: what a result is made of, and whether each channel stands apart (NCHW) or not (NHWC)."""
+"""Kernel names: dtype of the result, and planar (NCHW) or packed (NHWC) channels."""
 
 _THREADS: Final = 128
 _GROUP: Final = 4
 _MOST_BLOCKS: Final = 1024
 _MOST_IMAGES_AT_ONCE: Final = 65_535
-"""What CUDA allows in a grid's second dimension; the kernel takes further images in turn."""
+"""CUDA's limit for the second dimension of a grid. The kernel loops over further images."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a kernel.
+    """Parameters of one kernel launch.
 
     Attributes:
         name: One of :data:`KERNELS`.
-        grid, block: Numbers of blocks, and of threads in each.
-        arguments: In the kernel's order; pointers as ``numpy.uint64``, all else as ``numpy.int32``.
+        grid, block: Number of blocks per dimension, and threads per block.
+        arguments: Kernel arguments in order; pointers as ``numpy.uint64``, others as ``numpy.int32``.
     """
 
     name: str
@@ -48,7 +47,7 @@ class Launch:
 
 
 def launch_of(cast: Cast, target: int, slot: int) -> Launch | None:
-    """Return how one cast is launched; None when there is not a pixel to make.
+    """Return the launch parameters of a cast, or None if the result has no pixels.
 
     Args:
         target, slot: Addresses of the consumer's block and of the slot.
@@ -79,13 +78,13 @@ def launch_of(cast: Cast, target: int, slot: int) -> Launch | None:
 
 
 def compile_kernels(cupy: Any) -> dict[str, Any]:
-    """Return every kernel by its name, for the device that is current. Takes seconds where CuPy has not cached them.
+    """Compile the kernels for the current device and return them by name. Takes seconds unless CuPy has cached them.
 
     Args:
-        cupy: The module, since :mod:`.cuda` alone imports it.
+        cupy: The module ``cupy``, which only :mod:`.cuda` imports.
 
     Raises:
-        RuntimeError, OSError, cupy.cuda.compiler.CompileException: CuPy's compiler is not there, or does not work.
+        RuntimeError, OSError, cupy.cuda.compiler.CompileException: CuPy's compiler is missing or failed.
     """
     module = cupy.RawModule(code=SOURCE)
     return {name: module.get_function(name) for name in KERNELS}
@@ -247,4 +246,4 @@ MAKE_KERNEL(cast_f16_packed, false, Half)
 MAKE_KERNEL(cast_f32_planar, true, float)
 MAKE_KERNEL(cast_f32_packed, false, float)
 """
-"""CUDA C++ of :data:`KERNELS`; also plain C++14."""
+"""Source of :data:`KERNELS`: CUDA C++ that is also valid C++14."""

@@ -1,9 +1,8 @@
-"""Decide where each array of a batch stands in one packed slot.
+"""Compute the positions of a batch's arrays in one packed slot. This module touches no device.
 
-One slot, one copy: all arrays of a batch lie in one block, each on a 256-byte boundary, in leaf
-order. A ragged leaf is two arrays (values, row splits). Leaves that are no numbers (bytes, str,
-objects, dates) have no place in device memory: they are kept beside the slot where the device is the
-host, and refused elsewhere. Pure arithmetic; no device is touched here.
+All arrays of a batch lie in one block, in leaf order, each on a 256-byte boundary, so that one copy transfers the
+batch. A ragged leaf is two arrays (values, row splits). Non-numeric leaves (bytes, str, objects, dates) cannot be
+stored in device memory. On ``cpu`` they are kept outside the slot; other devices refuse them.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from aiostream_data.rows.structure import flatten
 
 @dataclass(frozen=True, slots=True)
 class TakenApart:
-    """A batch as its layout, the arrays to write into a slot, and what stays beside it.
+    """A batch split into its layout, its arrays and its object leaves.
 
     Attributes:
-        sources: The batch's own arrays, one per ``layout.arrays``; not copied.
+        sources: The batch's own arrays, not copied; one per ``layout.arrays``.
         kept: The object leaves, in leaf order.
     """
 
@@ -39,17 +38,17 @@ class TakenApart:
 
 
 def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
-    """Split ``batch`` into arrays for a slot and the rest.
+    """Split ``batch`` into arrays for a slot and object leaves.
 
-    Python numbers and NumPy scalars become arrays without dimensions.
+    Python numbers and NumPy scalars become zero-dimensional arrays.
 
     Args:
-        batch: Any structure of arrays, ragged arrays, numbers and (with ``keeps_objects``) objects.
-        device: Where it goes, for messages.
-        keeps_objects: Keep leaves that are no numbers beside the slot instead of refusing them.
+        batch: A structure of arrays, ragged arrays and numbers; with ``keeps_objects``, also of objects.
+        device: Name of the target device, for error messages.
+        keeps_objects: Keep non-numeric leaves outside the slot instead of raising.
 
     Raises:
-        DeviceLeafError: A leaf is no number and ``keeps_objects`` is False.
+        DeviceLeafError: A leaf is not numeric and ``keeps_objects`` is False.
     """
     structure, leaves = flatten(batch)
     kinds: list[LeafKind] = []
@@ -71,7 +70,7 @@ def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
 
 
 def place(specs: Iterable[tuple[str, tuple[int, ...], np.dtype[Any]]]) -> tuple[tuple[SlotArray, ...], int]:
-    """Return where arrays of these (path, shape, dtype) stand in a slot, and the bytes it must hold."""
+    """Compute the slot positions of arrays with these (path, shape, dtype), and the slot size in bytes."""
     placed: list[SlotArray] = []
     end = 0
     for path, shape, dtype in specs:
@@ -82,14 +81,14 @@ def place(specs: Iterable[tuple[str, tuple[int, ...], np.dtype[Any]]]) -> tuple[
 
 
 def views(block: NDArray[np.uint8], layout: BatchLayout) -> list[NDArray[Any]]:
-    """Return the arrays of ``layout`` as writable views of ``block``, which must hold its ``nbytes``."""
+    """Return the arrays of ``layout`` as writable views of ``block``, which must hold ``layout.nbytes`` bytes."""
     return [np.ndarray(array.shape, array.dtype, buffer=block, offset=array.offset) for array in layout.arrays]
 
 
 def fill(slot_arrays: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any] | Parts]) -> None:
-    """Write ``sources`` into the arrays of a slot, without a temporary and with the GIL released.
+    """Write ``sources`` into the arrays of a slot, without temporary copies and with the GIL released.
 
-    ``np.copyto`` and not assignment to a memoryview, which would hold the GIL for the whole copy.
+    The function uses ``np.copyto``, because assigning to a memoryview holds the GIL during the copy.
     """
     for target, source in zip(slot_arrays, sources, strict=True):
         if isinstance(source, Parts):
@@ -110,7 +109,7 @@ def _numeric_parts(path: str, leaf: Any) -> Sequence[tuple[str, NDArray[Any] | P
 
 
 def _means_more(leaf: NDArray[Any] | Parts) -> bool:
-    """Return True if an array has a mask or a unit, which a slot would lose."""
+    """Return True if an array has a mask or a unit, which a slot cannot store."""
     if isinstance(leaf, Parts):
         return False
     try:
@@ -121,7 +120,7 @@ def _means_more(leaf: NDArray[Any] | Parts) -> bool:
 
 
 def is_numeric(dtype: np.dtype[Any]) -> bool:
-    """True for the dtypes that a GPU array library can hold: native bool, int, float64 and less, complex."""
+    """Return True if a GPU array library can hold the dtype: native bool, int, complex, and float up to 64 bits."""
     widest = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
     return dtype.isnative and dtype.itemsize <= widest.get(dtype.kind, 0)
 

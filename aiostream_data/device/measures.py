@@ -1,8 +1,8 @@
-"""What the parts of a ring count beside their work, without asking the device anything.
+"""Counters of a ring, collected without querying the device.
 
-How long a consumer stood still for a copy is told by the host's clock: a batch was asked for when it was handed over,
-and had arrived when the waiter got its host slot back. A consumer whose stream had other work meanwhile lost less than
-that. How long copies took is asked of the device, by timed marks, only where a profile is wanted.
+The host's clock measures how long a consumer waited for a copy. The wait begins when the batch is handed over, and ends
+when the waiter thread frees its host slot. A consumer whose stream had other work in that time waited less. Copy times
+come from timed marks on the device, which are recorded only for profiles.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from time import perf_counter
 
 
 class Arrival:
-    """Of one batch on the device.
+    """Times of one batch on its way to the device.
 
     Attributes:
-        nbytes: What was copied for it.
-        asked_at, arrived_at: ``time.perf_counter()``; None as long as it has not happened.
+        nbytes: Bytes copied for the batch.
+        asked_at, arrived_at: ``time.perf_counter()`` of the hand-over and of the arrival; None until then.
     """
 
     __slots__ = ("arrived_at", "asked_at", "nbytes")
@@ -28,16 +28,16 @@ class Arrival:
 
 
 class Measures:
-    """Counters of one ring. Written with its lock held, but for what is said of :meth:`wrote`.
+    """Counters of one ring. All methods except :meth:`wrote` require the ring's lock.
 
     Attributes:
-        launches: Copies and kernels that were enqueued, to the device and out of its slots.
+        launches: Number of copies and kernels enqueued, to the device and out of its slots.
         written_nbytes: Bytes written into host slots.
-        rewritten_nbytes: Those of them that had been put together in other memory before: copied once more than needed.
-        timed_nbytes: Bytes of copies that were timed.
-        copy_s: Seconds which those took on the device.
-        late: Batches that had not arrived when they were handed over.
-        exposed_s: By how much they came later, together; at most so long did consumers stand still.
+        rewritten_nbytes: Part of ``written_nbytes`` that had been assembled elsewhere before, and copied twice.
+        timed_nbytes: Bytes of timed copies.
+        copy_s: Total device time of timed copies, in seconds.
+        late: Number of batches that had not arrived when they were handed over.
+        exposed_s: Total delay of late batches in seconds, an upper bound on the consumers' waiting time.
     """
 
     def __init__(self) -> None:
@@ -51,19 +51,19 @@ class Measures:
         self.exposed_s = 0.0
 
     def wrote(self, nbytes: int, rewritten: int) -> None:
-        """Note that a host slot was written. The ring's lock need not be held."""
+        """Count a write into a host slot. Does not require the ring's lock."""
         with self._lock:
             self.written_nbytes += nbytes
             self.rewritten_nbytes += rewritten
 
     def asked(self, arrival: Arrival) -> None:
-        """Note that a batch is handed over now; only the first time counts."""
+        """Record that a batch is handed over. Only the first call per batch counts."""
         if arrival.asked_at is None:
             arrival.asked_at = perf_counter()
             self.late += arrival.arrived_at is None
 
     def arrived(self, arrival: Arrival, copy_s: float | None) -> None:
-        """Note that a batch is known to be on the device, and how long that copied it, where it was timed."""
+        """Record that a batch has arrived on the device, and its copy time if it was timed."""
         arrival.arrived_at = perf_counter()
         if copy_s is not None:
             self.copy_s += copy_s

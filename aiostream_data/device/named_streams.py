@@ -1,8 +1,8 @@
-"""Find the stream that an importer names by its handle alone, and keep it alive.
+"""Find the stream object for a DLPack handle, and keep the stream alive.
 
-DLPack's importers name a number. A stream that its library destroys before the batch is given back must not be named to
-CUDA again: the number may stand for nothing by then. Importers name the stream that is current in their own library, so
-that is where it is looked for.
+DLPack importers pass only a handle. After the importing library destroys the stream, the handle is invalid and must not
+be passed to CUDA. Importers pass the current stream of their own library, so this module searches the current streams
+of the supported libraries.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from aiostream_data.device.backend import DeviceBackend, StreamRef
 
 
 def stream_named(handle: int, backend: DeviceBackend) -> StreamRef:
-    """Return the stream of a handle, which lives as long as what is returned where its library is known.
+    """Return the stream with a handle. If a supported library owns the stream, the returned object keeps it alive.
 
     Args:
-        handle: CUDA's, as an importer gives it to ``__dlpack__``; 1 is the legacy stream.
+        handle: CUDA's stream handle, as passed to ``__dlpack__``; 1 is the legacy stream.
         backend: The device.
 
     Raises:
@@ -27,7 +27,7 @@ def stream_named(handle: int, backend: DeviceBackend) -> StreamRef:
 
 
 def _current_streams(backend: DeviceBackend) -> Iterator[StreamRef]:
-    """Yield what is current in the calling thread, library by library; only those that use CUDA already are asked."""
+    """Yield the calling thread's current stream of each library that already uses CUDA."""
     yield backend.current_stream()
     torch = sys.modules.get("torch")
     if torch is not None and backend.device.startswith("cuda") and torch.cuda.is_initialized():

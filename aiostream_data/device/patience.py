@@ -1,8 +1,7 @@
-"""Wait for a consumer that has every device slot and asks for another batch: for some time, then it is an error.
+"""Raise an error if a consumer holds every device slot for too long while it waits for another batch.
 
-Another thread may be about to give a batch back, so that it is no error at once. And what the garbage collector gives
-back tells nobody, so slots are looked at again and again, but only where batches are lent, and only while the consumer
-waits.
+The error comes after a delay, because another thread may be about to release a batch. Garbage collection frees slots
+without a notification. So the slots are polled, but only if batches are leased, and only while the consumer waits.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import LeasesHeldError
 
 LIMIT_S: Final = 10.0
-"""Seconds that a consumer may have every slot while it waits for another batch."""
+"""Longest time in seconds that a consumer may hold every slot while it waits for another batch."""
 
 LOOK_AGAIN_S: Final = 0.1
 
 
 class Patience:
-    """Of one wait for a batch.
+    """Time limit for one wait for a batch.
 
     Args:
-        devices: The stages that it may come from.
+        devices: Device stages that may deliver the batch.
     """
 
     def __init__(self, devices: Iterable[DeviceStage]) -> None:
@@ -32,10 +31,10 @@ class Patience:
         self._since: float | None = None
 
     def next_look_s(self) -> float | None:
-        """Return for how many seconds to wait before this is called again; None: for any time, since nothing is lent.
+        """Free leaked slots. Return the seconds to wait before the next call, or None if nothing is leased.
 
         Raises:
-            LeasesHeldError: The consumer has had every slot for too long.
+            LeasesHeldError: The consumer has held every slot for :data:`LIMIT_S` seconds.
         """
         if not self._lending:
             return None

@@ -1,4 +1,4 @@
-"""The device stage as worker threads use it: put a host batch in, get a device batch back."""
+"""The device stage for worker threads: accepts host batches and returns device batches."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DeviceStats:
-    """What a device stage has done so far.
+    """Statistics of a device stage.
 
     Attributes:
-        ring: What its slots did.
-        host_waits: Waits of producers for a host slot while none was filled: copies are the bottleneck.
-        device_waits: Waits of filled slots for a device slot: the consumer is.
+        ring: Statistics of the slot ring.
+        host_waits: Producers' waits for a free host slot. Many waits mean that copies are the bottleneck.
+        device_waits: Filled host slots' waits for a device slot. Many waits mean that the consumer is the bottleneck.
     """
 
     ring: RingStats
@@ -41,9 +41,9 @@ class DeviceStats:
 class DeviceStage:
     """Writes batches into page-locked slots and sends them to a device. Safe to use from any thread.
 
-    One batch at a time goes through :meth:`put`. Whoever has several threads fills several slots at once: it begins
-    each with :meth:`try_fill`, has them written by its threads, and submits them in the order that it wants. Batches
-    reach the device in the order in which they are submitted. Use ``with``, or call :meth:`close`.
+    :meth:`put` sends one batch at a time. A caller with several threads can fill several slots at once: begin each with
+    :meth:`try_fill`, write the slots on the threads, and submit them in the desired order. Batches reach the device in
+    submission order. Use ``with``, or call :meth:`close`.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class DeviceStage:
         find_shared: FindShared = nothing_shared,
         max_shared_nbytes: int = MAX_NBYTES,
     ) -> None:
-        """Take over ``backend``, which the stage closes; the rest as for :class:`~.ring.SlotRing`.
+        """Take ownership of ``backend``; closing the stage closes it. Other arguments as for :class:`~.ring.SlotRing`.
 
         Args:
-            find_shared: Tells which arrays of batches stand in memory that another process writes.
-            max_shared_nbytes: Most of that memory to page-lock at once.
+            find_shared: Function that returns the shared memory that an array refers to, or None.
+            max_shared_nbytes: Maximum bytes of shared memory to page-lock at once.
         """
         self._backend = backend
         self._hand_over = hand_over or HandOver()
@@ -92,32 +92,32 @@ class DeviceStage:
 
     @property
     def state(self) -> RingState:
-        """Tells of every change of the slots."""
+        """State of the ring, which notifies of every change of a slot."""
         return self._ring.state
 
     @property
     def host_nbytes(self) -> int:
-        """Host memory that the slots hold now: page-locked, and on ``cpu`` that of the device slots too."""
+        """Host memory of the slots in bytes. On ``cpu``, this includes the device slots."""
         stats = self._ring.stats()
         return stats.host_nbytes + (stats.device_nbytes if self.device == "cpu" else 0)
 
     def start_waiter(self) -> None:
-        """Start a thread that frees host slots. Without it, the thread that needs a slot waits for its copy."""
+        """Start a thread that frees host slots. Without it, threads that need a slot wait for a copy themselves."""
         if self._waiter is None:
             self._waiter = Waiter(self._ring)
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """The stage's own threads that are alive."""
+        """Threads of the stage that are alive."""
         return [self._waiter.thread] if self._waiter is not None and self._waiter.thread.is_alive() else []
 
     def try_fill(self, batch: Any, lease: object = None) -> Filling | None:
-        """Return a free host slot for ``batch``, which is yet to be written; None when none is free.
+        """Acquire a free host slot for ``batch``, without writing it. Return None if no slot is free.
 
-        Never waits where there is a waiter.
+        Never waits if the waiter thread runs.
 
         Args:
-            lease: Kept with the batch until it is written.
+            lease: Object to keep until the batch is written.
 
         Raises:
             DeviceError, LoaderClosedError, ForkedPipelineError: As for :meth:`put`.
@@ -128,9 +128,9 @@ class DeviceStage:
         return None if slot is None else Filling(self._ring, self._backend, slot, batch, lease)
 
     def has_device_slot(self) -> bool | None:
-        """True when a device slot is free, and None when not; raises as :meth:`try_fill` does.
+        """Return True if a device slot is free, else None.
 
-        Never waits where there is a waiter.
+        Never waits if the waiter thread runs. Raises the same errors as :meth:`try_fill`.
         """
         while not self._ring.has_device_slot():
             if self._waiter is not None or not self._ring.join_oldest():
@@ -139,16 +139,16 @@ class DeviceStage:
 
     @property
     def lends(self) -> bool:
-        """True when consumers use batches in the slots."""
+        """True if consumers use batches in their slots."""
         return self._hand_over.handoff != "copy"
 
     def reclaim(self) -> None:
-        """Free the slots of leases that nobody gave back and nobody can use any more. Not on an event loop."""
+        """Free the device slots of leaked leases, whose arrays have all died. Do not call it on an event loop."""
         self._ring.reclaim()
 
     @property
     def all_leased(self) -> bool:
-        """True when consumers have every device slot, so that no batch can come until they give one back."""
+        """True if consumers hold every device slot, so that no batch can arrive until one is released."""
         return self._ring.all_leased
 
     def put(
@@ -156,24 +156,24 @@ class DeviceStage:
     ) -> DeviceBatch | None:
         """Write ``batch`` into a slot and enqueue its copy to the device. Blocks while no slot is free.
 
-        Must not run on an event loop. ``batch`` may be reused or freed when it returns.
+        Do not call it on an event loop. The caller may reuse or free ``batch`` after the call.
 
         Args:
-            batch: Any structure of arrays, ragged arrays and numbers; on ``cpu``, of anything.
-            timeout_s: Longest wait for slots, in seconds; None: until there are, or until :meth:`close`.
-                A wait for a copy under way is not cut short by it.
+            batch: A structure of arrays, ragged arrays and numbers; on ``cpu``, also of other objects.
+            timeout_s: Longest wait for slots in seconds; None to wait until :meth:`close`. Does not interrupt a
+                wait for a running copy.
             prepare: As for :meth:`~.filling.Filling.write`.
 
         Returns:
-            The batch, which its receiver must materialise or discard, or its slot is never free again;
-            None when the time was over, and nothing was done.
+            The batch, or None after ``timeout_s`` seconds. The receiver must materialise or discard the batch to free
+            its slot. On None, nothing was sent.
 
         Raises:
-            DeviceLeafError: A leaf is no number, and the device is not the host.
-            SlotTooSmallError: The batch needs more than ``slot_nbytes``.
+            DeviceLeafError: A leaf is not numeric, and the device is not ``cpu``.
+            SlotTooSmallError: The batch needs more than ``slot_nbytes`` bytes.
             DeviceMemoryError: The slots do not fit into memory.
             DeviceError: The device failed.
-            LoaderClosedError: The stage was closed, perhaps during the wait.
+            LoaderClosedError: The stage was closed, possibly during the wait.
             ForkedPipelineError: The stage was opened in another process.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -188,7 +188,7 @@ class DeviceStage:
             filling.drop()
 
     def _retry(self, attempt: Callable[[], T | None], waits: Waits, deadline: float | None) -> T | None:
-        """Call ``attempt`` until it gives something or the time is over, each time after a change."""
+        """Call ``attempt`` after every change until it returns a result. Return None at ``deadline``."""
         state = self._ring.state
         changes, found = state.changes, attempt()
         if found is not None:
@@ -206,14 +206,14 @@ class DeviceStage:
                 waits.add(time.monotonic() - started)
 
     def stats(self) -> DeviceStats:
-        """Return what the stage has done so far."""
+        """Return statistics of the stage."""
         with self._stats_lock:
             return DeviceStats(self._ring.stats(), self.host_waits.copy(), self.device_waits.copy())
 
     def copies(self) -> DeviceCopies:
-        """Return what the stage has done so far, as a report tells it. Safe from any thread."""
+        """Return the statistics of the stage for reports. Safe to call from any thread."""
         ring, measures = self._ring.stats(), self._ring.state.measures
-        runs_at_once = self.device == "cpu"  # and so a batch has arrived, although the waiter may not have looked yet
+        runs_at_once = self.device == "cpu"  # copies finish in the call that starts them, so no batch is late
         return DeviceCopies(
             device=self.device,
             batches=ring.batches,
@@ -249,10 +249,10 @@ class DeviceStage:
         )
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Wake all who wait, let copies end for at most ``timeout_s``, and free the slots.
+        """Wake all waiting threads, wait up to ``timeout_s`` seconds for copies, and free the slots. Idempotent.
 
-        Idempotent. Batches not yet taken out are lost; arrays taken out stay valid. A waiter that the driver does not
-        let go is left behind, with the slots that it waits for, and a ``ResourceWarning`` says so.
+        Batches still in slots are lost; arrays copied out stay valid. If a driver call does not return, the waiter
+        thread and its slots are abandoned, with a ``ResourceWarning``.
         """
         deadline = time.monotonic() + timeout_s
         self._ring.close(timeout_s)

@@ -1,8 +1,8 @@
-"""Return True if the device code of this installation is what last passed its tests on a GPU.
+"""Check whether the installed device code is the code that last passed its tests on a GPU.
 
-``gpu_verified.json`` beside this file is written by ``benchmarks/gpu/run.py`` when every part of it passed on a
-machine with a GPU, and by nothing else. It holds the hash of the code that ran; as soon as that code is another, what
-was seen there says nothing about it any more.
+Only ``benchmarks/gpu/run.py`` writes ``gpu_verified.json``, after all its parts passed on a machine with a GPU. The
+file holds the hash of the code that ran. If the hash differs from that of the installed code, the results no longer
+apply.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Status = Literal["never", "changed", "verified"]
 RECORD = "gpu_verified.json"
 
 FRAMEWORKS = ("torch.py", "jax.py")
-"""Files of ``integrations`` that give batches to a framework. The others know nothing of devices."""
+"""Files of ``integrations`` that pass device batches to a framework. The other files do not use devices."""
 
 _NOT_RUN_THERE = ("verified.py",)
 _SOURCES = (".py", ".cu", ".cuh")
@@ -28,14 +28,14 @@ _SOURCES = (".py", ".cu", ".cuh")
 
 @dataclass(frozen=True, slots=True)
 class GpuRun:
-    """A run of all GPU tests and measurements that passed.
+    """A passed run of all GPU tests and measurements.
 
     Attributes:
-        sha256: Of the device code that ran; see :func:`device_code_sha256`.
-        gpu: Name of the GPU, as its driver gives it.
+        sha256: Hash of the device code that ran; see :func:`device_code_sha256`.
+        gpu: Name of the GPU, as reported by its driver.
         machine: Driver, link and processor, by name.
-        versions: Of Python, CuPy, the frameworks and so on, by name.
-        date: Of the run, as YYYY-MM-DD in UTC.
+        versions: Versions of Python, CuPy, the frameworks and other packages, by name.
+        date: Date of the run, as YYYY-MM-DD in UTC.
         results: File with all measurements, relative to the root of the repository.
     """
 
@@ -49,11 +49,11 @@ class GpuRun:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What may be said about the device code.
+    """Verification status of the device code.
 
     Attributes:
-        status: ``never`` run on a GPU, ``changed`` since the last run, or ``verified`` as it is.
-        run: The last run; None when there was none.
+        status: ``never`` run on a GPU, ``changed`` since the last run, or ``verified``.
+        run: The last run; None if the code never ran on a GPU.
     """
 
     status: Status
@@ -69,7 +69,7 @@ class Verification:
 
 
 def verification() -> Verification:
-    """Return what may be said about the device code of this installation. Touches no device."""
+    """Return the verification status of the installed device code. Touches no device."""
     run = read_run(_package().joinpath("device", RECORD).read_text(encoding="utf-8"))
     if run is None:
         return Verification("never", None)
@@ -77,21 +77,21 @@ def verification() -> Verification:
 
 
 def read_run(text: str) -> GpuRun | None:
-    """Return the run that a record's text tells of, or None when it says that there was none."""
+    """Return the run stored in the text of a record file, or None if it stores no run."""
     last: dict[str, Any] | None = json.loads(text)["last_run"]
     return None if last is None else GpuRun(**last)
 
 
 def device_code_sha256() -> str:
-    """Return the hash of all files that run on a GPU or talk to one, as hexadecimal digits.
+    """Return the hash of all files that run on a GPU or call one, as hexadecimal digits.
 
-    It is the same for a checkout and for what is installed from it, on any system.
+    The hash is the same for a checkout and for a package installed from it, on any system.
     """
     return hash_of((name, file.read_bytes()) for name, file in device_files())
 
 
 def device_files() -> Iterator[tuple[str, Traversable]]:
-    """Yield name in the package, and file, of all that the hash is over, in the order of names."""
+    """Yield the name and the file of everything that the hash covers, sorted by name within each folder."""
     for folder in ("device", "integrations"):
         for file in sorted(_package().joinpath(folder).iterdir(), key=lambda file: file.name):
             if file.name in _NOT_RUN_THERE or not file.name.endswith(_SOURCES):
@@ -101,7 +101,7 @@ def device_files() -> Iterator[tuple[str, Traversable]]:
 
 
 def hash_of(named: Iterator[tuple[str, bytes]]) -> str:
-    """Return the SHA-256 of names and contents; line ends count as one character however a file has them."""
+    """Return the SHA-256 of names and contents. Windows line ends count as one character."""
     digest = hashlib.sha256()
     for name, content in named:
         content = content.replace(b"\r\n", b"\n")

@@ -1,7 +1,7 @@
-"""One thread per stage that waits for copies, in the order in which they run, and frees their host slots.
+"""A thread per stage that waits for copies in order and frees their host slots.
 
-It is the only thread that ever waits for the device, and does nothing else: a copy is enqueued and a batch handed over
-without it. Copies of one stream end in order, so waiting for the oldest is enough.
+In a stage with a waiter, no other thread waits for copies to the device. Enqueueing copies and handing over batches do
+not need this thread. Copies of one stream end in order, so waiting for the oldest copy is enough.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ NAME = "asd-device-wait"
 
 
 class Waiter:
-    """Joins the copies of a ring until the ring is closed or has failed. Its thread runs from the first on."""
+    """Joins the copies of a ring until the ring is closed or has failed. The constructor starts the thread."""
 
     def __init__(self, ring: SlotRing) -> None:
         self._ring = ring
-        # A daemon, since the driver may never come back, and the interpreter must be able to end all the same.
+        # A daemon thread, so that the interpreter can exit even if a driver call never returns.
         self.thread = threading.Thread(target=self._run, name=NAME, daemon=True)
         self.thread.start()
 
@@ -39,6 +39,6 @@ class Waiter:
                 state.wait_past(changes, None)
 
     def close(self, timeout_s: float) -> bool:
-        """Wait until the thread has ended, behind the ring's own closing; False when it is still in the driver."""
+        """Wait until the thread has ended, after the ring was closed. Return False if a driver call still blocks it."""
         self.thread.join(timeout_s)
         return not self.thread.is_alive()

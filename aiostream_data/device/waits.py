@@ -1,4 +1,4 @@
-"""How often, and for how long, somebody waited for something."""
+"""Measure how often and for how long threads wait."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Self
 
 @dataclass(slots=True)
 class Waits:
-    """Waits of one kind. Written by one thread, or under a lock.
+    """Number and duration of waits for one resource. Only one thread may write, or the caller must hold a lock.
 
     Attributes:
-        count: Those that have begun.
-        seconds: What those took that are over.
-        since: ``time.monotonic()`` when the one began that is not over; None where there is none.
+        count: Number of waits that have begun.
+        seconds: Total duration of finished waits.
+        since: ``time.monotonic()`` at the start of the unfinished wait; None if no wait is in progress.
     """
 
     count: int = 0
@@ -24,19 +24,19 @@ class Waits:
     since: float | None = None
 
     def add(self, seconds: float) -> None:
-        """Note a wait that is over."""
+        """Count a finished wait of ``seconds`` seconds."""
         self.count += 1
         self.seconds += seconds
 
     @property
     def so_far(self) -> float:
-        """Seconds, those of a wait that is not over included."""
+        """Total duration of waits in seconds, including an unfinished wait."""
         since = self.since
         return self.seconds + (0.0 if since is None else monotonic() - since)
 
     @contextmanager
     def beside(self, other: Waits) -> Iterator[None]:
-        """Begin a wait that ends with the block; seconds in which ``other`` waits, too, do not count."""
+        """Count the block as a wait, without the seconds in which ``other`` also waits."""
         began, before = monotonic(), other.so_far
         try:
             yield
@@ -44,11 +44,11 @@ class Waits:
             self.add(max(0.0, monotonic() - began - (other.so_far - before)))
 
     def copy(self) -> Waits:
-        """Return the same, as it is now."""
+        """Return a copy of the current values."""
         return replace(self)
 
     def __enter__(self) -> Self:
-        """Begin a wait that ends with the block; one at a time."""
+        """Begin a wait that ends with the block. Only one such wait may be in progress."""
         self.count += 1
         self.since = monotonic()
         return self
