@@ -1,4 +1,4 @@
-"""What every plan node is: a frozen description of one source or operator, and the nodes it reads."""
+"""Base classes of plan nodes. A node is a frozen description of one source or operator and its inputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiostream_data.plan.written import SourceLine, callers_line
 from aiostream_data.rows.records import Chunk, Columns
 
 INFINITE: Final = -1
-"""Cardinality of a data set that never ends, as in tf.data."""
+"""Cardinality of an infinite data set, as in tf.data."""
 
 UNKNOWN: Final = -2
-"""Cardinality of a data set whose length only reading it would tell, as in tf.data."""
+"""Cardinality of a data set whose length is unknown before it is read, as in tf.data."""
 
 
 class Auto(Enum):
@@ -31,67 +31,67 @@ class Auto(Enum):
 
 
 AUTO: Final = Auto.AUTO
-"""Let the engine choose, from what it measures."""
+"""Let the engine choose the value, based on its measurements."""
 
 _AUTOTUNE: Final = -1
-"""What tf.data has for it."""
+"""Value of ``tf.data.AUTOTUNE``."""
 
 ExecutorName: TypeAlias = Literal["auto", "thread", "process", "inline", "interpreter"]
 Concurrency: TypeAlias = int | Auto
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
-"""Given a row of a chunk, return (url, record index) for messages."""
+"""Function from a row's index in its chunk to (url, record index), for messages."""
 
 
 class Decoder(Protocol):
-    """A row-wise, GIL-free step that turns framed records into columns."""
+    """A row-wise step that parses framed records into columns without holding the GIL."""
 
     def parse(self, chunk: Columns, describe: Describe) -> Chunk: ...
 
 
 Shape: TypeAlias = tuple[int | None, ...]
-"""One entry per axis, None where it is not known."""
+"""Shape of an array: one entry per axis, None if unknown."""
 Outcome: TypeAlias = "tuple[Shape | None, np.dtype[Any] | None]"
 
 
 class Transform(Protocol):
-    """What is done to batches while they are taken out of a device's slots."""
+    """Transformation applied to batches while they are copied out of device slots."""
 
     @property
     def draws(self) -> bool:
-        """True when it draws something for every row."""
+        """True if the transform uses random numbers for each row."""
 
     @property
     def seed(self) -> int | None:
-        """Seed of what is drawn; None for that of the run."""
+        """Seed of the random numbers; None for the seed of the run."""
 
     @property
     def itemsize(self) -> int:
-        """By at most this factor it makes a batch larger."""
+        """Largest factor by which the transform increases the size of a batch."""
 
     def outcome(self, leaves: Sequence[tuple[str, Shape | None, np.dtype[Any] | None, bool]]) -> list[Outcome]:
-        """Return shape and dtype of every leaf of a batch as it comes out, as far as they are known.
+        """Return shape and dtype of each leaf of a transformed batch; None for unknown ones.
 
         Args:
-            leaves: Path, shape, dtype, and whether it is dense, of each as it goes in.
+            leaves: (path, shape, dtype, is dense) of each leaf of the input batch.
 
         Raises:
-            DataError: Such batches cannot be transformed.
+            DataError: The transform does not support batches with these leaves.
         """
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """One source or operator. Compared by identity; :mod:`.fingerprint` compares by meaning.
+    """One source or operator of a plan. Nodes compare by identity; :mod:`.fingerprint` compares their meaning.
 
     Attributes:
-        written_at: Where the user wrote it, for messages; a node changed by ``replace`` keeps it. Means nothing.
+        written_at: Source line of the user's call, for messages. Copies made by ``replace`` keep the line.
     """
 
     written_at: SourceLine | None = field(default_factory=callers_line, compare=False, repr=False)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes this one reads, in order."""
+        """Input nodes, in order."""
         return ()
 
     @property
@@ -101,7 +101,7 @@ class Node:
 
     @property
     def noted(self) -> str:
-        """What notes of errors say of the stage: its name, and the line where the user wrote it."""
+        """Note for exceptions: label of the stage, and source line of the user's call."""
         return f"stage: {self.label}" + (f", written at {self.written_at}" if self.written_at is not None else "")
 
     @property
@@ -110,11 +110,11 @@ class Node:
         return self.label
 
     def detail(self) -> str:
-        """Return arguments as in the call of that method; those left at their defaults are left out."""
+        """Return the arguments of the user's call as text, without those at their defaults."""
         return ""
 
     def call(self) -> str:
-        """Return the call as the user wrote it, such as ``batch(32, drop_remainder=True)``."""
+        """Return the user's call as text, e.g. ``batch(32, drop_remainder=True)``."""
         return f"{self.method}({self.detail()})"
 
 
@@ -131,15 +131,15 @@ class Operator(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SameElements(Operator):
-    """An operator that gives elements of its input as they are: all or some, once or again, in whatever order.
+    """An operator that emits elements of its input unchanged: all or some, once or repeatedly, in any order.
 
-    So what is known of an element of the input is known of its own: structure and types (:mod:`.spec`), and bytes
-    (:mod:`.element_nbytes`). How many there are, each tells :mod:`.cardinality` itself.
+    Its element spec (:mod:`.spec`) and element size (:mod:`.element_nbytes`) are those of its input. Each subclass
+    registers its own number of elements in :mod:`.cardinality`.
     """
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield ``node`` and everything it reads, inputs first."""
+    """Yield ``node`` and all nodes below it, inputs first."""
     for child in node.inputs:
         yield from walk(child)
     yield node
@@ -150,13 +150,13 @@ TRANSPARENT: Final = (
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
     *("in_subprocess", "worker_shard", "loader_shard", "recalled"),
 )
-"""Labels of nodes that draw nothing at random, and that a plan has or lacks by where and how it runs."""
+"""Labels of nodes that use no random numbers, and whose presence depends on where and how a plan runs."""
 
 
 def keys_of(plan: Node) -> dict[Node, int]:
-    """Return a number for every node, by which it draws random numbers and names its rows.
+    """Assign a number to every node. The number seeds the node's random numbers and is part of its row ids.
 
-    Adding or leaving out a transparent node changes no other node's number.
+    Adding or removing a transparent node does not change the numbers of other nodes.
     """
     keys: dict[Node, int] = {}
     number = 0
@@ -168,16 +168,16 @@ def keys_of(plan: Node) -> dict[Node, int]:
 
 
 def own_keys(plan: Node, keys: dict[Node, int]) -> tuple[int, ...]:
-    """Return the keys of a plan, or of a part of one, in order, without those of transparent nodes.
+    """Return the keys of a plan or part of a plan, in order and without transparent nodes.
 
     Args:
-        keys: Of the whole plan.
+        keys: Keys of the whole plan, from :func:`keys_of`.
     """
     return tuple(keys[node] for node in walk(plan) if node.label not in TRANSPARENT)
 
 
 def keys_again(plan: Node, known: Sequence[int]) -> dict[Node, int]:
-    """Return the key of every node of a plan, given those of :func:`own_keys`."""
+    """Assign a key to every node of a plan, from the result of :func:`own_keys`."""
     keys: dict[Node, int] = {}
     left = list(known[::-1])
     last = known[-1] + 1 if known else 0
@@ -189,26 +189,26 @@ def keys_again(plan: Node, known: Sequence[int]) -> dict[Node, int]:
 
 
 def gives_one_order(node: Node) -> bool:
-    """Return True if the rows of a plan come in the same order whenever it runs."""
+    """Return True if a plan emits its rows in the same order in every run."""
     return all(getattr(lower, "ordered", True) for lower in walk(node))
 
 
 def at_least(name: str, value: Any, minimum: int) -> int:
-    """Return ``value`` when it is an integer of at least ``minimum``.
+    """Check that an argument is an integer of at least ``minimum``, and return it.
 
     Raises:
-        PlanError: It is not; the message states rule and value.
+        PlanError: The value is not an integer or is too small. The message states the minimum and the value.
     """
     return integer(name, value, minimum)
 
 
 def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
-    """Return ``value`` when it is AUTO or an integer of at least 1; raise PlanError when it is not."""
+    """Check that an argument is AUTO or an integer of at least 1, and return it. Raise PlanError otherwise."""
     if isinstance(value, Auto):
         return value
     number = integer(name, value, what="an integer or AUTO")
     if number == _AUTOTUNE:
-        raise PlanError(f"{name} must be at least 1, got -1; tf.data.AUTOTUNE is AUTO here")
+        raise PlanError(f"{name} must be at least 1, got -1. Use AUTO instead of tf.data.AUTOTUNE")
     return at_least(name, number, 1)
 
 
@@ -218,7 +218,7 @@ def seed_of(value: Any) -> int | None:
 
 
 def spill_of(value: Any) -> bool | str:
-    """Check a ``spill`` argument: whether, or the path of a folder."""
+    """Check a ``spill`` argument: a bool, or the path of a folder."""
     if isinstance(value, bool):
         return value
     return local_path("spill", value, "True, False or the path of a folder")

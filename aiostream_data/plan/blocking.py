@@ -1,4 +1,4 @@
-"""Rows and shards that are not to be given."""
+"""Blocked rows and shards, which a loader leaves out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiostream_data.plan.rank_places import ON_ROWS, at_rows, below
 
 @dataclass(frozen=True)
 class Blocked:
-    """What is not to be given.
+    """Set of blocked rows and shards.
 
     Attributes:
-        rows: (name, record index) of single rows.
-        shards: Names of whole objects; see :mod:`aiostream_data.object_names`.
+        rows: (object name, record index) of each blocked row.
+        shards: Names of blocked objects; see :mod:`aiostream_data.object_names`.
     """
 
     rows: frozenset[tuple[str, int]] = frozenset()
@@ -33,10 +33,10 @@ class Blocked:
 
     @classmethod
     def of(cls, entries: Iterable[Any]) -> Self:
-        """Return what a list of URLs, (URL, index) pairs and origins asks for.
+        """Convert a list of URLs, (URL, index) pairs and origins.
 
         Raises:
-            PlanError: An entry is none of these.
+            PlanError: An entry has another type.
         """
         rows: set[tuple[str, int]] = set()
         shards: set[str] = set()
@@ -49,17 +49,17 @@ class Blocked:
                 rows.add((blocked_name(entry[0]), _index(entry[1])))
             else:
                 raise PlanError(
-                    f"block takes URLs, (URL, record index) pairs and origins, got a {type(entry).__name__}"
+                    f"block must contain URLs, (URL, record index) pairs or origins, got {type(entry).__name__}"
                 )
         return cls(frozenset(rows), frozenset(shards))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Serialize to JSON-compatible data."""
         return {"rows": sorted(map(list, self.rows)), "shards": sorted(self.shards)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return what :meth:`as_dict` was called on."""
+        """Restore a set from the result of :meth:`as_dict`."""
         return cls.of([*values["rows"], *values["shards"]])
 
 
@@ -68,13 +68,13 @@ def _index(value: Any) -> int:
 
 
 def blocked_name(url: str) -> str:
-    """Return the name by which a blocked object is known: without secrets, and for local files without scheme."""
+    """Return the name of a blocked object: the URL without secrets, and without ``file://``."""
     return object_name(url.removeprefix("file://"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Block(SameElements):
-    """The input without the rows that are blocked."""
+    """The input without the blocked rows."""
 
     blocked: Blocked
 
@@ -83,7 +83,7 @@ class Block(SameElements):
 
 
 def with_blocked(plan: Node, blocked: Blocked) -> Node:
-    """Return the plan without the blocked rows: left out where rows are single for the last time."""
+    """Add a node that drops blocked rows, before the last batching and before the row-wise operators ahead of it."""
     if not blocked:
         return plan
     return at_rows(plan, lambda rows: below(rows, ON_ROWS, lambda node: Block(input=node, blocked=blocked)))

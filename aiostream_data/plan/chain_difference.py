@@ -1,4 +1,4 @@
-"""Compare two plans, each a chain of nodes from the source up, and say what differs where."""
+"""Compare two plans, given as chains of nodes from source to end, and describe their differences."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MOST_CHANGED = 0.9
 
 
 def chain_differences(old: Chain, new: Chain, branch: str = "") -> list[Difference]:
-    """Return what differs, from the source up.
+    """Return the differences between two chains, from source to end.
 
     Args:
-        old: As a state keeps it: values may be hashes.
-        new: In full, or likewise.
-        branch: What the chain is, in a plan of several: "input 2 of zip".
+        old: Chain from a saved state; values may be hashes.
+        new: Chain of the current plan; values may be hashes.
+        branch: Name of the chain in a plan with several inputs, e.g. "input 2 of zip".
     """
     found: list[Difference] = []
     for i, j in align(old, new, _cost):
@@ -36,7 +36,7 @@ def chain_differences(old: Chain, new: Chain, branch: str = "") -> list[Differen
         elif old[i]["op"] != new[j]["op"]:
             where = _place(new, j, branch)
             was, name = old[i]["op"], new[j]["op"]
-            found.append(Difference("operator", name, f"{name} ({where}) stands where {was} was"))
+            found.append(Difference("operator", name, f"{name} ({where}) replaced {was}"))
         else:
             found += _entry_differences(old[i], new[j], _place(new, j, branch))
     return found
@@ -50,12 +50,12 @@ def _cost(old: StoredEntry, new: StoredEntry) -> float:
 
 
 def cost_of_inputs(old: Chain, new: Chain) -> float:
-    """Return how much two inputs of a plan differ."""
+    """Return the alignment cost of two inputs of a plan, which grows with the number of differences."""
     return min(len(chain_differences(old, new)) / 4, _REPLACED)
 
 
 def _left_over(old: Chain, new: Chain, i: int | None, j: int | None, branch: str) -> Difference:
-    chain, at, what = (old, i, "is no longer there") if i is not None else (new, j, "is new")
+    chain, at, what = (old, i, "was removed") if i is not None else (new, j, "is new")
     assert at is not None
     name = chain[at]["op"]
     return Difference("operator", name, f"{name} ({_place(chain, at, branch)}) {what}")
@@ -82,7 +82,7 @@ def _changed_arguments(old: StoredEntry, new: StoredEntry) -> list[tuple[Kind, s
     if MERGED in names:
         names = [name for name in names if name in NEVER_MERGED]
         if before.get(MERGED, merged(before)) != after.get(MERGED, merged(after)):
-            found.append(("argument", MERGED, "its arguments changed (too many for the state to say which)"))
+            found.append(("argument", MERGED, "its arguments changed (the state stores only their hash)"))
     return found + [
         (_KINDS.get(name, "argument"), name, _sentence(name, before.get(name), after.get(name)))
         for name in names
@@ -120,16 +120,18 @@ def _function_change(argument: str, old: str | None, new: str | None) -> str:
     what = "the function" if argument in _USUAL_FUNCTIONS else argument
     before, after = parse_identity(old or ""), parse_identity(new or "")
     if before is None or after is None:
-        return "" if old == new else f"{what} {'is new' if old is None else 'is gone' if new is None else 'changed'}"
+        return (
+            "" if old == new else f"{what} {'is new' if old is None else 'was removed' if new is None else 'changed'}"
+        )
     if not _same(before.name, after.name):
         return _sentence(what, before.name, after.name)
     if _code_differs(before, after):
         return f"{what} changed ({_shown(after.name)})"
-    return "" if before.values == after.values else f"the values that {what} carries changed ({_shown(after.name)})"
+    return "" if before.values == after.values else f"the values captured by {what} changed ({_shown(after.name)})"
 
 
 def _code_differs(old: FunctionIdentity, new: FunctionIdentity) -> bool:
-    # Source cannot be compared with bytecode, and bytecode not with another version's.
+    # Source code cannot be compared with bytecode, and bytecode only within one Python version.
     return old.how == new.how and old.code != new.code
 
 
@@ -142,7 +144,7 @@ def _changed_inputs(op: str, old: Sequence[Chain], new: Sequence[Chain]) -> list
     found: list[Difference] = []
     for i, j in align(old, new, cost_of_inputs):
         if i is None or j is None:
-            at, chain, what = (i, old, "is no longer there") if j is None else (j, new, "is new")
+            at, chain, what = (i, old, "was removed") if j is None else (j, new, "is new")
             assert at is not None
             found.append(Difference("operator", op, f"{op}: input {at + 1} ({chain[at][-1]['op']}) {what}"))
         else:

@@ -20,13 +20,14 @@ Urls = Mapping[str, Sequence[str]]
 
 
 def difference(old: Mapping[str, Any], new: Fingerprint, urls: Urls | None = None) -> list[Difference]:
-    """Return what differs between the fingerprint of a state and that of a plan; empty where nothing does.
+    """Return the differences between the fingerprint of a saved state and that of the current plan.
 
-    Compared is what ``new`` has: a plan before its shards are known, say, and the shards once they are.
+    Only the entries of ``new`` are compared. For example, ``new`` has no shards before they are listed.
 
     Args:
-        old: What :func:`.stored.stored` returned, as it came out of a state, so possibly damaged.
-        urls: The shards that ``new["shards"]`` sums up, by the same names, so that new ones can be named.
+        old: Result of :func:`.stored.stored` from a state; may be damaged.
+        new: Fingerprint of the current plan.
+        urls: Shard URLs by source, with the keys of ``new["shards"]``. Used to name new shards.
     """
     found = _plan_differences(old.get("plan"), new["plan"]) if "plan" in new else []
     if "seed" in new and old.get("seed", new["seed"]) != new["seed"]:
@@ -46,16 +47,16 @@ def check_matches(
     allow: Collection[str] = (),
     urls: Urls | None = None,
 ) -> list[Difference]:
-    """Refuse a state of another pipeline; return the differences that were allowed.
+    """Raise if the pipeline of a saved state differs in a way that is not allowed; otherwise return the differences.
 
     Args:
-        old, new, urls: As for :func:`difference`.
-        force: Allow every difference.
-        allow: Kinds of differences to allow ("shards"), or their names ("shuffle.buffer_size").
+        old, new, urls: Arguments of :func:`difference`.
+        force: If True, allow every difference.
+        allow: Kinds ("shards") or names ("shuffle.buffer_size") of differences to allow.
 
     Raises:
-        StateMismatchError: There are differences that are not allowed; lists them.
-        PlanError: ``allow`` holds what is no kind and no name.
+        StateMismatchError: Some differences are not allowed. The error lists them.
+        PlanError: An entry of ``allow`` is neither a kind nor a name.
     """
     allowed = checked_allow(allow)
     found = difference(old, new, urls)
@@ -69,23 +70,23 @@ def refused(found: Collection[Difference], allow: Collection[str]) -> list[Diffe
     """Return the differences that are not allowed.
 
     Args:
-        allow: Kinds of differences, or their names.
+        allow: Kinds or names of differences to allow.
 
     Raises:
-        PlanError: ``allow`` holds what is no kind and no name.
+        PlanError: An entry of ``allow`` is neither a kind nor a name.
     """
     allowed = checked_allow(allow)
     return [one for one in found if one.kind not in ALWAYS_ALLOWED and not {one.kind, one.name} & allowed]
 
 
 def checked_allow(allow: Collection[str], plan: Node | None = None) -> frozenset[str]:
-    """Return the kinds and names of an ``allow`` argument.
+    """Validate an ``allow`` argument, and return its kinds and names as a set.
 
     Args:
-        plan: The plan whose operators names begin with; None where they were checked before.
+        plan: Plan whose operator labels may occur in names; None to accept any label.
 
     Raises:
-        PlanError: One is neither.
+        PlanError: An entry of ``allow`` is neither a kind nor a name.
     """
     operators = None if plan is None else {node.label for node in walk(plan)}
     known = REFUSED | {CONTENT}
@@ -94,7 +95,7 @@ def checked_allow(allow: Collection[str], plan: Node | None = None) -> frozenset
             kinds = ", ".join(sorted(known))
             of_plan = f" of {', '.join(sorted(operators))}" if operators else ""
             raise PlanError(
-                f"allow must hold kinds ({kinds}) or arguments ('shuffle.buffer_size'){of_plan}, got {shown(one)}"
+                f"allow must contain kinds ({kinds}) or arguments ('shuffle.buffer_size'){of_plan}, got {shown(one)}"
             )
     return frozenset((allow,) if isinstance(allow, str) else allow)
 
@@ -108,11 +109,11 @@ def _cure(refused: Sequence[Difference]) -> str:
     kinds = ", ".join(f'"{kind}"' for kind in sorted({one.kind for one in refused}))
     if all(one.name == CONTENT for one in refused):
         return (
-            f'if their records are still the same, as after touch, a copy or a repair, go on with allow=["{CONTENT}"]; '
-            'if they are others, with allow=["shards"], which refuses shards that rows were read of'
+            f'If the records are unchanged (touch, copy, repair), pass allow=["{CONTENT}"]. If the records changed, '
+            'pass allow=["shards"], which refuses shards that rows were read from'
         )
     return (
-        f"open it with the pipeline it was saved from, or go on with allow=[{kinds}] (changes of "
+        f"Open the pipeline that the state was saved from, or pass allow=[{kinds}] (changes of "
         f"{'this kind' if ',' not in kinds else 'these kinds'}) or force=True (any change)"
     )
 
@@ -122,7 +123,7 @@ def _plan_differences(old: object, new: Description) -> list[Difference]:
         return _digest_differences(old, new)
     chain = read_chain(old)
     if chain is None:
-        return [Difference("plan", "plan", "what the state says of its plan cannot be read")]
+        return [Difference("plan", "plan", "the plan stored in the state is damaged")]
     return chain_differences(chain, chain_of(new))
 
 
@@ -132,14 +133,14 @@ def _digest_differences(old: Mapping[str, Any], new: Description) -> list[Differ
     if SIZE in old and old.get(WITHOUT_SIZE) == digest(without_batch_size(new)):
         sentence = f"batch: batch_size was {old[SIZE]}, is {last_batch_size(new)}"
         return [Difference("argument", "batch.batch_size", sentence)]
-    return [Difference("plan", "plan", "the plan changed (it is too long for the state to say where)")]
+    return [Difference("plan", "plan", "the plan changed (the state stores only its hash)")]
 
 
 def _shard_differences(old: object, new: Mapping[str, ShardSummary], urls: Urls) -> list[Difference]:
     if old is None or not new:
         return []
     if not isinstance(old, Mapping):
-        return [Difference("plan", "plan", "what the state says of its shards cannot be read")]
+        return [Difference("plan", "plan", "the shard list stored in the state is damaged")]
     found = [
         shard_difference(old[name], summary, urls.get(name, ()), name if len(new) > 1 else "")
         for name, summary in new.items()

@@ -1,4 +1,4 @@
-"""Nodes that take rows from several inputs, by weight or by choice; and what is known of them before reading."""
+"""Nodes that mix rows of several inputs by weights or choices, with their element specs and cardinalities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiostream_data.rows.structure import LEAF
 from aiostream_data.weights import Schedule, Stop, Weights, shares_of
 
 LONGEST_PERIOD = 1 << 20
-"""Most rows after which an order of turns may repeat itself where its length is worked out beforehand."""
+"""Longest period, in rows, of a mixing order for which the number of rows is computed before reading."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,9 +30,9 @@ class Mix(Node):
 
     Attributes:
         schedule: Names of the inputs, and their weights by row.
-        stop: "first" ends when the input in turn is exhausted, "all" when every input is.
-        random: Draw the input of every row independently, instead of keeping to the proportions.
-        seed: For ``random``.
+        stop: "first" ends when the input in turn is exhausted, "all" when every input is exhausted.
+        random: If True, the input of every row is chosen at random. If False, rows keep to the exact proportions.
+        seed: Seed for ``random``.
     """
 
     nodes: tuple[Node, ...]
@@ -61,7 +61,7 @@ class Mix(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choose(Node):
-    """A row of the input that each row of ``choices`` names by its number."""
+    """Rows chosen from several inputs. Each row of ``choices`` is the index of the input to read next."""
 
     choices: Node
     nodes: tuple[Node, ...]
@@ -81,7 +81,7 @@ class Choose(Node):
 
 
 def _weights(schedule: Schedule) -> object:
-    """Return weights by name: one set, a list of (first row, weights), or the function; None for equal weights."""
+    """Format weights as the user's argument: one set, a list of (first row, weights) or a function; None if equal."""
     if [set(weights) for _, weights in schedule.steps] == [{1.0}]:
         return None
     if schedule.function is not None:
@@ -102,53 +102,53 @@ def check_shared(nodes: Sequence[Node], operation: str) -> None:
     """Refuse inputs that share a source which can be read only once.
 
     Raises:
-        StageBuildError: They do.
+        StageBuildError: Two inputs share such a source.
     """
     seen: set[Node] = set()
     for node in nodes:
         if not seen.isdisjoint(walk(node)):
-            check_rereadable(node, f"{operation}() of data sets that share a source")
+            check_rereadable(node, f"{operation}() of datasets that share a source")
         seen.update(walk(node))
 
 
 def mixture_meant(plan: Node, weights: Weights) -> Mix:
-    """Return the mixture of a plan that new weights are for: the only one, or the one with their names.
+    """Find the mixture that new weights apply to: the only mixture of the plan, or the one with the same names.
 
     Raises:
-        PlanError: There is none, or several are possible.
+        PlanError: The plan has no mixture, or not exactly one mixture with these names.
     """
     mixtures = [node for node in walk(plan) if isinstance(node, Mix)]
     if not mixtures:
-        raise PlanError("there is no sample_from() in the plan whose weights could be set")
+        raise PlanError("cannot set weights: the plan has no sample_from()")
     named = [node for node in mixtures if isinstance(weights, Mapping) and set(weights) == set(node.schedule.names)]
     found = named if len(mixtures) > 1 else mixtures
     if len(found) != 1:
         known = "; ".join(", ".join(node.schedule.names) for node in mixtures)
-        raise PlanError(f"weights must be a dict with the names of one of the plan's mixtures: {known}")
+        raise PlanError(f"weights must be a dict with the names of one mixture of the plan: {known}")
     return found[0]
 
 
-# -- what an element looks like
+# -- element specs
 
 
 def check_alike(nodes: Sequence[Node], names: Sequence[str], operation: str) -> None:
     """Refuse inputs whose elements are known to differ in structure or dtypes.
 
     Raises:
-        PlanError: It names both inputs.
+        PlanError: Two inputs differ. The message names both.
     """
     known = [(name, spec_of(node)) for name, node in zip(names, nodes, strict=True) if spec_of(node) != _NOTHING]
     for name, (structure, leaves) in known[1:]:
         first, (expected, others) = known[0]
         if structure != expected:
             raise PlanError(
-                f"{operation}() needs data sets of equal elements, but those of {first!r} are "
-                f"{_shown(expected, others)} and those of {name!r} {_shown(structure, leaves)}"
+                f"{operation}() needs datasets with equal elements, but {first!r} has {_shown(expected, others)} "
+                f"and {name!r} has {_shown(structure, leaves)}"
             )
         for path, leaf, other in zip(structure.paths(), leaves, others, strict=True):
             if leaf.dtype != other.dtype and leaf.dtype is not None and other.dtype is not None:
                 raise PlanError(
-                    f"{operation}() needs data sets of equal elements, but {path} is {other.dtype} in {first!r} "
+                    f"{operation}() needs datasets with equal elements, but {path} is {other.dtype} in {first!r} "
                     f"and {leaf.dtype} in {name!r}"
                 )
 
@@ -180,7 +180,7 @@ def _merged(a: ArraySpec, b: ArraySpec) -> ArraySpec:
     return ArraySpec(tuple(x if x == y else None for x, y in zip_longest(a.shape, b.shape)), dtype, ragged)
 
 
-# -- how many elements there are
+# -- cardinality
 
 
 @cardinality.register
@@ -211,7 +211,7 @@ def _sum(counts: Sequence[int]) -> int:
 
 
 def _rows_until_exhausted(shares: Sequence[int], counts: Sequence[int]) -> int:
-    """Return the rows before the first turn of an input that has no more; turns repeat after a period."""
+    """Return the number of rows before the first turn of an exhausted input. The order of turns is periodic."""
     drawn = [(number, count) for number, count in enumerate(counts) if shares[number]]
     if any(count == UNKNOWN for _, count in drawn):
         return UNKNOWN

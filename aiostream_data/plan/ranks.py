@@ -1,8 +1,8 @@
-"""The plan that one of several ranks runs.
+"""Build the plan for one of several ranks.
 
-By row, the global stream is what one process would read, and rank r of W takes every W-th row of it: the order is
-the same for any number of ranks. By file, every rank reads every W-th file of the epoch's order, and has an order
-of its own.
+With policy "row", rank r of W takes every W-th row of the order that a single process would read. This global order
+is the same for any number of ranks. With policy "file", each rank reads every W-th file of the epoch's file order, and
+has its own row order.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from aiostream_data.ranks.padding import VALID
 
 
 def for_rank(plan: Node, ranks: Ranks, sharing: Sharing | None = None) -> Node:
-    """Return the plan that one of several ranks runs.
+    """Return the plan for one of several ranks.
 
-    With tail="pad" elements have a flag for any number of ranks, so that a program need not care how many there are.
+    With tail="pad", elements have a padding flag for any number of ranks, including 1, so programs need no special
+    case.
 
     Raises:
-        PlanError: It cannot be shared like that.
-        RankError: By ``sharing.counts``, some rank has no rows.
+        PlanError: Ranks cannot share the plan with these options.
+        RankError: According to ``sharing.counts``, a share has no rows.
     """
     sharing = sharing or Sharing()
     return _by_file(plan, ranks, sharing) if sharing.policy == "file" else _by_row(plan, ranks, sharing.row_tail)
 
 
 def check_enough_rows(plan: Node, ranks: Ranks) -> None:
-    """Refuse a plan of :func:`for_rank` whose rows are known to be fewer than the ranks that share them.
+    """Refuse a plan from :func:`for_rank` that is known to have fewer rows than ranks.
 
     Raises:
-        RankError: They are.
+        RankError: The plan has fewer rows than ranks that share them.
     """
     for node in walk(plan):
         if isinstance(node, RankShard) and 0 <= (rows := cardinality(node.input)) < ranks.shares:
@@ -49,35 +50,35 @@ def check_enough_rows(plan: Node, ranks: Ranks) -> None:
 
 
 def check_enough_files(files: int, share: tuple[int, int] | None) -> None:
-    """Refuse fewer files than there are ranks to share them.
+    """Refuse to share fewer files than ranks.
 
     Args:
-        share: Number and count of shares, or None where the files are not shared.
+        share: (number, count) of the rank's share, or None if ranks do not share the files.
 
     Raises:
-        RankError: There are fewer.
+        RankError: The number of files is smaller than the number of shares.
     """
     if share is not None and files < share[1]:
         raise too_few(files, "file", share[1])
 
 
 def of_this_rank(files: list[int], share: tuple[int, int] | None) -> list[int]:
-    """Return which of the files, in the epoch's order, a rank reads.
+    """Return the files that a rank reads, from all files in the epoch's order.
 
     Raises:
-        RankError: There are fewer files than ranks.
+        RankError: The number of files is smaller than the number of ranks.
     """
     check_enough_files(len(files), share)
     return share_of(files, share)
 
 
 def share_of(files: list[int], share: tuple[int, int] | None) -> list[int]:
-    """Return every n-th of the files for the rank ``share`` says; all of them for None."""
+    """Return every n-th file for the share (number, n); all files if ``share`` is None."""
     return files if share is None else files[share[0] :: share[1]]
 
 
 def files_of_a_rank(files: int, share: tuple[int, int] | None) -> int:
-    """Return how many of the files a rank reads."""
+    """Return the number of files that a rank reads."""
     return files if share is None else len(range(share[0], files, share[1]))
 
 
@@ -109,8 +110,8 @@ def _check_one_order(node: Node) -> None:
     for lower in walk(node):
         if not getattr(lower, "ordered", True):
             raise PlanError(
-                f"{lower.label} with ordered=False gives every rank another order, so that rows would be lost or "
-                "given twice: leave it ordered, or use policy='file'"
+                f"{lower.label} with ordered=False has another order on every rank, so rows would be lost or "
+                "duplicated. Set ordered=True, or use policy='file'"
             )
 
 
@@ -121,7 +122,7 @@ def _by_file(plan: Node, ranks: Ranks, sharing: Sharing) -> Node:
         return shared
     if counts is not None:
         if isinstance(batches_of(plan), SIZED_BY_ROWS):
-            raise PlanError("counts= tells nothing of batches whose sizes depend on their rows: use consensus=, or "
+            raise PlanError("counts= does not support batches whose sizes depend on their rows. Use consensus=, or "
                             "policy='row'")  # fmt: skip
         equal = _equal_rows(counts, ranks, tail)
         return at_rows(shared, lambda rows: _marked(below(rows, ON_ROWS, equal), tail))
@@ -134,7 +135,7 @@ def _with_shared_files(node: Node, share: tuple[int, int]) -> Node:
     if isinstance(node, (ReadFiles, ListFiles)):
         return replace(node, share=share)
     if not node.inputs:
-        raise PlanError(f"policy='file' shares files, and {node.label} has none: use policy='row'")
+        raise PlanError(f"policy='file' shares files, but {node.label} has none. Use policy='row'")
     return with_inputs(node, lambda child: _with_shared_files(child, share))
 
 
@@ -142,7 +143,7 @@ def _equal_rows(counts: Sequence[int], ranks: Ranks, tail: Tail) -> Callable[[No
     if len(counts) != ranks.shares:
         raise PlanError(f"counts must have one number per share of the files ({ranks.shares}), got {len(counts)}")
     if min(counts) == 0:
-        raise RankError(f"by counts={list(counts)}, share {counts.index(0)} of the files has no rows")
+        raise RankError(f"share {counts.index(0)} of the files has no rows, according to counts={list(counts)}")
     rows = min(counts) if tail == "drop" else max(counts)
     return lambda node: EqualRows(input=node, rows=rows, own=counts[ranks.share], tail=tail)
 

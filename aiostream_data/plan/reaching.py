@@ -1,4 +1,4 @@
-"""Whether a function can be sent to another process, and if not, what of it cannot."""
+"""Check whether a function can be sent to another process, and find the obstacle if not."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _INSTALL = "install aiostream-data[process], move it to the top level of an impo
 
 
 def obstacle_to_processes(function: Callable[..., Any]) -> str | None:
-    """Return why a fresh process could not be given this function, with a cure; None when it could.
+    """Explain why a function cannot be sent to a new process, with a suggested fix; None if it can be sent.
 
-    Nothing large is copied to find out: the arrays of a closure are left where they are.
+    The check does not copy arrays in the function's closure.
     """
     if find_spec("cloudpickle") is None:
         return _by_reference(function)
@@ -52,7 +52,7 @@ def _is_of_main(function: Any) -> bool:
 
 
 def _tried(dumps: Callable[..., bytes], value: Any) -> tuple[bytes, Exception | None]:
-    """Return the pickle without its buffers, or the error."""
+    """Pickle a value without its buffers. Return the bytes and None, or empty bytes and the error."""
     try:
         return dumps(value, protocol=5, buffer_callback=lambda _: None), None
     except Exception as error:  # noqa: BLE001 - objects raise what they like when they are pickled
@@ -64,14 +64,14 @@ def _cannot_be_pickled(dumps: Callable[..., bytes], function: Callable[..., Any]
         if _tried(dumps, value)[1] is not None:
             kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
             return (
-                f"cannot be pickled for a process, because {name} is a {kind} ({error}): make that inside the "
+                f"cannot be pickled for a process, because {name} is a {kind} ({error}): create it inside the "
                 "function, or once per worker with init="
             )
-    return f"cannot be pickled for a process ({error}): give it only what pickles"
+    return f"cannot be pickled for a process ({error}): use only picklable values in it"
 
 
 def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Name what a function carries with it."""
+    """Yield (description, value) of each variable, default and attribute that is pickled with a function."""
     if isinstance(function, partial):
         yield from _variables(function.func)
         yield from ((f"argument {number}", value) for number, value in enumerate(function.args))
@@ -82,7 +82,7 @@ def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
         closure = inspect.getclosurevars(function)
         known = {**closure.nonlocals, **_globals_by_value(function, closure.globals)}
         yield from ((f"its variable {name!r}", value) for name, value in known.items())
-        with suppress(ValueError, TypeError):  # some signatures cannot be known
+        with suppress(ValueError, TypeError):  # some callables have no signature
             for parameter in inspect.signature(function).parameters.values():
                 if parameter.default is not parameter.empty:
                     yield f"the default of {parameter.name!r}", parameter.default
@@ -92,6 +92,6 @@ def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _globals_by_value(function: Any, names: Any) -> dict[str, Any]:
-    """Return the globals that go along with a function which goes by value itself."""
+    """Return the global variables that are pickled with a function, which is only the case if it goes by value."""
     by_value = _is_of_main(function) or "<" in function.__qualname__
     return dict(names) if by_value else {}

@@ -1,4 +1,4 @@
-"""Compare two lists of shards by their summaries, and name what is new where the summaries allow it."""
+"""Compare two shard lists by their summaries, and name new shards if possible."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ _MAX_NAMED = 5
 
 
 def shard_difference(old: object, new: ShardSummary, urls: Sequence[str] = (), source: str = "") -> Difference | None:
-    """Return what differs in one sentence, or None.
+    """Describe the difference between two shard lists in one sentence; None if they are equal.
 
     Args:
-        old: As a state keeps it.
-        urls: What ``new`` is the summary of, for names.
-        source: Name of the source, where there are several.
+        old: Summary stored in a state; may be damaged.
+        new: Summary of the current shard list.
+        urls: URLs of the current shard list, to name shards.
+        source: Name of the source; empty if the plan has only one.
     """
     prefix = f"{source}: " if source else ""
     before = _checked(old)
     if before is None:
-        return Difference("plan", "plan", f"{prefix}what the state says of its shards cannot be read")
+        return Difference("plan", "plan", f"{prefix}the shard list stored in the state is damaged")
     if before["digest"] == new["digest"]:
         sentence, name = _replaced(before, new, urls), CONTENT
     else:
@@ -45,7 +46,7 @@ def _replaced(old: ShardSummary, new: ShardSummary, urls: Sequence[str]) -> str:
         return ""
     before, after = version_marks_of(old), version_marks_of(new)
     if before is None or after is None or len(before) != len(after) or before == after:
-        return "shards changed: their sizes, times or versions are others"
+        return "shards changed: their sizes, times or versions differ"
     places = [at for at, (mark, other) in enumerate(zip(before, after, strict=True)) if mark != other]
     return f"{_shards(len(places))} changed since in size, time or version{_named(places, urls)}"
 
@@ -63,14 +64,14 @@ def _by_name(old: ShardSummary, new: ShardSummary, urls: Sequence[str]) -> str:
             fresh.append(at)
     gone = missing.total()
     parts = [f"{_shards(len(fresh), present=True)} new{_named(fresh, urls)}"] if fresh else []
-    parts += [f"{gone} shard{'s' * (gone > 1)} of the state's {'are' if gone > 1 else 'is'} missing"] if gone else []
+    parts += [f"{gone} shard{'s' * (gone > 1)} of the state {'are' if gone > 1 else 'is'} missing"] if gone else []
     return "; ".join(parts) or "the shards are the same, but in another order"
 
 
 def _by_number(old: ShardSummary, new: ShardSummary) -> str:
     if old["count"] != new["count"]:
-        return f"the shard list changed: the state's has {old['count']:,}, this one {new['count']:,}"
-    return f"the shard list changed: {new['count']:,} shards as before, but other names or another order"
+        return f"the shard list changed: {old['count']:,} in the state, {new['count']:,} now"
+    return f"the shard list changed: still {new['count']:,} shards, but with other names or in another order"
 
 
 def _shards(count: int, present: bool = False) -> str:

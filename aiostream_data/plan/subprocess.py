@@ -1,4 +1,4 @@
-"""The node that moves what it reads into processes of its own; and what is known of it before reading."""
+"""Nodes for running part of a plan in separate processes, with their element specs and cardinalities."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.written import function_name
 
 SHARE: Final = 0.75
-"""Part of the memory limit that goes to the processes of a plan, in equal parts."""
+"""Fraction of the memory limit that the processes of a plan share equally."""
 
 
 MOST_WORKERS: Final = 1024
-"""More processes than that are a slip of the pen, and would take all of a machine."""
+"""Maximum number of worker processes. Larger numbers are refused as typing errors."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InSubprocess(Operator):
-    """The input, run in ``workers`` processes of its own."""
+    """The input, run in ``workers`` separate processes."""
 
     workers: int = 1
 
@@ -39,13 +39,13 @@ class InSubprocess(Operator):
 
     @property
     def processes(self) -> str:
-        """In words."""
+        """Number of processes as text, e.g. "4 processes"."""
         return "1 process" if self.workers == 1 else f"{self.workers} processes"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WorkerShard(SameElements):
-    """Of every ``workers`` consecutive blocks of ``block`` rows, number ``index``. The last block may be smaller."""
+    """Block number ``index`` of every ``workers`` consecutive blocks of ``block`` rows. The last block may be short."""
 
     index: int
     workers: int
@@ -61,7 +61,7 @@ class WorkerShard(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LoaderShard(WorkerShard):
-    """The same for the workers of PyTorch's DataLoader, each of which goes on from a state of its own."""
+    """A :class:`WorkerShard` for the workers of PyTorch's DataLoader. Each worker resumes from its own state."""
 
     @property
     def label(self) -> str:
@@ -69,23 +69,25 @@ class LoaderShard(WorkerShard):
 
 
 def in_subprocess(*, input: Node, workers: int) -> InSubprocess:
-    """Return the node that runs its input in processes of its own.
+    """Return a node that runs its input in separate processes.
 
     Raises:
-        PlanError: It cannot be shared by so many, or part of it runs in a process of its own already.
-        StageBuildError: A function or source cannot be sent to another process.
+        PlanError: The workers cannot share the input, or part of the input already runs in a separate process.
+        StageBuildError: The operating system is Windows, or a function or source cannot be sent to another process.
     """
     if sys.platform == "win32":
-        raise StageBuildError("in_subprocess() needs Linux or macOS: leave it out, or use WSL")
+        raise StageBuildError("in_subprocess() needs Linux or macOS: omit it, or use WSL")
     node = InSubprocess(input=input, workers=integer("workers", workers, 1, MOST_WORKERS))
     for lower in walk(input):
         if isinstance(lower, InSubprocess):
-            raise PlanError("in_subprocess() cannot follow in_subprocess(): that part runs in a process of its own")
+            raise PlanError(
+                "in_subprocess() cannot follow in_subprocess(): the first part already runs in a separate process"
+            )
         _check_reaches_processes(lower)
     if workers > 1 and not gives_one_order(input):
         raise PlanError(
-            f"in_subprocess(workers={workers}) deals out elements in one order, and part of the chain has "
-            "ordered=False, which would give every worker another order: leave it ordered, or use workers=1"
+            f"in_subprocess(workers={workers}) needs the same order in every worker, but part of the chain has "
+            "ordered=False. Set ordered=True, or use workers=1"
         )
     return node
 
@@ -94,24 +96,24 @@ def _check_reaches_processes(node: Node) -> None:
     if isinstance(node, PythonIterable) and node.one_shot:
         kind = type(node.iterable).__name__
         raise StageBuildError(
-            f"from_iterable() was given a {kind}, which cannot be sent to the process of in_subprocess(); "
-            "give a list, or a function to from_generator()"
+            f"the {kind} passed to from_iterable() cannot be sent to the process of in_subprocess(). "
+            "Pass a list, or use from_generator() with a function"
         )
     for function in functions_of(node):
         obstacle = obstacle_to_processes(function)
         if obstacle is not None:
-            raise StageBuildError(f"{function_name(function)} {obstacle}, or let it follow in_subprocess()")
+            raise StageBuildError(f"{function_name(function)} {obstacle}, or move it after in_subprocess()")
 
 
 def functions_of(node: Node) -> Iterator[Callable[..., Any]]:
-    """Yield what the user gave to be called."""
+    """Yield the user functions of a node."""
     for part in fields(node):
         value = getattr(node, part.name)
         if callable(value):
             yield value
 
 
-# -- what is known of it before reading
+# -- element specs and cardinality
 
 
 @spec_of.register
@@ -134,20 +136,20 @@ def _(node: WorkerShard) -> int:
 
 
 def places_of(plan: Node) -> list[InSubprocess]:
-    """Return the nodes of a plan that run in processes of their own."""
+    """Return the nodes of a plan that run in separate processes."""
     return [node for node in walk(plan) if isinstance(node, InSubprocess)]
 
 
 def process_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return the memory limit of each process of a plan; 0 where it has none.
+    """Return the memory limit in bytes of each separate process of a plan; 0 if the plan has no such process.
 
     Args:
-        memory_limit: Of the whole, in bytes.
+        memory_limit: Memory limit of the loader in bytes.
     """
     processes = sum(node.workers for node in places_of(plan))
     return max(1, int(memory_limit * SHARE) // processes) if processes else 0
 
 
 def own_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return what is left of the memory limit for the process that opens the plan."""
+    """Return the part of the memory limit, in bytes, for the process that opens the plan."""
     return max(1, memory_limit - int(memory_limit * SHARE)) if places_of(plan) else memory_limit

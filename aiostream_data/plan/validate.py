@@ -1,4 +1,4 @@
-"""Rules that a single node cannot check: they are tried while the chain is written."""
+"""Checks across several nodes, made while the user defines the pipeline."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def check_extends(node: Node, name: str) -> None:
     """Refuse an operator after ``to_device``.
 
     Raises:
-        PlanError: ``node`` already ends on a device.
+        PlanError: ``node`` is a ``to_device`` node.
     """
     if isinstance(node, ToDevice):
         raise PlanError(f"{name}() cannot follow to_device(): to_device must be the last operator of the chain")
 
 
 def check_transform(node: Node) -> None:
-    """Refuse a transform that cannot be done to what is known of the elements of a ``to_device``.
+    """Refuse a ``to_device`` transform that does not support the element spec.
 
     Raises:
-        PlanError: It cannot.
+        PlanError: The transform does not support the elements.
     """
     try:
         spec_of(node)
@@ -44,38 +44,38 @@ def check_rereadable(node: Node, why: str) -> None:
     """Refuse to read a one-shot iterator more than once.
 
     Raises:
-        StageBuildError: Below ``node`` stands one, with no cache in between.
+        StageBuildError: ``node`` reads a one-shot iterator, without a cache in between.
     """
     if isinstance(node, Cache):
         return
     if isinstance(node, PythonIterable) and node.one_shot:
         kind = type(node.iterable).__name__
         raise StageBuildError(
-            f"{why} needs to read its source more than once, but from_iterable() was given a {kind}, which can be "
-            "read only once; give a re-iterable object, or a function to from_generator(), or put .cache() before it"
+            f"{why} reads its source more than once, but the {kind} passed to from_iterable() can be read only once. "
+            "Pass a re-iterable object, use from_generator() with a function, or put .cache() before it"
         )
     for child in node.inputs:
         check_rereadable(child, why)
 
 
 def check_repeat(node: Repeat) -> None:
-    """Refuse ``repeat`` over a one-shot iterator, unless it repeats at most once."""
+    """Refuse more than one repetition of a one-shot iterator by ``repeat``."""
     if node.count is None or node.count > 1:
         check_rereadable(node.input, "repeat()")
 
 
 def check_executor(name: str) -> str:
-    """Return the name of an executor; refuse one that does not exist, or not here.
+    """Check the name of an executor, and return it.
 
     Raises:
-        PlanError: There is none of that name.
-        StageBuildError: This Python, or this system, does not have it.
+        PlanError: The name is unknown.
+        StageBuildError: This Python version or operating system does not support the executor.
     """
     word("executor", name, EXECUTORS)
     if name == "interpreter" and sys.version_info < (3, 14):
         found = ".".join(map(str, sys.version_info[:2]))
         raise StageBuildError(
-            f"executor='interpreter' needs Python 3.14 or later, and this is {found}: use executor='process', "
+            f"executor='interpreter' needs Python 3.14 or later, but this is {found}. Use executor='process', "
             "or executor='thread' for functions that release the interpreter's lock"
         )
     if name == "process" and sys.platform == "win32":
@@ -87,8 +87,8 @@ def check_reaches_processes(function: Callable[..., Any]) -> None:
     """Refuse a function that cannot be sent to a freshly started worker process.
 
     Raises:
-        StageBuildError: It does not pickle, or, without cloudpickle, is a lambda, a local function, or
-            defined in ``__main__``.
+        StageBuildError: The function cannot be pickled. Without cloudpickle, lambdas, local functions and functions
+            defined in ``__main__`` are refused.
     """
     obstacle = obstacle_to_processes(function)
     if obstacle is not None:
@@ -96,16 +96,16 @@ def check_reaches_processes(function: Callable[..., Any]) -> None:
 
 
 def check_reaches_interpreters(function: Callable[..., Any], *, wants_rng: bool, wants_state: bool) -> None:
-    """Refuse a function that asks for what NumPy makes, which subinterpreters do not load, or for a state.
+    """Refuse a function with a parameter ``rng`` or ``state`` for subinterpreters, which cannot load NumPy.
 
     Raises:
-        StageBuildError: It has a parameter ``rng`` or ``state``.
+        StageBuildError: The function has a parameter ``rng`` or ``state``.
     """
     cure = "use executor='process' or 'thread'"
     if wants_rng:
-        raise StageBuildError(f"{function_name(function)} takes rng, a NumPy object, which interpreters lack: {cure}")
+        raise StageBuildError(f"{function_name(function)} has a parameter rng, but subinterpreters lack NumPy: {cure}")
     if wants_state:
-        raise StageBuildError(f"{function_name(function)} takes state, which stays in one interpreter: {cure}")
+        raise StageBuildError(f"{function_name(function)} has a parameter state, which subinterpreters lack: {cure}")
 
 
 def reaches_processes(function: Callable[..., Any]) -> bool:

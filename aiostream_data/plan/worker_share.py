@@ -1,12 +1,12 @@
-"""Where in a plan several processes share the rows, so that together they give one order.
+"""Find the place in a plan where several workers share the rows, with the same overall order as a single process.
 
-The processes are those of ``in_subprocess``, or the workers of PyTorch's DataLoader.
+The workers are the processes of ``in_subprocess``, or the worker processes of PyTorch's DataLoader.
 
-How this works. Worker k of n makes elements k, k + n, k + 2n, ... of the stream, and whoever
-reads them deals them out in turn. Each worker runs the plan from its sources on, and leaves out what is not its own as
-low in the plan as nothing above changes the order or the number of rows: below what gives one row per row, and below
-batches, where rows are shared in blocks of a batch, so that batches are those of one process. What stands below that
-place (reading, shuffling, filtering) is done by every worker.
+Worker k of n makes elements k, k + n, k + 2n, ... of the stream, and the reader takes elements from the workers in
+turn. Each worker runs the plan from its sources, and drops the rows of the other workers as early as possible. This
+place is before batching and before operators that emit one row per input row. Before batching, workers share rows in
+blocks of one batch, so that batches have the same rows as in a single process. Every worker runs all operators before
+this place, e.g. reading, shuffling and filtering.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from aiostream_data.plan.windows import PaddedBatch
 
 
 def for_worker(plan: Node, index: int, workers: int) -> Node:
-    """Return the plan that one of several workers runs, for the elements that are its own.
+    """Return the plan for one worker of ``in_subprocess``, which makes only this worker's elements.
 
     Args:
-        plan: The input of :class:`InSubprocess`, after it was rewritten.
+        plan: Input of :class:`InSubprocess`, after rewriting.
+        index: Number of the worker, from 0.
+        workers: Number of workers.
     """
     if workers == 1:
         return plan
@@ -37,10 +39,10 @@ def for_worker(plan: Node, index: int, workers: int) -> Node:
 
 
 def for_loader_worker(plan: Node, index: int, workers: int) -> Node:
-    """Return the plan that one of several workers of a DataLoader runs, for the elements that are its own.
+    """Return the plan for one worker of a DataLoader, which makes only this worker's elements.
 
     Raises:
-        PlanError: The workers would not have the same order.
+        PlanError: A stage before the shared rows has ``ordered=False``, so workers would have different orders.
     """
     if workers == 1:
         return plan
@@ -49,8 +51,8 @@ def for_loader_worker(plan: Node, index: int, workers: int) -> Node:
         for lower in walk(node):
             if not getattr(lower, "ordered", True):
                 raise PlanError(
-                    f"{lower.label} with ordered=False gives every worker of the DataLoader another order, so that "
-                    "rows would be lost or given twice: leave it ordered, or use policy='file'"
+                    f"{lower.label} with ordered=False has another order in every worker of the DataLoader, so rows "
+                    "would be lost or duplicated. Set ordered=True, or use policy='file'"
                 )
         return LoaderShard(input=node, index=index, workers=workers, block=block)
 
@@ -58,24 +60,24 @@ def for_loader_worker(plan: Node, index: int, workers: int) -> Node:
 
 
 def check_shared(node: InSubprocess) -> None:
-    """Refuse workers each of which would leave out, count and log the same records.
+    """Refuse plans in which every worker would skip, count and log the same records.
 
     Raises:
-        PlanError: What all of them run has an error policy.
+        PlanError: An operator that runs in every worker has an error policy.
     """
     if node.workers == 1:
         return
     for lower in walk(place_of_sharing(node.input)):
-        # Sources read everything in every worker: their counters count so, and the log has each loss once.
+        # File sources may have a policy: all workers read all files, and the log keeps each loss once.
         if not isinstance(lower, ReadFiles) and handling_of(getattr(lower, "on_error", None)).kind != "raise":
             raise PlanError(
-                f"in_subprocess(workers={node.workers}): {lower.label} has on_error=, and every worker would run it on "
-                "all records and log them; use workers=1, or map() it directly before batch() with Replace"
+                f"in_subprocess(workers={node.workers}) does not support on_error= of {lower.label}: every worker "
+                "would log the same records. Use workers=1, or Replace in a map() directly before batch()"
             )
 
 
 def place_of_sharing(plan: Node) -> Node:
-    """Return the node whose rows workers share; every one of them does what that node and all below it do."""
+    """Return the node whose rows the workers share. Every worker runs this node and all nodes below it."""
     found: list[Node] = []
 
     def note(node: Node, block: int) -> Node:
@@ -91,7 +93,7 @@ def _keeps_rows(node: Node) -> bool:
 
 
 def _gives_each_row_one(node: Node) -> bool:
-    """Return the same for nodes that need not keep the order of one worker's rows."""
+    """Return True if a node emits one row per input row; unlike in :func:`_keeps_rows`, in any order."""
     row_wise = isinstance(node, (Map, ParseRows)) and not may_drop(node.on_error)
     return _keeps_rows(node) or row_wise or isinstance(node, InSubprocess)
 
@@ -100,7 +102,7 @@ def _shared(
     node: Node, share: Callable[[Node, int], Node], block: int = 1, crosses: Callable[[Node], bool] = _keeps_rows
 ) -> Node:
     if isinstance(node, ReadFiles) and node.decoders:
-        # Parsing was drawn into the reading, which every worker does; the rows of others need not be parsed.
+        # A rewrite moved parsing into the reader, which runs in every worker. Move it out, to parse only own rows.
         plain = share(replace(node, decoders=()), block)
         for decoder in node.decoders:
             plain = ParseExample(input=plain, decoder=decoder, features=())
