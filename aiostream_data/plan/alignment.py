@@ -1,4 +1,4 @@
-"""Pair the entries of two sequences so that as little as possible is left over or changed."""
+"""Align two sequences: pair their entries at minimal total cost."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ALONE = 1.0
-"""Cost of an entry without a partner. Pairs that cost twice as much are never made."""
+"""Cost of an entry without a partner. Pairs that cost more than twice this value are never made."""
 
 
 def align(old: Sequence[T], new: Sequence[T], cost: Callable[[T, T], float]) -> list[tuple[int | None, int | None]]:
-    """Return the cheapest pairing: (place in old, place in new), ascending in both; None for no partner.
+    """Return the cheapest pairing as (index in old, index in new) pairs, ascending in both; None for no partner.
 
     Args:
-        cost: Of a pair, at least 0. Called for each combination: keep both sequences short.
+        old, new: The sequences. Keep both short: time and memory grow with the product of their lengths.
+        cost: Function that returns the cost of a pair, at least 0. Called for each combination of entries.
     """
     # least[i][j]: cost of pairing old[i:] with new[j:].
     pairs = [[cost(before, after) for after in new] for before in old]

@@ -1,4 +1,4 @@
-"""Whether the elements of a plan are batches, as far as the plan shows it."""
+"""Detect plans whose elements are batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch
 
 
 def gives_batches(node: Node) -> bool:
-    """Return True if a batch was made below, and nothing but functions over whole batches lies between."""
+    """Return True if the plan makes batches, and later operators only select or map whole batches."""
     while isinstance(node, (SameElements, Map, InSubprocess)):
         node = node.input
     return isinstance(node, (Batch, PaddedBatch, CostBatch, Rebatch, Bucket))

@@ -1,4 +1,4 @@
-"""One difference between the pipeline of a state and the one it is opened with."""
+"""Differences between the pipeline of a saved state and the current pipeline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 Kind: TypeAlias = Literal["argument", "function", "operator", "ordered", "plan", "seed", "shards", "world_size"]
 
 REFUSED: Final = frozenset({"argument", "function", "operator", "plan", "seed", "shards"})
-"""Kinds that a state is refused for, unless they are allowed."""
+"""Kinds of differences that prevent resuming unless the user allows them."""
 
 ALWAYS_ALLOWED: Final = frozenset({"concurrency", "device", "executor", "ordered", "prefetch"}) | {
     "memory_limit",
@@ -16,21 +16,21 @@ ALWAYS_ALLOWED: Final = frozenset({"concurrency", "device", "executor", "ordered
     "workers",
     "world_size",
 }
-"""What may be changed at any time; most of it is not even recorded."""
+"""Settings that may always change between runs. States do not record most of them."""
 
 
 CONTENT: Final = "content"
-"""Name of the difference that shards have other sizes or versions, allowed where their records are the same."""
+"""Name of the difference for shards with changed sizes or versions. Users allow it if the records are unchanged."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs, as a sentence.
+    """One difference between two pipelines.
 
     Attributes:
-        kind: What sort of difference it is; what ``allow=`` takes.
-        name: What it is in, more narrowly: "shuffle.buffer_size"; ``allow=`` takes this, too.
-        sentence: For a message; begins in lower case and has no full stop.
+        kind: Category of the difference. Can be passed to ``allow=``.
+        name: Operator and argument that differ, e.g. "shuffle.buffer_size". Can be passed to ``allow=``.
+        sentence: Description for messages, in lower case and without a full stop.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""The node that puts rows into batches by what they cost, and what is known of it."""
+"""Node for batching by cost, with its element spec and cardinality."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from aiostream_data.plan.windows import padded_spec, stacked_spec
 from aiostream_data.plan.written import call_arguments
 
 TooLarge: TypeAlias = Literal["raise", "skip", "alone"]
-"""What becomes of an element that alone costs more than a batch may."""
+"""Handling of a single element that exceeds the maximum cost of a batch; "alone" makes a batch of this element."""
 
 TOO_LARGE: Final = get_args(TooLarge)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CostBatch(Operator):
-    """Consecutive elements stacked into batches that never cost more than ``max_cost``.
+    """Batches of consecutive elements with a limited cost per batch.
 
     Attributes:
-        cost: Tells what an element costs, or is the name of the leaf whose length is the cost; None for the only
-            leaf that has one.
-        padded: Short rows are filled up, and a batch costs its rows times the largest cost among them; else they
-            are stacked as ``batch`` does, and it costs the sum.
-        padded_shapes, padding_values: As the user gave them.
-        on_too_large: What becomes of an element that alone costs more.
-        batch_size: The most rows of a batch; None for any number.
+        max_cost: Maximum cost of a batch.
+        cost: Function that returns the cost of an element, or name of the leaf whose length is the cost. None for the
+            only leaf with a length.
+        padded: If True, rows are padded, and a batch costs its row count times its largest row cost. If False, rows
+            are stacked as by ``batch``, and a batch costs the sum of its row costs.
+        padded_shapes, padding_values: Arguments of the user's call.
+        on_too_large: Handling of a single element that exceeds ``max_cost``.
+        batch_size: Maximum number of rows per batch; None for no limit.
     """
 
     max_cost: int

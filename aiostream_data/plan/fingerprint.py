@@ -1,8 +1,8 @@
-"""Describe what decides which rows a plan gives and in which order, and nothing else.
+"""Describe the settings of a plan that determine its rows and their order.
 
-Two plans of equal description give the same rows in the same order from the same shards. What only decides
-how fast they come (prefetch, concurrency, executors, devices, credentials) or may change while running (the
-weights of a mixture) leaves no trace.
+Two plans with equal descriptions emit the same rows in the same order from the same shards. Descriptions leave out
+settings that only affect speed: prefetch, concurrency, executors, devices and credentials. They also leave out
+settings that may change at run time, such as the weights of a mixture.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ UNIMPORTANT = frozenset(
     | {"is_coroutine", "wants_rng", "weights", "schedule", "schedule_every", "device", "depth", "rank", "world_size"}
     | {"wants_state", "timeout_s", "on_error", "spill", "index_url", "checks_first", "names"}
 )
-"""Fields of nodes that do not decide which rows come, or follow from fields that do."""
+"""Fields of nodes that do not affect the rows, or that follow from other fields."""
 
 _USUAL = {"compression": "auto", "cycle_length": 1, "block_length": 1, "shuffle_shards": False}
 
 
 class Description(TypedDict):
-    """One node, and what it reads; JSON-safe.
+    """Description of one node and its inputs, as JSON-compatible data.
 
     Attributes:
-        op: The operator's name in reports: ``shuffle``, ``read_tfrecord``.
-        args: Text per argument; without arguments that are None or at their default.
+        op: Label of the operator in reports, e.g. ``shuffle`` or ``read_tfrecord``.
+        args: Text per argument, without arguments that are None or at their default.
         functions: Identity per user function; see :mod:`.functions`.
-        notes: Text per argument that never counts as a difference that matters.
-        inputs: The nodes it reads, in order.
+        notes: Text per argument that may always change between runs.
+        inputs: Descriptions of the input nodes, in order.
     """
 
     op: str
@@ -57,13 +57,13 @@ class Description(TypedDict):
 
 
 class Fingerprint(TypedDict, total=False):
-    """What a state is compared by. Whatever is left out is not compared.
+    """Properties that a saved state is compared by. Missing keys are not compared.
 
     Attributes:
-        plan: From :func:`describe_plan`.
-        seed: The loader's.
-        shards: Per source, under any name.
-        world_size: Number of ranks; never refused.
+        plan: Result of :func:`describe_plan`.
+        seed: Seed of the loader.
+        shards: Summary of the shard list of each source, by an arbitrary name of the source.
+        world_size: Number of ranks. A difference never prevents resuming.
     """
 
     plan: Description
@@ -73,11 +73,11 @@ class Fingerprint(TypedDict, total=False):
 
 
 def describe_plan(node: Node) -> Description:
-    """Return the description of a plan as it was written, before any rewrite.
+    """Return the description of a plan as the user wrote it, before any rewrite.
 
-    The same in another process, and under another version of Python where functions have source. Reads the
-    plan and the source files of its functions only. Takes milliseconds, or as long as hashing the data in
-    memory takes (64 MB per array at most).
+    The description is the same in every process. It is also the same under every Python version if the source code of
+    all functions is available. The call takes milliseconds, plus the time to hash in-memory data (up to 64 MB per
+    array). It reads no files except the source files of functions.
     """
     found = arguments(node)
     if found is None:
@@ -96,10 +96,10 @@ def describe_plan(node: Node) -> Description:
 
 
 def digest(description: Description) -> str:
-    """Return 16 hex digits that stand for a description.
+    """Compute the hash of a description as 16 hex digits.
 
-    Functions without source count by name and values only, so that the digest is the same under every version
-    of Python; notes do not count.
+    The hash is the same under every Python version, since it ignores the bytecode of functions without source. Notes
+    are ignored.
     """
     return hashed(json.dumps(_lasting(description), sort_keys=True), 8)
 
@@ -113,16 +113,16 @@ def _lasting(description: Description) -> dict[str, Any]:
 
 @singledispatch
 def arguments(node: Node) -> Arguments | None:
-    """Return the arguments of one node that decide rows or order; None where the node decides nothing at all.
+    """Return the arguments of a node that affect rows or order; None if the node affects neither.
 
-    Register a function for a node whose fields do not say this as they are. Without one, all fields count
-    that are not at their default, except nodes and :data:`UNIMPORTANT` ones.
+    By default, these are all fields except inputs, fields at their default value, and :data:`UNIMPORTANT` fields.
+    Register a function for a node class that needs another rule.
     """
     return own_arguments(node)
 
 
 def own_arguments(node: Node, without: Sequence[str] = ()) -> Arguments:
-    """Return the fields of a node that count by the general rule; see :func:`arguments`."""
+    """Apply the default rule of :func:`arguments` to a node, and leave out the fields in ``without``."""
     inputs = {id(child) for child in node.inputs}
     skipped = {field.name for field in fields(node) if _holds(getattr(node, field.name), inputs)}
     skipped |= UNIMPORTANT | set(without)
@@ -135,7 +135,7 @@ def _holds(value: Any, inputs: set[int]) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return the text of an argument; of one that shows a secret, as data of signed URLs do, its hash."""
+    """Return an argument as text, or its hash if the text contains a secret, e.g. a signed URL."""
     text = text_of(value)
     return text if safe_text(text) == text else f"text[{len(text)}] {hashed(text, 8)}"
 
@@ -191,7 +191,7 @@ def _leaves(structure: Structure, leaves: Sequence[Any]) -> Arguments:
 
 
 def _content(value: Any) -> Any:
-    """Return data so that it is described by content, also where it happens to be callable."""
+    """Wrap callable data in a tuple, so that the description uses its content instead of its function name."""
     return (value,) if _is_function(value) else value
 
 
@@ -200,7 +200,7 @@ def _(node: src.PythonIterable) -> Arguments:
     iterable = node.iterable
     if isinstance(iterable, (list, tuple, range, str, bytes, Mapping, set, frozenset, np.ndarray)):
         return {"data": iterable}
-    # What any other object gives cannot be said without reading it.
+    # The items of any other iterable are unknown before it is read.
     return {"data": f"{type(iterable).__qualname__}{_length(iterable)}"}
 
 

@@ -1,15 +1,15 @@
-"""Describe a user's function so that another process can compare it: name, code and values.
+"""Identify user functions by name, code and values, so that other processes can compare them.
 
-How this works. A function is known by three things:
+The identity of a function has three parts:
 
 - its name, ``module.qualname``;
-- its code: the outline of its source where there is source, which every Python version parses alike; else its
-  bytecode, which only the same minor version compiles alike. Which of the two is part of the identity;
-- the values it carries that cannot change by themselves: defaults, closure, arguments of a ``partial``,
-  attributes of a callable object. A variable that the function itself assigns is state and does not count, and
-  of a list, dict or other mutable object only the class does.
+- its code: a hash of the source outline if source is available, otherwise of the bytecode. Source outlines are equal
+  under all Python versions, bytecode only within one minor version. The identity records which of the two it uses;
+- its values: defaults, closure variables, arguments of a ``partial``, and attributes of a callable object. Variables
+  that the function itself assigns are state and are ignored. Lists, dicts and other mutable objects count only by
+  their class.
 
-Functions that stand in any of these places count with their code. Functions that it calls by name do not.
+Functions among these values are included with their code. Functions called by global name are not included.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, Enum, np
 
 
 class FunctionIdentity(NamedTuple):
-    """What a function is known by.
+    """Identity of a function: name, and hashes of code and values.
 
     Attributes:
         name: Module and qualified name.
-        how: What ``code`` is a hash of: "src", "py3.11" for bytecode of that version, "-" for nothing.
-        code: 8 hex digits, or "-" for builtins and extension functions.
-        values: 8 hex digits, or "-" where it carries none.
+        how: Input of the ``code`` hash: "src" for source, "py3.11" for bytecode of that version, "-" for none.
+        code: Hash of the code as 8 hex digits, or "-" for builtins and extension functions.
+        values: Hash of the values as 8 hex digits, or "-" if the function has none.
     """
 
     name: str
@@ -57,18 +57,18 @@ class FunctionIdentity(NamedTuple):
 
     @property
     def lasting(self) -> str:
-        """The identity without what only one version of Python can compare."""
+        """Identity as text without bytecode, so that all Python versions can compare it."""
         return str(self if self.how == SOURCE else self._replace(how=NOTHING, code=NOTHING))
 
 
 def parse_identity(text: str) -> FunctionIdentity | None:
-    """Return what :meth:`FunctionIdentity.__str__` wrote, or None when it did not write this."""
+    """Parse the result of :meth:`FunctionIdentity.__str__`; return None for other text."""
     parts = text.split(" ")
     return FunctionIdentity(*parts) if len(parts) == 4 else None
 
 
 def identify(function: Callable[..., Any]) -> FunctionIdentity:
-    """Return the identity of any callable; looks at no address and calls nothing."""
+    """Compute the identity of any callable without calling it. Memory addresses do not affect the result."""
     walk = _Walk()
     name = walk.callable(function)
     how = NOTHING if not walk.codes else BYTECODE if walk.has_bytecode else SOURCE
@@ -77,22 +77,22 @@ def identify(function: Callable[..., Any]) -> FunctionIdentity:
 
 
 class _Walk:
-    """Collects code and values of a function, and of the functions inside it.
+    """Collector of code and values of a function and of the functions among its values.
 
     Attributes:
-        codes: Outline or bytecode of each, as text.
-        values: What they carry, as text.
-        has_bytecode: Whether one of them has no source.
+        codes: Source outline or bytecode of each function, as text.
+        values: Values of all functions, as text.
+        has_bytecode: True if the source of a function is unavailable.
     """
 
     def __init__(self) -> None:
         self.codes: list[str] = []
         self.values: list[str] = []
         self.has_bytecode = False
-        self._met: dict[int, Any] = {}  # by id; holding them keeps the ids theirs
+        self._met: dict[int, Any] = {}  # by id; references to the objects prevent reuse of their ids
 
     def callable(self, function: Any) -> str:
-        """Take in a callable and return its name."""
+        """Add a callable with its code and values; return its name."""
         if id(function) in self._met:
             return qualified_name(function)
         self._met[id(function)] = function
@@ -162,7 +162,7 @@ class _Walk:
         return self._owner(value) if frozen else qualified_name(type(value))
 
     def _owner(self, value: Any) -> str:
-        """Return the class of an object, and what it was made with."""
+        """Return the class of an object, and the attributes set by its constructor, as text."""
         if isinstance(value, (*_CONSTANTS, types.ModuleType)):
             return self._carried_text(value)
         attributes = ", ".join(f"{name}={self._carried_text(part)}" for name, part in _attributes(value))
@@ -172,12 +172,12 @@ class _Walk:
 def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # assigned later than now
+    except ValueError:  # the variable is not assigned yet
         return None
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what an object was made with: attributes that no method but its constructor assigns."""
+    """Yield the attributes of an object that only its constructor assigns."""
     kind = type(value)
     methods = [
         method
@@ -200,7 +200,7 @@ def _assigned(code: types.CodeType, operation: str) -> set[str]:
 
 
 def _bytecode(code: types.CodeType) -> str:
-    """Return instructions, constants and names, without file names and line numbers."""
+    """Return the instructions, constants and names of a code object as text, without file names and line numbers."""
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags)
     return f"{hashed(code.co_code, 8)} {names} {_constant(code.co_consts)}"
 

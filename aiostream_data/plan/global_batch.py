@@ -1,4 +1,4 @@
-"""Whether ranks of another number make the same global batches as those that saved a state."""
+"""Global batch size: compare the current ranks with a state saved by another number of ranks."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 from aiostream_data.plan.fingerprint import Description, Fingerprint
 
 SIZE = "batch_size"
-"""The argument of ``batch`` that ranks of another number may change."""
+"""Argument of ``batch`` that may change together with the number of ranks."""
 
 
 def keeps_global_batch(old: Mapping[str, Any], new: Fingerprint) -> bool:
-    """Return True if all ranks together put as many rows into a batch, though each of them puts another number.
+    """Return True if the batches of all ranks together have the same size as when the state was saved.
 
     Args:
-        old: What a state keeps of its fingerprint.
-        new: Of the plan that it is opened with.
+        old: Fingerprint stored in the state.
+        new: Fingerprint of the current plan.
     """
     then = _global_batch(_saved_size(old.get("plan")), old.get("world_size"))
     return then is not None and then == _global_batch(last_batch_size(new["plan"]), new["world_size"])
 
 
 def last_batch_size(plan: Description) -> str | None:
-    """Return the size of the last batches of a plan, or None where it makes none."""
+    """Return the size of the last ``batch`` of a plan, or None if the plan has no ``batch``."""
     batch = _last_batch(plan)
     return None if batch is None else batch["args"].get(SIZE)
 
 
 def without_batch_size(plan: Description) -> Description:
-    """Return the plan without the size of its last batches: the same for any number of ranks."""
+    """Remove the size of the last ``batch`` from a plan. The result is the same for any number of ranks."""
     if plan["op"] == "batch":
         return {**plan, "args": {name: text for name, text in plan["args"].items() if name != SIZE}}
     if len(plan["inputs"]) != 1:
@@ -46,7 +46,6 @@ def _last_batch(plan: Description) -> Description | None:
 
 
 def _saved_size(plan: Any) -> Any:
-    """Return the size of the last batches of a plan that a state keeps as a chain, or as a digest."""
     if isinstance(plan, dict):
         return plan.get(SIZE)
     sizes = [entry.get("args", {}).get(SIZE) for entry in plan if _is_batch(entry)] if isinstance(plan, list) else []

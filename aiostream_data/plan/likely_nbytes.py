@@ -1,4 +1,4 @@
-"""How much memory rows are likely to take at once: an estimate from the plan, beside the worst case."""
+"""Estimate the memory that a plan probably needs. :mod:`.element_nbytes` computes the worst case."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.windows import Bucket, Pack
 
 ASSUMED_NBYTES: Final = 16 << 10
-"""Of a row whose size the plan does not tell."""
+"""Assumed size in bytes of a row whose size is unknown before reading."""
 
 STAGE_NBYTES: Final = 2 << 20
-"""What waits behind a stage, as measured; more where elements are large."""
+"""Measured size in bytes of the rows queued after a stage. Large elements need more."""
 
 READING_NBYTES: Final = 128 << 20
-"""What is read ahead of files, as measured, unless the memory limit is small."""
+"""Measured size in bytes of data read ahead from files, unless the memory limit is small."""
 
 READING_SHARE: Final = 0.75
-"""The part of the memory limit that it takes at most."""
+"""Maximum fraction of the memory limit for data read ahead from files."""
 
 
 def likely_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return what all rows are likely to take at once, at most."""
+    """Estimate the peak memory of all rows in bytes."""
     held = sum(_waiting_nbytes(node) + _held_nbytes(node, memory_limit) for node in walk(plan))
     reads = any(isinstance(node, ReadFiles) for node in walk(plan))
     reading = min(READING_NBYTES, int(memory_limit * READING_SHARE)) if reads else 0
@@ -37,7 +37,7 @@ def is_assumed(plan: Node) -> bool:
 
 
 def _element_nbytes(node: Node) -> int:
-    """Return the bytes of an element: as known, or as of the input, since functions tend to keep sizes."""
+    """Estimate the size of an element in bytes. If unknown, use the size at the input: most functions preserve it."""
     known = most_nbytes(node)
     if known is not None:
         return known
@@ -57,7 +57,6 @@ _IDS_NBYTES: Final = 32
 
 
 def _held_nbytes(node: Node, memory_limit: int) -> int:
-    """Return what a node keeps."""
     if isinstance(node, op.Cache):
         rows = most_rows(node)
         return memory_limit if rows is None else rows * (_element_nbytes(node) + _IDS_NBYTES)

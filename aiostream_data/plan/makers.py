@@ -1,4 +1,4 @@
-"""Find the function that made the elements of a node."""
+"""Find the user function that made the input elements of a node."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _KEEP_LEAVES: Final = (SameElements, op.Enumerate, op.Unbatch, InSubprocess, Mar
 
 
 def made_by(node: Node) -> str | None:
-    """Return a note that names the function, and where the user wrote it; None where no function made the elements.
+    """Return a note with the function that made the input elements of a node, and its source line.
 
-    Args:
-        node: The node whose input is asked about.
+    Return None if no user function made the elements.
     """
     while isinstance(node, Operator):
         node = node.input

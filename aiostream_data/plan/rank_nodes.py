@@ -1,4 +1,4 @@
-"""Nodes that only the plan of one of several ranks has: they choose its rows, and make the ranks' numbers equal."""
+"""Nodes in the plan of a single rank: they select its rows, and make the row counts of all ranks equal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiostream_data.ranks.padding import marked_structure
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RankShard(SameElements):
-    """Row ``rank`` of every ``world_size`` consecutive ones."""
+    """Row number ``rank`` of every ``world_size`` consecutive rows."""
 
     rank: int
     world_size: int
@@ -33,10 +33,10 @@ class RankShard(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MarkPadding(Operator):
-    """Every element with a flag that says whether it is more than padding.
+    """The input with a flag added to each element: True for data, False for padding.
 
     Attributes:
-        batches: Elements are batches, with a flag per row.
+        batches: True if elements are batches, which get a flag per row.
     """
 
     batches: bool = False
@@ -48,10 +48,10 @@ class MarkPadding(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EqualRows(SameElements):
-    """The first ``rows`` elements; where there are fewer, filled up with the last of them again.
+    """The first ``rows`` elements. If the input has fewer, its last elements are repeated.
 
     Attributes:
-        own: How many elements the input was said to have, at least.
+        own: Minimum number of elements of the input, according to the user's ``counts``.
     """
 
     rows: int
@@ -68,10 +68,13 @@ class EqualRows(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Agree(SameElements):
-    """Elements for as long as all ranks have one ("drop"), or any has one; the others fill up with their last.
+    """The input, ended at the same time on all ranks.
+
+    With tail "drop", all ranks stop when one rank has no more elements. Otherwise, ranks without elements repeat
+    their last ones until all ranks are finished.
 
     Attributes:
-        consensus: Returns whether all ranks called it with True.
+        consensus: Function that returns True if all ranks called it with True.
     """
 
     consensus: Callable[[bool], bool]
@@ -84,7 +87,7 @@ class Agree(SameElements):
 @spec_of.register
 def _(node: MarkPadding) -> Spec:
     structure, leaves = spec_of(node.input)
-    if leaves == (UNKNOWN_SPEC,):  # it may be a dict, for all that is known
+    if leaves == (UNKNOWN_SPEC,):  # the element may be a dict, so the flag's place is unknown
         return structure, leaves
     flag = ArraySpec((None,) if node.batches else (), np.dtype(np.bool_))
     return marked_structure(structure), (*leaves, flag)

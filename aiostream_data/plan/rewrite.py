@@ -1,6 +1,6 @@
-"""Plans that mean the same and run faster. Each rewrite keeps elements, order and errors.
+"""Rewrite a plan to run faster, without changing its elements, their order or its errors.
 
-The order of a shuffle that chooses its own buffer is that of the plan it is rewritten to.
+For ``shuffle()`` without a buffer size, the rewritten plan defines the order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aiostream_data.plan.windows import Bucket, PaddedBatch
 
 
 def rewrite(node: Node) -> Node:
-    """Return an equivalent plan, rewritten from the sources up. What was one node in two places stays one."""
+    """Return an equivalent plan, rewritten from the sources to the end. A node used in two places stays one node."""
     done: dict[Node, Node] = {}
 
     def visit(node: Node) -> Node:
@@ -43,9 +43,9 @@ def rewrite(node: Node) -> Node:
 
 
 def unordered(node: Node) -> Node:
-    """Return the plan with every stage free to give results as they come: same elements, any order.
+    """Return the plan with ``ordered=False`` in every stage: same elements, in any order.
 
-    What ranks or several worker processes share keeps its order, which decides who gets what.
+    Parts before a split between ranks or worker processes keep their order, which determines each share.
     """
     if isinstance(node, (RankShard, LoaderShard)) or (isinstance(node, InSubprocess) and node.workers > 1):
         return node
@@ -54,7 +54,7 @@ def unordered(node: Node) -> Node:
 
 
 def with_policy(node: Node, policy: OnError) -> Node:
-    """Return the plan with a policy for every stage that was given none."""
+    """Return the plan with an error policy for each stage that has none."""
     node = with_inputs(node, lambda child: with_policy(child, policy))
     if isinstance(node, (Call, Interleave, ParseExample)) and node.on_error is None:
         return replace(node, on_error=policy)
@@ -64,7 +64,7 @@ def with_policy(node: Node, policy: OnError) -> Node:
 
 
 def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Return the node with every node that it reads changed; the node itself where none was."""
+    """Apply ``change`` to every input of a node. Return the node itself if no input changed."""
     changed: dict[str, Any] = {}
     new: Any
     for part in fields(node):
@@ -93,21 +93,21 @@ def _rewrite_one(node: Node) -> Node:
     if isinstance(node, Prefetch) and isinstance(node.input, Prefetch):
         return replace(node, input=node.input.input)
     if isinstance(node, ToDevice):
-        # The slot is where the batch is put together: its rows are copied once.
+        # Assemble batches directly in the device slot, so that rows are copied only once.
         return replace(node, input=batches_in_parts(node.input, 0))
     return node
 
 
 def _may_be_fused(node: ParseExample, source: ReadFiles) -> bool:
-    # What is left out or replaced has to be counted behind the source, which knows its own rows only.
+    # Skipped and replaced records must be counted by a separate stage; the source counts only its own rows.
     return not source.decoders and not handling_of(node.on_error).interferes
 
 
 def _with_times(node: Node, count: int | None) -> Node | None:
-    """Return ``node`` with the repetitions folded into its source, or None if the source is not in memory.
+    """Move the repetitions of ``repeat`` into an in-memory source. Return None if the source is not in memory.
 
-    Data in memory need no new run per epoch. Nodes that decide nothing about rows are passed, since a plan has the
-    same states and random keys with and without them.
+    In-memory data needs no new run per epoch. The search for the source passes nodes that do not affect rows, because
+    states and random keys are the same with and without them.
     """
     if isinstance(node, (Tensors, TensorSlices)):
         return replace(node, times=_times(node.times, count))
@@ -118,7 +118,7 @@ def _with_times(node: Node, count: int | None) -> Node | None:
 
 
 def batches_in_parts(node: Node, parts_from: int) -> Node:
-    """Leave the batches of a plan in parts, for a consumer that joins them in its own memory."""
+    """Set ``parts_from`` of the final batching, for a consumer that assembles batches in its own memory."""
     if isinstance(node, Prefetch):
         return replace(node, input=batches_in_parts(node.input, parts_from))
     if parts_from == 0 and isinstance(node, (PaddedBatch, Bucket)):

@@ -1,4 +1,4 @@
-"""Which nodes give one row for every row they take."""
+"""Detect nodes that emit one row per input row."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from aiostream_data.plan.operators import Map, ParseExample, ParseRows, Prefetch
 
 
 def keeps_rows(node: Node) -> bool:
-    """Return True if a node gives exactly one row per row, in order, whichever rows it is given.
+    """Return True if a node emits exactly one row per input row, in order, for any subset of rows.
 
-    Not enumerate(), whose numbers depend on all rows before.
+    Return False for enumerate(), whose indices depend on all earlier rows.
     """
     if isinstance(node, (Prefetch, ToDevice)):
         return True

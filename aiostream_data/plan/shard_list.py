@@ -1,4 +1,4 @@
-"""Sum a list of shards up in a few hundred bytes, from which changes can be told and often named."""
+"""Summarize a shard list in a few hundred bytes, to detect changes of the list later."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from aiostream_data.plan.values import hashed
 from aiostream_data.rows.records import ShardRef
 
 MAX_MARKED = 128
-"""Shards of the longest list of which each has a mark of its own."""
+"""Maximum length of a shard list whose summary contains a mark for each shard."""
 
 MARK_NBYTES = 4
 VERSION_MARK_NBYTES = 2
 
 By: TypeAlias = Literal["version", "size"]
-"""What tells one content of a shard from another."""
+"""Property that identifies the content of a shard."""
 
 
 class ShardSummary(TypedDict):
-    """A list of shards; JSON-safe.
+    """Summary of a shard list, as JSON-compatible data.
 
     Attributes:
         count: Number of shards.
-        digest: 16 hex digits over their URLs, in order.
-        versions: 16 hex digits over their versions; only when each is known.
-        by: What ``versions`` are, if they are not versions.
-        marks: Base64 of 4 bytes per URL, in order; only up to :data:`MAX_MARKED` shards.
-        version_marks: Base64 of 2 bytes per version, likewise.
-        numbered: Numbers of shards in epochs that began before the list changed; see :class:`.ShardNumbers`.
+        digest: Hash of the shard URLs in order, as 16 hex digits.
+        versions: Hash of the shard versions in order, as 16 hex digits; missing if a version is unknown.
+        by: Property used as the version, if not "version".
+        marks: Hashes of the URLs in order, 4 bytes each, as Base64; only for up to :data:`MAX_MARKED` shards.
+        version_marks: Hashes of the versions in order, 2 bytes each, as Base64; only for up to :data:`MAX_MARKED`
+            shards.
+        numbered: Shard numbers of epochs that began before the list changed; see :class:`.ShardNumbers`.
     """
 
     count: int
@@ -44,13 +45,13 @@ class ShardSummary(TypedDict):
 
 
 def summary_of(shards: Sequence[ShardRef]) -> ShardSummary:
-    """Return the summary of shards as they were found."""
+    """Return the summary of a shard list, with versions or sizes."""
     by, versions = versions_of(shards)
     return summarise_shards([shard.url for shard in shards], versions, by)
 
 
 def versions_of(shards: Sequence[ShardRef]) -> tuple[By, list[str | int | None]]:
-    """Return what tells the contents of the shards: their versions, or their sizes where one has no version."""
+    """Return the versions of the shards, or the sizes of all shards if one of them has no version."""
     if all(shard.version for shard in shards):
         return "version", [shard.version for shard in shards]
     return "size", [shard.nbytes for shard in shards]
@@ -59,11 +60,12 @@ def versions_of(shards: Sequence[ShardRef]) -> tuple[By, list[str | int | None]]
 def summarise_shards(
     urls: Sequence[str], versions: Sequence[str | int | None] | None = None, by: By = "version"
 ) -> ShardSummary:
-    """Return the summary of a list of shards; a million take about half a second.
+    """Return the summary of a list of shard URLs. A million URLs take about half a second.
 
     Args:
-        urls: In the order in which they are numbered, before any permutation.
-        versions: One per URL, where the store tells them: a size, an ETag, a generation; None for unknown.
+        urls: Shard URLs in listed order, before any permutation.
+        versions: Version of each shard: a size, an ETag or a generation; None if unknown.
+        by: Property used as the version.
     """
     lasting = lasting_urls(urls)
     summary = ShardSummary(count=len(lasting), digest=digest_of(lasting))
@@ -81,17 +83,17 @@ def summarise_shards(
 
 
 def marks_of(summary: ShardSummary) -> list[bytes] | None:
-    """Return the mark of each shard in order, or None where there are none that fit."""
+    """Return the mark of each shard in order; None if the summary has no valid marks."""
     return _split(summary.get("marks"), MARK_NBYTES, summary)
 
 
 def version_marks_of(summary: ShardSummary) -> list[bytes] | None:
-    """Return the mark of each shard's version in order, or None where there are none that fit."""
+    """Return the mark of each shard's version in order; None if the summary has no valid marks."""
     return _split(summary.get("version_marks"), VERSION_MARK_NBYTES, summary)
 
 
 def alike_by(old: ShardSummary, new: ShardSummary) -> bool:
-    """Return True if the contents of two lists can be compared."""
+    """Return True if two summaries contain versions of the same kind, so that they can be compared."""
     return "versions" in old and "versions" in new and old.get("by") == new.get("by")
 
 
@@ -107,14 +109,14 @@ def _split(text: object, nbytes: int, summary: ShardSummary) -> list[bytes] | No
 
 
 def lasting_urls(urls: Sequence[str]) -> list[str]:
-    """Return URLs without what signs them."""
+    """Return URLs without credentials and signatures."""
     together = "\n".join(urls)
     return list(map(lasting_url, urls)) if "@" in together or "?" in together else list(urls)
 
 
 def digest_of(texts: Sequence[str]) -> str:
-    """Return 16 hex digits over texts, in order."""
-    # Lengths first: no two lists are joined into one text.
+    """Compute the hash of a list of strings as 16 hex digits."""
+    # Hash the lengths first, so that lists with the same concatenation have different hashes.
     lengths = ",".join(map(str, map(len, texts)))
     content = blake2b(lengths.encode(), digest_size=8)
     content.update(b"\0")
@@ -123,10 +125,10 @@ def digest_of(texts: Sequence[str]) -> str:
 
 
 def mark(lasting_url: str) -> bytes:
-    """Return the mark of a shard."""
+    """Return the mark of a shard: a short hash of its URL without credentials."""
     return bytes.fromhex(hashed(lasting_url, MARK_NBYTES))
 
 
 def version_mark(version: str) -> bytes:
-    """Return the mark of a shard's version."""
+    """Return the mark of a shard's version: a short hash."""
     return bytes.fromhex(hashed(version, VERSION_MARK_NBYTES))

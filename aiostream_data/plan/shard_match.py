@@ -1,4 +1,4 @@
-"""Find the shards of an old list, of which only a summary is known, in a new list."""
+"""Match the shards of a saved shard list, known only by its summary, with a new list."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from aiostream_data.plan.shard_list import (
 from aiostream_data.rows.records import ShardRef
 
 GONE: Final = -1
-"""Place of a shard that is no longer in the list."""
+"""Index that stands for a shard missing from the new list."""
 
 
 @dataclass(frozen=True)
 class ShardMatch:
-    """Which shards of an old list are in a new one.
+    """Matching between an old and a new shard list.
 
     Attributes:
-        places: Place of each old shard in the new list, or ``GONE``; None if the new list begins with the old one.
+        places: Index of each old shard in the new list, or ``GONE``; None if the new list begins with the old one.
         fresh: Number of new shards.
-        replaced: Numbers of old shards whose content changed. None if some changed, and nothing tells which.
+        replaced: Indices of old shards whose content changed; None if some changed and it is unknown which.
     """
 
     places: tuple[int, ...] | None
@@ -39,31 +39,32 @@ class ShardMatch:
 
     @property
     def changes_nothing(self) -> bool:
-        """Return True if both lists have the same shards of the same content, in the same order."""
+        """True if both lists have the same shards with the same content in the same order."""
         return self.places is None and not self.fresh and self.replaced == frozenset()
 
     @property
     def may_give_more(self) -> bool:
-        """Return True if the new list may have rows that the old one had not."""
+        """True if the new list may contain rows that the old list did not have."""
         return bool(self.fresh or self.replaced is None or self.replaced)
 
     @property
     def gone(self) -> set[int]:
-        """The old shards that are no longer in the list."""
+        """Indices of old shards that are missing from the new list."""
         return {old for old, place in enumerate(self.places or ()) if place == GONE}
 
     def place(self, number: int) -> int:
-        """Return the place of an old shard in the new list, or ``GONE``."""
+        """Return the index of an old shard in the new list, or ``GONE``."""
         return number if self.places is None else self.places[number]
 
 
 def match_shards(old: ShardSummary, new: Sequence[ShardRef]) -> ShardMatch | None:
-    """Return where the shards of an old list are in a new list.
+    """Find the shards of an old list in a new list.
 
-    Shards are recognised by their URLs without signatures. A list without marks must be the beginning of the new one.
+    Shards are compared by their URLs without signatures. If the old summary has no marks, the new list must begin with
+    the old list.
 
     Returns:
-        None if the summary does not tell where the shards are.
+        The matching, or None if the summary does not suffice to find the shards.
     """
     count = old["count"]
     lasting = lasting_urls([shard.url for shard in new])

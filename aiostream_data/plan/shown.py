@@ -1,4 +1,4 @@
-"""Show a plan as the user wrote it: step by step, or on one line."""
+"""Print a plan as the user's calls: one per line, on one line, or as an HTML table."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from aiostream_data.plan.written import SourceLine, function_line, short_name
 from aiostream_data.safe_url import safe_url
 
 LONGEST_LINE: Final = 160
-"""Characters of a plan, or of what an element is, on one line, at most."""
+"""Maximum length in characters of a plan, or of an element's description, on one line."""
 
 LONGEST_URL: Final = 60
-"""Characters of a URL in the name of a stage, at most; its end tells more than its beginning."""
+"""Maximum length in characters of a URL in a stage name. Longer URLs lose their beginning."""
 
 
 class ShownStep(NamedTuple):
-    """One call that the user wrote.
+    """One call of the user's chain.
 
     Attributes:
-        depth: 0, or 1 more for every data set of several data sets that it is in.
-        node: What the call made.
-        where: The line of the call, and the lines of its functions where these are elsewhere.
+        depth: Nesting depth: 0, plus 1 for each enclosing call with several data sets.
+        node: Node created by the call.
+        where: Source line of the call, and source lines of functions defined elsewhere.
     """
 
     depth: int
@@ -39,24 +39,24 @@ class ShownStep(NamedTuple):
 
 
 def steps_of(plan: Node, depth: int = 0) -> Iterator[ShownStep]:
-    """Yield the calls of a plan, sources first. The inputs of a call with several inputs are one deeper."""
+    """Yield the calls of a plan, sources first. The inputs of a call with several inputs are one level deeper."""
     for child in _written_inputs(plan):
         yield from steps_of(child, depth + (len(plan.inputs) > 1))
     yield ShownStep(depth, plan, _where(plan))
 
 
 def on_one_line(plan: Node) -> str:
-    """Return the calls of a plan as a chain, such as ``range(10).shuffle().batch(2)``; shortened where it is long."""
+    """Return the calls of a plan as a chain, e.g. ``range(10).shuffle().batch(2)``. Long chains are shortened."""
     return shortened(_chain(plan))
 
 
 def shortened(text: str) -> str:
-    """Return a text without its middle where it is longer than a line."""
+    """Shorten a text to one line by removing its middle."""
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE // 2]} ... {text[-LONGEST_LINE // 2 :]}"
 
 
 def elements_of(plan: Node) -> str:
-    """Return what an element is, such as ``{x: float32[10, 8], y: int64}``, as far as the plan tells."""
+    """Describe the elements of a plan, e.g. ``{x: float32[10, 8], y: int64}``."""
     structure, leaves = spec_of(plan)
     if leaves == (UNKNOWN_SPEC,):
         return "known when the first one is made"
@@ -64,7 +64,7 @@ def elements_of(plan: Node) -> str:
 
 
 def as_html(plan: Node) -> str:
-    """Return the calls of a plan as a table, with what each gives."""
+    """Return an HTML table of a plan's calls, with number, description and source line of their elements."""
     rows = [
         ("  " * step.depth + step.node.call(), count_of(cardinality(step.node)), elements_of(step.node), step.where)
         for step in steps_of(plan)
@@ -73,14 +73,14 @@ def as_html(plan: Node) -> str:
 
 
 def count_of(number: int) -> str:
-    """Return a cardinality in words."""
+    """Format a cardinality for display."""
     return {INFINITE: "infinite", UNKNOWN: "unknown until read"}.get(number, f"{number:,}")
 
 
 def subject_of(node: Node) -> str:
-    """Return the function or files that the user gave to an operator, and the line: ``decode (train.py:12)``.
+    """Return the function or files of an operator with a source line, e.g. ``decode (train.py:12)``.
 
-    The line is the first line of the function, or else the line of the call. "" where neither is known.
+    The line is the first line of the function, otherwise the line of the call. Return "" if both are unknown.
     """
     name, line = _subject(node)
     where = f"({line or node.written_at})" if line or node.written_at else ""
@@ -97,7 +97,6 @@ def _subject(node: Node) -> tuple[str, SourceLine | None]:
 
 
 def _function_of(node: Node) -> Callable[..., Any] | None:
-    """Return the function of the user that a node calls for its rows."""
     if isinstance(node, Call):
         return None if isinstance(node, ParseRows) else node.function_called
     if isinstance(node, Interleave):
@@ -106,7 +105,6 @@ def _function_of(node: Node) -> Callable[..., Any] | None:
 
 
 def _files(node: ReadFiles | ListFiles) -> str:
-    """Return the first pattern, and how many others there are."""
     if not node.patterns:
         return "" if node.index_url is None else _end_of(safe_url(node.index_url))
     others = len(node.patterns) - 1
@@ -126,7 +124,7 @@ def _leaf(leaf: ArraySpec) -> str:
 
 
 def _written_inputs(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, Rebatch) and isinstance(node.input, Unbatch):  # rebatch() takes batches apart itself
+    if isinstance(node, Rebatch) and isinstance(node.input, Unbatch):  # rebatch() added the unbatch() itself
         return node.input.inputs
     return node.inputs
 

@@ -1,9 +1,8 @@
-"""Choose how ``shuffle()`` without a buffer size shuffles: by what it stands on.
+"""Choose the method of ``shuffle()`` without a buffer size, depending on the source.
 
-Where every row can be had by its number, the source gives its rows in a random order and there is no
-buffer at all. Over files, many of them are read at once, in random order, and the buffer mixes what
-comes. Only operators that treat every row by itself may stand between: any other would see other rows,
-or number them differently.
+Sources with random access emit their rows in a random order, without a buffer. For file sources, many files are read
+concurrently in random order, and a buffer mixes their rows. Only operators that process each row independently may lie
+between the source and ``shuffle()``.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, T
 from aiostream_data.plan.subprocess import InSubprocess
 
 SPREAD_CYCLE: Final = 32
-"""Files that are read at once below ``shuffle()``."""
+"""Minimum number of files read concurrently for ``shuffle()`` without a buffer size."""
 
 EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, ParseRows, Prefetch, Filter, InSubprocess)
 
 
 def chosen_shuffle(node: Shuffle) -> Node:
-    """Return what runs for a shuffle: itself, unless it has to choose its buffer."""
+    """Return the node that runs in place of a shuffle: the shuffle itself if the user set a buffer size."""
     if not node.growing:
         return node
     source = _source_below(node.input)
@@ -40,14 +39,13 @@ def _source_below(node: Node) -> Node:
 
 
 def _on(source: Node, node: Node) -> Node:
-    """Return the operators of ``node`` over another source."""
+    """Replace the source below ``node``."""
     if isinstance(node, Operator) and isinstance(node, EACH_ROW_BY_ITSELF):
         return replace(node, input=_on(source, node.input))
     return source
 
 
 def _permuted(source: Node, shuffle: Shuffle) -> Node | None:
-    """Return the source in a random order of all its rows, or None where it cannot give that."""
     order = Permuted(seed=shuffle.seed, reshuffle=shuffle.reshuffle_each_iteration)
     if isinstance(source, (TensorSlices, Range)) and source.permuted is None:
         return replace(source, permuted=order)

@@ -1,8 +1,8 @@
-"""Outline a function's source without its layout: the same under every Python version that parses it.
+"""Compute the outline of a function: its source code without layout, equal under all Python versions.
 
-The source is found through the line on which the code object begins, and among several lambdas of one line
-through the columns of its instructions. Comments, blank lines, quotes, annotations and docstrings do not
-count, and neither does anything around the function.
+The outline ignores comments, blank lines, quotes, annotations, docstrings and all code outside the function. The
+function is found in its source file by its first line. The columns of instructions distinguish several lambdas on one
+line.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _IGNORED = frozenset({"annotation", "returns", "kind", "type_comment", "type_par
 
 
 def source_outline(code: CodeType, module: dict[str, Any]) -> str | None:
-    """Return the outline of the function that ``code`` was compiled from, or None where there is no source.
+    """Return the outline of the function that ``code`` was compiled from; None if its source is unavailable.
 
     Args:
-        module: Globals of its module, through which source in a zip file is found.
+        code: Code object of the function.
+        module: Globals of the function's module, needed to find source code inside zip files.
     """
     text = "".join(linecache.getlines(code.co_filename, module))
     if not text:
@@ -44,7 +45,7 @@ def _find(functions: tuple[_Function, ...], code: CodeType) -> _Function | None:
     if len(candidates) > 1:
         scores = [_instructions_inside(node, code) for node in candidates]
         candidates = [node for node, score in zip(candidates, scores, strict=True) if score and score == max(scores)]
-        # Of nested ones, what is inside the inner is inside the outer as well.
+        # Instructions of a nested function also lie inside the outer one, so choose the shortest function.
         candidates.sort(key=_length)
         candidates = candidates[:1]
     return candidates[0] if candidates else None
@@ -81,7 +82,7 @@ def _outline(node: Any) -> str:
     parts = []
     for name, value in ast.iter_fields(node):
         kept = _without_docstring(value) if name == "body" and isinstance(node, _FUNCTIONS) else value
-        # Fields that later Pythons added are empty in older source.
+        # Skip empty fields, since newer Python versions add fields that are empty for older source code.
         if kept is not None and kept != [] and name not in _IGNORED:
             parts.append(f"{name}={_outline(kept)}")
     return f"{type(node).__name__}({','.join(parts)})"

@@ -1,4 +1,4 @@
-"""Nodes that begin a plan: data in memory, Python iterables, and files in a store."""
+"""Source nodes of plans: in-memory data, Python iterables, and files in a store."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from aiostream_data.safe_url import safe_url
 
 @dataclass(frozen=True, kw_only=True)
 class Permuted:
-    """A random order of all rows of a source, which a rewrite has put in place of ``shuffle()``.
+    """Random order of all rows of a source, set by a rewrite that replaces ``shuffle()``.
 
     Attributes:
-        seed: None for the loader's.
-        reshuffle: Whether every epoch has an order of its own.
+        seed: Seed of the order; None for the seed of the loader.
+        reshuffle: True for a new order in every epoch.
     """
 
     seed: int | None
@@ -31,10 +31,11 @@ class Permuted:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TensorSlices(Node):
-    """Rows of arrays in memory: the first axis of every leaf is cut into elements.
+    """Rows of in-memory arrays, sliced along the first axis of every leaf.
 
-    ``times`` is how often the rows are given (None: for ever), which is how a rewrite folds
-    ``repeat`` into the source. ``permuted`` gives every repetition an order of its own.
+    Attributes:
+        times: Number of repetitions of all rows, set by a rewrite of ``repeat``; None repeats without end.
+        permuted: Random order of the rows, set by a rewrite of ``shuffle``. Each repetition has its own order.
     """
 
     structure: Structure
@@ -54,7 +55,7 @@ class TensorSlices(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tensors(Node):
-    """One element, given ``times`` times."""
+    """A single element, emitted ``times`` times; None repeats without end."""
 
     element: Any
     times: int | None = 1
@@ -92,7 +93,7 @@ class Range(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Generator(Node):
-    """What ``factory(*args)`` yields; called anew for every epoch."""
+    """Elements yielded by ``factory(*args)``. The factory is called once per epoch."""
 
     factory: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -104,7 +105,7 @@ class Generator(Node):
 
     @property
     def factory_name(self) -> str:
-        """The name that rows of it have in origins and states."""
+        """Name of the source in origins and states."""
         return getattr(self.factory, "__qualname__", None) or type(self.factory).__qualname__
 
     def detail(self) -> str:
@@ -114,7 +115,7 @@ class Generator(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PythonIterable(Node):
-    """A sync or async iterable; ``one_shot`` when it is its own iterator and cannot be read twice."""
+    """Elements of a sync or async iterable. ``one_shot`` is True for an iterator, which can be read only once."""
 
     iterable: Any
     one_shot: bool
@@ -128,7 +129,7 @@ class PythonIterable(Node):
 
 
 class FormatLike(Protocol):
-    """What the plan needs to know of a format; see :class:`aiostream_data.formats.base.Format`."""
+    """Properties of a file format used by plans; see :class:`aiostream_data.formats.base.Format`."""
 
     @property
     def name(self) -> str: ...
@@ -139,11 +140,14 @@ class FormatLike(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ListFiles(Node):
-    """URLs that match patterns, sorted; shuffled per epoch when ``seed`` is given.
+    """Sorted URLs that match patterns, shuffled per epoch if ``seed`` is set.
 
-    With ``index_url`` they are taken from that file instead of from a listing; all of them where there are no patterns.
-    ``share`` is (number, count) where ranks share the URLs, each taking every ``count``-th of that order. What may hold
-    a secret is not in the ``repr``; :meth:`detail` shows it without.
+    The ``repr`` omits fields that may contain secrets. :meth:`detail` shows these fields redacted.
+
+    Attributes:
+        patterns: URLs and glob patterns; empty for all URLs of the index file.
+        share: (number, count) if ranks share the URLs. Each rank takes every ``count``-th URL in order.
+        index_url: URL of an index file to use instead of listing the store, or None.
     """
 
     patterns: tuple[str, ...] = field(repr=False)
@@ -165,22 +169,25 @@ class ListFiles(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReadFiles(Node):
-    """Records of every file that matches, interleaved.
+    """Records of all matching files, interleaved.
 
     Attributes:
-        patterns: URLs and glob patterns; none with ``files`` a node of URLs, or for all shards of ``index_url``.
-        format: How a file is cut into records.
+        patterns: URLs and glob patterns; empty if ``files`` is set, or for all shards of ``index_url``.
+        files: Node whose elements are the URLs to read, or None.
+        format: File format, which splits files into records.
         compression: "auto", "", "gzip", "zlib" or "zstd".
-        cycle_length, block_length: As in tf.data's interleave, over the files.
-        ordered: False lets whichever file is ready go next.
-        shuffle_shards: Permute the files per epoch, with ``seed``.
-        reshuffle: Whether every epoch has an order of its own.
-        spread: Read for a shuffle: choose order and cycle such that the last files end together, in small ranges.
-        decoders: Row-wise steps fused into the reading hop by a rewrite.
-        share: (number, count) where ranks share the files, each taking every ``count``-th of the epoch's order.
-        index_url: The file that names the shards, which are not listed then.
-        on_error: What becomes of damage, and of files that are missing.
-        checks_first: Check all of a compressed file before any of its rows are delivered.
+        cycle_length, block_length: Options of the interleaving of files, as in tf.data's interleave.
+        ordered: If False, the next record comes from any file that is ready.
+        shuffle_shards: If True, permute the files in each epoch, with ``seed``.
+        read_ahead: Number of files to open ahead of the current ones; AUTO lets the engine choose.
+        reshuffle: True for a new order of files in every epoch.
+        spread: True if a shuffle follows: file order and cycle are chosen so that the last files end together, and
+            ranges are small.
+        decoders: Row-wise parsing steps, which a rewrite moved into the reading hop.
+        share: (number, count) if ranks share the files. Each rank takes every ``count``-th file in epoch order.
+        index_url: URL of an index file to use instead of listing the store, or None.
+        on_error: Error policy for damaged and missing files.
+        checks_first: If True, verify a compressed file completely before delivering its rows.
     """
 
     patterns: tuple[str, ...] = field(repr=False)
@@ -233,17 +240,16 @@ class ReadFiles(Node):
 
 
 _DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = {"fixed_length": ("", AUTO), "whole_file": ("", 16)}
-"""Of each format whose defaults are others: compression and files opened ahead."""
+"""Defaults of ``compression`` and ``read_ahead`` for formats that differ from ("auto", AUTO), by format name."""
 
 
 def _names(patterns: tuple[str, ...]) -> list[object]:
-    """Return patterns as an argument by position: one text, or a list of several; nothing where there are none."""
     shown = [Verbatim(repr(safe_url(pattern))) for pattern in patterns]
     return [*shown] if len(shown) < 2 else [Verbatim(f"[{', '.join(shown)}]")]
 
 
 def _from(index_url: str | None, storage_options: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
-    """Return what tells where files are found. Values of ``storage_options`` may be secret."""
+    """Format ``index`` and ``storage_options`` as call arguments. Option values may be secret and are hidden."""
     index = None if index_url is None else Verbatim(repr(safe_url(index_url)))
     return {
         "index": (index, None),
@@ -256,7 +262,7 @@ def _shared(share: tuple[int, int] | None) -> str:
 
 
 def is_one_shot(iterable: Iterable[Any] | Any) -> bool:
-    """True for an object that is its own (async) iterator, such as a generator or an open file."""
-    if isinstance(getattr(iterable, "plan", None), Node):  # a data set has a __next__ that says how to iterate it
+    """Return True for a sync or async iterator, such as a generator or an open file."""
+    if isinstance(getattr(iterable, "plan", None), Node):  # Dataset.__next__ exists, but only raises a helpful error
         return False
     return isinstance(iterable, Iterator) or hasattr(iterable, "__anext__")

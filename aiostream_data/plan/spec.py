@@ -1,4 +1,4 @@
-"""What an element looks like before any is made: shapes and dtypes per leaf (tf.data's ``element_spec``)."""
+"""Element specs: shape and dtype of each leaf, known before reading (tf.data's ``element_spec``)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ArraySpec:
     """Shape and dtype of one leaf.
 
     Attributes:
-        shape: One entry per axis, None where elements differ; None as a whole when unknown.
-        dtype: NumPy dtype; ``object`` for bytes and str; None when unknown.
-        ragged: True where rows of a batch keep their own lengths (a RaggedArray).
+        shape: One entry per axis, with None for axes of varying length; None instead of a tuple if unknown.
+        dtype: NumPy dtype; ``object`` for bytes and str; None if unknown.
+        ragged: True if the rows of a batch have different lengths (a RaggedArray).
 
     Raises:
-        PlanError: One of them is none.
+        PlanError: An argument is not a valid shape, dtype or bool.
     """
 
     shape: tuple[int | None, ...] | None
@@ -51,12 +51,12 @@ Spec: TypeAlias = tuple[Structure, tuple[ArraySpec, ...]]
 
 @singledispatch
 def spec_of(node: Node) -> Spec:
-    """Return structure and leaf specs of the node's elements; one unknown leaf when nothing is known."""
+    """Return structure and leaf specs of a node's elements; a single unknown leaf if the structure is unknown."""
     return LEAF, (UNKNOWN_SPEC,)
 
 
 def element_spec(node: Node) -> Any:
-    """Return the node's spec in the structure of its elements."""
+    """Return the leaf specs of a node, arranged in the structure of its elements."""
     structure, leaves = spec_of(node)
     return structure.unflatten(leaves)
 
@@ -178,7 +178,7 @@ def _(node: op.Concatenate) -> Spec:
 
 
 def graft(outer: Structure, inner: list[Structure]) -> Structure:
-    """Return ``outer`` with its leaves replaced, in order, by the ``inner`` structures."""
+    """Replace the leaves of ``outer``, in order, by the ``inner`` structures."""
     parts = iter(inner)
 
     def put(level: Structure) -> Structure:

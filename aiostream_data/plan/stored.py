@@ -1,10 +1,10 @@
-"""Make a fingerprint small enough for a state, keeping as much of what it says as fits.
+"""Reduce a fingerprint to the size limit of a state.
 
-A plan becomes a *chain*: its nodes from the source up, each with the arguments that it has. Where all of them
-do not fit, long values are replaced by hashes first, then all of a node's arguments by one hash (beginning with
-the nodes that have most to say), and at last the whole plan by its digest. Beside that stand the size of the last
-batches and a digest without it, as other ranks may have batches of another size. The longer form can always be
-compared with the shorter.
+A plan is stored as a *chain*: its nodes from source to end, with their arguments. If the chain exceeds the limit, it is
+shortened in steps. First, hashes replace long values. Then a single hash replaces all arguments of a node, starting
+with the nodes that have the longest arguments. The last step stores a digest of the whole plan. It also stores the last
+batch size and a digest without it, since the batch size may change with the number of ranks. Every long form can be
+compared with a short form.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from aiostream_data.plan.shard_list import MAX_MARKED, ShardSummary
 from aiostream_data.plan.values import hashed, joined_hash
 
 MAX_PLAN_NBYTES: Final = 1536
-"""JSON bytes that a plan takes in a state at most."""
+"""Maximum size of a plan in a state, in bytes of JSON."""
 
 MERGED: Final = "*"
-"""Stands for the arguments of a node whose values were merged into one hash."""
+"""Key of the single hash that replaces all arguments of a node."""
 
 NEVER_MERGED: Final = frozenset({"seed", "patterns", SIZE})
-"""Arguments whose differences are of a kind of their own, or allowed to other ranks."""
+"""Arguments that are never merged into a hash, because their changes are handled separately."""
 
 WITHOUT_SIZE: Final = "without_batch_size"
-"""Key of a second digest, which ranks of another number can compare."""
+"""Key of the digest without the batch size, which does not depend on the number of ranks."""
 
-# Characters of the longest value, and of all values of one node, before they are hashed.
+# For each step of shortening: maximum characters of a value, and of all arguments of a node.
 _LEVELS = ((96, 1 << 20), (24, 1 << 20), (24, 160), (24, 80), (24, 40), (24, 0))
 _HASHES = len(" py3.11 01234567 01234567")
 _MAX_ENTRIES = 500
@@ -39,10 +39,10 @@ _TEXTS = ("args", "functions", "notes")
 
 
 class StoredEntry(TypedDict):
-    """One node of a chain; as :class:`~.fingerprint.Description`, with what is empty left out.
+    """One node of a chain: a :class:`~.fingerprint.Description` without empty entries.
 
     Attributes:
-        inputs: The chains that it reads, where it reads several; only the first entry has it.
+        inputs: Chains of the inputs of a node with several inputs. Only the first entry of a chain can have inputs.
     """
 
     op: str
@@ -56,7 +56,7 @@ Chain: TypeAlias = list[StoredEntry]
 
 
 def stored(fingerprint: Fingerprint, max_plan_nbytes: int = MAX_PLAN_NBYTES) -> dict[str, Any]:
-    """Return what a state keeps of a fingerprint: JSON-safe, at most 3 KB and some for its keys."""
+    """Return the form of a fingerprint to store in a state: JSON-compatible, about 3 KB or less."""
     found: dict[str, Any] = dict(fingerprint)
     if "plan" in fingerprint:
         found["plan"] = stored_plan(fingerprint["plan"], max_plan_nbytes)
@@ -66,7 +66,7 @@ def stored(fingerprint: Fingerprint, max_plan_nbytes: int = MAX_PLAN_NBYTES) -> 
 
 
 def stored_plan(description: Description, max_nbytes: int = MAX_PLAN_NBYTES) -> Chain | dict[str, str]:
-    """Return the most detailed form of a plan that takes up to ``max_nbytes`` as JSON."""
+    """Return the most detailed form of a plan that fits into ``max_nbytes`` bytes of JSON."""
     chain = chain_of(description)
     for width, most in _LEVELS:
         found = _reduced(chain, width, most)
@@ -78,7 +78,7 @@ def stored_plan(description: Description, max_nbytes: int = MAX_PLAN_NBYTES) -> 
 
 
 def chain_of(description: Description) -> Chain:
-    """Return the nodes of a description from the source up, with all they say."""
+    """Convert a description to a chain of nodes from source to end, without shortening."""
     chain: Chain = []
     node = description
     while True:
@@ -96,18 +96,18 @@ def chain_of(description: Description) -> Chain:
 
 
 def short(text: str) -> str:
-    """Return the hash that stands for a long text."""
+    """Return the hash that replaces a long text."""
     return f"#{hashed(text)}"
 
 
 def short_name(identity: str) -> str:
-    """Return a function's identity with a hash for its name, and all else as it is."""
+    """Replace the name in a function's identity by a hash."""
     found = parse_identity(identity)
     return short(identity) if found is None else str(found._replace(name=short(found.name)))
 
 
 def merged(args: Mapping[str, str]) -> str:
-    """Return the hash that stands for the arguments of a node, as far as they are ever merged."""
+    """Return the hash that replaces the arguments of a node, except those in ``NEVER_MERGED``."""
     return f"#{joined_hash(text for pair in sorted(args.items()) for text in pair if pair[0] not in NEVER_MERGED)}"
 
 
@@ -147,7 +147,7 @@ def _with_bounded_marks(shards: Mapping[str, ShardSummary]) -> dict[str, dict[st
 
 
 def read_chain(plan: object) -> Chain | None:
-    """Return the chain that a state keeps, or None where what it keeps is not one."""
+    """Validate a chain read from a state. Return None if it is invalid."""
     return plan if _is_chain(plan, [_MAX_ENTRIES]) else None  # type: ignore[return-value]
 
 

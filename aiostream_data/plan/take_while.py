@@ -1,4 +1,4 @@
-"""The node of ``take_while``."""
+"""Node of the operator ``take_while``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiostream_data.plan.written import function_name
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TakeWhile(SameElements):
-    """The elements before the first for which ``predicate`` is false."""
+    """The elements before the first one for which ``predicate`` is false."""
 
     predicate: Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""Give every place in a plan a node of its own, so that a node names one place."""
+"""Copy nodes that are used in several places of a plan, so that each node has one place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aiostream_data.plan.sources import PythonIterable
 
 
 def unshared(node: Node) -> Node:
-    """Return the same plan with copies of nodes that are read in several places, as in ``zip(ds, ds)``.
+    """Return the plan with separate copies of nodes that are read in several places, as in ``zip(ds, ds)``.
 
-    An iterable that can be read only once stays one node, since reading it in two places is an error. And so does
-    what a cache reads: whoever fills it, the rows are the same.
+    One-shot iterables are not copied, since reading one in two places is an error. The input of a cache is not copied
+    either, since every reader fills the cache with the same rows.
     """
     seen: set[Node] = set()
     cached: dict[CacheToken, Node] = {}

@@ -1,7 +1,7 @@
-"""Turn a value into a short text that says its content: the same in every process, on every run.
+"""Describe the content of a value as short text that is the same in every process and every run.
 
-What ``repr`` would say differs between processes for many values: sets come in another order, objects
-carry their address, arrays leave out their middle. Nothing here depends on any of that.
+``repr`` is unsuitable for many values: sets have no fixed order, objects show their address, and long arrays are
+abbreviated.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, family, 
 from aiostream_data.rows.structure import Structure
 
 MAX_TEXT = 400
-"""Characters of the longest text that is given as it is; of longer ones, length and hash."""
+"""Maximum length in characters of text that is kept. Longer text is replaced by its length and hash."""
 
 MAX_HASHED_NBYTES = 64 << 20
-"""Arrays of up to so many bytes are hashed as a whole; of larger ones, evenly spread samples are."""
+"""Maximum size in bytes of arrays that are hashed completely. Larger arrays are sampled evenly."""
 
 _SAMPLES = 4096
 _SAMPLE_VALUES = 256
@@ -35,27 +35,27 @@ _ATOMS = (bool, int, float, complex, range, slice)
 
 
 def hashed(content: str | bytes, nbytes: int = 4) -> str:
-    """Return BLAKE2b of a text (as UTF-8) or bytes: ``2 * nbytes`` hex digits."""
+    """Compute the BLAKE2b hash of a string (as UTF-8) or bytes, as ``2 * nbytes`` hex digits."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return blake2b(raw, digest_size=nbytes).hexdigest()
 
 
 def qualified_name(thing: Any) -> str:
-    """Return module and name of a class or function; of its class, where an object has no name."""
+    """Return module and qualified name of a class or function. Objects without a name use those of their class."""
     named = thing if hasattr(thing, "__qualname__") or hasattr(thing, "__name__") else type(thing)
     name = getattr(named, "__qualname__", None) or named.__name__
     module = getattr(named, "__module__", None)
-    # A spawned process knows the program it was started from under another name.
+    # In a spawned process, the main module of the parent is called __mp_main__.
     module = "__main__" if module == "__mp_main__" else module
     return f"{module}.{name}" if isinstance(module, str) and module != "builtins" else str(name)
 
 
 def text_of(value: Any) -> str:
-    """Return a text that is equal for values of equal content, and in all likelihood for no others.
+    """Return a text that is equal for values of equal content, and almost certainly different for other values.
 
-    Containers, dataclasses and NumPy arrays are described by what is in them, other objects by their class
-    and public attributes, functions by their name. Text of more than :data:`MAX_TEXT` characters is
-    replaced by its hash. Never begins with ``#``.
+    Containers, dataclasses and NumPy arrays are described by their content, functions by their name, and other objects
+    by their class and public attributes. Text of more than :data:`MAX_TEXT` characters is replaced by its hash. The
+    result never begins with ``#``.
     """
     return _text(value, 0)
 
@@ -134,9 +134,9 @@ def _fields(value: Any, parts: Mapping[str, Any], depth: int) -> str:
 
 
 def dataclass_values(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass instance that count in comparisons and are not at their default, in order.
+    """Return the compared fields of a dataclass instance, in order and without those at their default.
 
-    Leaving defaults out keeps descriptions short, and equal when a later release adds a field.
+    Without defaults, descriptions are short, and do not change when a later release adds a field.
     """
     found = {field: getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare}
     return {field.name: part for field, part in found.items() if not _is_default(field, part)}
@@ -150,10 +150,10 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
 
 
 def array_text(array: NDArray[Any]) -> str:
-    """Return dtype, shape and a content hash of 16 hex digits; ``array`` may have any layout.
+    """Describe an array by dtype, shape and a content hash of 16 hex digits. The memory layout does not matter.
 
-    Beyond :data:`MAX_HASHED_NBYTES` (65,536 objects), 4,096 evenly spread runs of 256 values are hashed, so
-    that a single changed value may be missed.
+    Arrays above :data:`MAX_HASHED_NBYTES`, or with more than 65,536 objects, are hashed by samples, so a single changed
+    value may be missed. The samples are 4,096 evenly spread runs of 256 values, or 65,536 objects.
     """
     shape = ", ".join(map(str, array.shape))
     return f"{array.dtype}[{shape}] {_content(np.asarray(array))}"
@@ -178,12 +178,12 @@ def _content(array: NDArray[Any]) -> str:
 
 
 def _spread(count: int, most: int) -> Sequence[int]:
-    """Return the numbers below ``count``; evenly spread ones with both ends when there are more than ``most``."""
+    """Return the numbers below ``count``; if they exceed ``most``, evenly spread ones including both ends."""
     if count <= most:
         return range(count)
     return [at * (count - 1) // (most - 1) for at in range(most)]
 
 
 def joined_hash(texts: Iterable[str], nbytes: int = 4) -> str:
-    """Return one hash of several texts, in order; boundaries between them count."""
+    """Compute one hash of several strings. Their order and boundaries affect the result."""
     return hashed("\0".join(chain.from_iterable((str(len(text)), text) for text in texts)), nbytes)

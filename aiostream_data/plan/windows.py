@@ -1,4 +1,4 @@
-"""Nodes that put several rows into one element: windows, padded batches, buckets, bins; and what is known of them."""
+"""Nodes that combine several rows into one element: windows, padded batches, buckets and packed rows."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Axes: TypeAlias = tuple[int | None, ...]
 TooLong: TypeAlias = Literal["error", "split", "truncate", "drop"]
 
 SEGMENTS: Final = "segment_ids"
-"""Leaf of a packed row: 1 for the values of its first piece, 2 for the next ..., 0 for filling. int32."""
+"""Leaf of a packed row (int32): 1 for values of its first element, 2 for the second ..., 0 for padding."""
 
 POSITIONS: Final = "positions"
-"""Leaf of a packed row: the place of a value in its piece, from 0; 0 for filling. int32."""
+"""Leaf of a packed row (int32): position of each value in its element, from 0; 0 for padding."""
 
 VALUES: Final = "values"
-"""Where the leaves of elements that are no dict stand in a packed row."""
+"""Key in a packed row for the leaves of elements that are not dicts."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PaddedBatch(Operator):
-    """``batch_size`` consecutive elements stacked into one, short ones filled up.
+    """Batches of ``batch_size`` consecutive elements, padded to equal shapes.
 
     Attributes:
-        padded_shapes, padding_values: As the user gave them.
-        parts_from: As of :class:`~.operators.Batch`; None, or 0 for a device's slot.
+        padded_shapes, padding_values: Arguments of the user's call.
+        parts_from: See :class:`~.operators.Batch`. None, or 0 for a device slot.
     """
 
     batch_size: int
@@ -60,7 +60,7 @@ class PaddedBatch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rebatch(Operator):
-    """Consecutive elements stacked into batches whose sizes come round and round."""
+    """Batches of consecutive elements, with batch sizes taken from ``sizes`` in a cycle."""
 
     sizes: tuple[int, ...]
     drop_remainder: bool = False
@@ -72,7 +72,7 @@ class Rebatch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Window(Operator):
-    """Every ``stride``-th of the elements from every ``shift``-th on, ``size`` of them stacked into one."""
+    """Windows of ``size`` stacked elements, ``stride`` apart. A window starts at every ``shift``-th element."""
 
     size: int
     shift: int
@@ -89,22 +89,26 @@ class Window(Operator):
 
     @property
     def span(self) -> int:
-        """Elements from the first of a full window to its last."""
+        """Number of input elements from the first to the last element of a full window."""
         return (self.size - 1) * self.stride + 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bucket(Operator):
-    """Elements of like length stacked into batches.
+    """Batches of elements with similar lengths.
 
     Attributes:
-        element_length: Tells the length of an element, or is the name of the leaf that has it.
-        max_cost: What ``batch_sizes`` were computed from, if they were: no element may reach the last boundary.
-        padding: Whether short rows are filled up.
-        pad_to_boundary: Whether they are to the bucket's boundary minus 1, instead of the longest row.
-        share: (number, count) where ranks share every batch, whose sizes are then those of all ranks together.
-        tail: What becomes of rows of a last batch that do not suffice for one per rank.
-        parts_from: As of :class:`~.operators.Batch`; None, or 0 for a device's slot.
+        element_length: Function that returns the length of an element, or name of a leaf whose length is used.
+        boundaries: Upper length limits (exclusive) of all buckets except the last, ascending.
+        batch_sizes: Number of rows per batch, for each bucket.
+        max_cost: Maximum cost from which ``batch_sizes`` were computed, or None. If set, no element may reach the last
+            boundary.
+        padded_shapes, padding_values: Arguments of the user's call.
+        padding: True if short rows are padded.
+        pad_to_boundary: If True, pad to the bucket's boundary minus 1 instead of the longest row.
+        share: (number, count) if ranks share the rows of each batch. ``batch_sizes`` then count the rows of all ranks.
+        tail: Handling of the rows of a last batch that do not suffice for one per rank.
+        parts_from: See :class:`~.operators.Batch`. None, or 0 for a device slot.
     """
 
     element_length: Callable[..., int] | str
@@ -149,13 +153,13 @@ class Bucket(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pack(Operator):
-    """Elements of differing length laid into rows of ``max_length``.
+    """Rows of ``max_length`` values, each packed with elements of different lengths.
 
     Attributes:
-        fields: The leaves that are laid into rows, by name; None for all.
-        open_bins: Rows that are being filled at once.
-        too_long: What becomes of longer elements.
-        padding_values: One value, or a dict of values by leaf; None for 0.
+        fields: Names of the leaves to pack; None for all leaves.
+        open_bins: Number of rows filled concurrently.
+        too_long: Handling of elements longer than ``max_length``.
+        padding_values: Padding value, or dict of padding values by leaf; None for 0.
     """
 
     max_length: int
@@ -174,14 +178,14 @@ class Pack(Operator):
         )
 
 
-# -- what an element looks like
+# -- element specs
 
 
 def packed_structure(structure: Structure, fields: Sequence[str] | None) -> Structure:
-    """Return the structure of packed rows of elements of this structure.
+    """Return the structure of packed rows for elements of a given structure.
 
     Raises:
-        PlanError: The elements have leaves of the names that packing adds.
+        PlanError: An element already has a leaf named "segment_ids" or "positions".
     """
     if fields is not None:
         inner = Structure("dict", tuple(fields), (LEAF,) * len(fields))
@@ -194,12 +198,12 @@ def packed_structure(structure: Structure, fields: Sequence[str] | None) -> Stru
 
 
 def is_unknown(spec: Spec) -> bool:
-    """Return True if nothing is known of an element."""
+    """Return True if a spec contains no information about elements."""
     return spec == (LEAF, (UNKNOWN_SPEC,))
 
 
 def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
-    """Return the spec of a leaf with a row per row, padded to a shape (None: to the longest row)."""
+    """Return the spec of a leaf in batches of ``rows`` rows, padded to ``shape`` (None: to the longest row)."""
     if shape is None and leaf.shape is None:
         return ArraySpec(None, leaf.dtype)
     known: Axes = leaf.shape if leaf.shape is not None else (None,) * len(shape)
@@ -209,7 +213,7 @@ def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
 
 
 def padded_spec(node: Operator, padded_shapes: Any, rows: int | None) -> Spec:
-    """Return the spec of batches of this many rows (None: any number) that are padded to these shapes."""
+    """Return the spec of batches of ``rows`` rows (None: any number), padded to ``padded_shapes``."""
     spec = spec_of(node.input)
     if is_unknown(spec):
         return spec
@@ -219,7 +223,7 @@ def padded_spec(node: Operator, padded_shapes: Any, rows: int | None) -> Spec:
 
 
 def stacked_spec(node: Operator, rows: int | None) -> Spec:
-    """Return the spec of batches of this many rows (None: any number), stacked as ``batch`` does."""
+    """Return the spec of batches of ``rows`` rows (None: any number), stacked as by ``batch``."""
     structure, leaves = spec_of(node.input)
     return structure, tuple(
         leaf if leaf.shape is None else ArraySpec((rows, *leaf.shape), leaf.dtype, leaf.ragged) for leaf in leaves
@@ -263,7 +267,7 @@ def _packed_leaf(leaf: ArraySpec, width: int) -> ArraySpec:
     return ArraySpec(None if not leaf.shape else (width, *leaf.shape[1:]), leaf.dtype)
 
 
-# -- how many elements there are
+# -- cardinality
 
 
 def _batches(rows: int, size: int, drop_remainder: bool) -> int:

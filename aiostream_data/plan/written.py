@@ -1,4 +1,4 @@
-"""What the user wrote: the line of an operator, its arguments as in the call, and the functions it was given."""
+"""Text of the user's calls for messages: source lines, arguments and function names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aiostream_data.arguments import shown
 _PACKAGE: Final = __name__.partition(".")[0]
 
 _MACHINERY: Final = frozenset({"asyncio", "concurrent", "contextlib", "threading"})
-"""Modules at whose bottom a thread of the package begins: a node made there was written by nobody."""
+"""Modules at the bottom of the call stack in threads of this package. Nodes made there have no source line."""
 
 
 class SourceLine(NamedTuple):
-    """A line of a program; prints as ``train.py:41``, relative to the working directory where it is below that."""
+    """A source line, printed as ``train.py:41``. Paths inside the working directory are relative to it."""
 
     file: str
     line: int
@@ -28,7 +28,7 @@ class SourceLine(NamedTuple):
 
 
 def callers_line() -> SourceLine | None:
-    """Return the line that called into the package, or None where the package called itself. Takes a microsecond."""
+    """Return the line of user code that called into the package; None if no user code did. Takes a microsecond."""
     frame = sys._getframe(1)
     while True:
         root = frame.f_globals.get("__name__", "").partition(".")[0]
@@ -42,13 +42,13 @@ def callers_line() -> SourceLine | None:
 def _short(file: str) -> str:
     try:
         below = os.path.relpath(file)
-    except (OSError, ValueError):  # no working directory any more, or another drive
+    except (OSError, ValueError):  # the working directory was deleted, or the file is on another drive
         return file
     return file if below.startswith(os.pardir) or file.startswith("<") else below
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return the name users know a function by, with its source line where there is one."""
+    """Return the qualified name of a function, with its source line if known."""
     if isinstance(function, partial):
         return f"partial of {function_name(function.func)}"
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
@@ -57,17 +57,17 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def function_line(function: Callable[..., Any]) -> SourceLine | None:
-    """Return the line on which a function begins, or None for a builtin or a function in C."""
+    """Return the first source line of a function; None for builtins and functions written in C."""
     if isinstance(function, partial):
         return function_line(function.func)
     code = getattr(function, "__code__", None)
-    if code is None and getattr(function, "__qualname__", None) is None:  # an object that can be called
+    if code is None and getattr(function, "__qualname__", None) is None:  # an instance with __call__
         code = getattr(type(function).__call__, "__code__", None)
     return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 
 
 class Verbatim(str):
-    """Text that is shown as it is, by :func:`call_arguments` and in a structure: its own ``repr``."""
+    """A string whose ``repr`` is the string itself, for :func:`call_arguments` and structures."""
 
     __slots__ = ()
 
@@ -76,11 +76,11 @@ class Verbatim(str):
 
 
 def call_arguments(*given: object, **by_name: tuple[object, object]) -> str:
-    """Return arguments as in the call of a method, without secrets.
+    """Format arguments as in a method call, without secrets.
 
     Args:
-        given: Arguments by position.
-        by_name: (value, default) of arguments by name. Those that equal their default are left out.
+        given: Positional arguments.
+        by_name: (value, default) of each keyword argument. Arguments equal to their default are left out.
     """
     differing = {
         name: value
@@ -98,7 +98,7 @@ def _argument(value: object) -> str:
 
 
 def short_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function as the user wrote it: ``lambda``, or the name without the functions around it."""
+    """Return the name of a function without enclosing functions; ``lambda`` for a lambda."""
     if isinstance(function, partial):
         return f"partial({short_name(function.func)})"
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
