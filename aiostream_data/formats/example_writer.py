@@ -1,9 +1,9 @@
-"""Write ``tf.train.Example`` and ``SequenceExample`` messages, without TensorFlow or protobuf.
+"""Serialize ``tf.train.Example`` and ``SequenceExample`` messages, without TensorFlow or protobuf.
 
-What a value becomes: bool, int and integer arrays an int64 list; float and floating arrays a float32
-list; bytes and str (as UTF-8) a bytes list. Lists and arrays of any shape are written flat in C order,
-as TensorFlow expects them; an empty list without a dtype becomes a feature without a kind, which reads
-as missing. Names are written in sorted order, so equal mappings give equal bytes.
+bool, int and integer arrays become int64 lists. float and floating arrays become float32 lists. bytes and str (as
+UTF-8) become bytes lists. Lists and arrays of any shape are flattened in C order, as TensorFlow expects. An empty list
+becomes a feature without a kind, which parsers treat as missing. Features are sorted by name, so equal mappings
+produce equal bytes.
 """
 
 from __future__ import annotations
@@ -29,27 +29,35 @@ _SHIFTS = np.arange(0, 70, 7, dtype=np.uint64)
 
 
 def encode_example(features: Mapping[str, Any]) -> bytes:
-    """Return a serialized ``tf.train.Example``.
+    """Serialize a ``tf.train.Example``.
 
     Args:
-        features: Values by name: bool, int, float, bytes, str, arrays, or (nested) lists of one of them.
-            A list that holds ints and floats is a list of floats.
+        features: Values by name: bool, int, float, bytes, str, arrays, or (nested) lists of one of these types.
+            A list of ints and floats becomes a list of floats.
+
+    Returns:
+        The serialized message. Equal mappings produce equal bytes.
 
     Raises:
-        ExampleEncodeError: A value has no place in an Example, or does not fit into int64 or float32.
+        ArgumentTypeError: ``features`` is not a mapping with str keys.
+        ExampleEncodeError: A value has an unsupported type, or is outside the range of int64 or float32.
     """
     return _delimited(_FIRST, _features(features))
 
 
 def encode_sequence_example(context: Mapping[str, Any], sequences: Mapping[str, Iterable[Any]]) -> bytes:
-    """Return a serialized ``tf.train.SequenceExample``.
+    """Serialize a ``tf.train.SequenceExample``.
 
     Args:
-        context: As ``features`` of :func:`encode_example`.
-        sequences: By name, the value of each step.
+        context: Values by name, as in :func:`encode_example`.
+        sequences: For each name, an iterable with the value of each step.
+
+    Returns:
+        The serialized message.
 
     Raises:
-        ExampleEncodeError: As for :func:`encode_example`.
+        ArgumentTypeError: An argument is not a mapping with str keys.
+        ExampleEncodeError: A value cannot be serialized, as in :func:`encode_example`.
     """
     lists = [
         _entry(name, b"".join(_delimited(_FIRST, _feature(name, step)) for step in sequences[name]))
@@ -59,7 +67,7 @@ def encode_sequence_example(context: Mapping[str, Any], sequences: Mapping[str, 
 
 
 def wrap_feature(name: str, feature: bytes) -> bytes:
-    """Return an Example whose one feature is the given serialized Feature."""
+    """Serialize an Example whose only feature is the given serialized Feature message."""
     return _delimited(_FIRST, _entry(name, feature))
 
 
@@ -90,7 +98,7 @@ def _feature(name: str, value: Any) -> bytes:
 
 
 def _one_value(value: Any) -> bytes:
-    """Return the Feature message of a value; scalars first, because most records hold nothing else."""
+    """Serialize a value as a Feature message. Scalars are tested first because they are most common."""
     if isinstance(value, bytes):
         return _delimited(_BYTES_LIST, _delimited(_FIRST, value))
     if isinstance(value, int):
@@ -105,11 +113,13 @@ def _one_value(value: Any) -> bytes:
         return _several(np.array(value, object).ravel().tolist())
     if isinstance(value, (np.ndarray, np.generic)):
         return _array(np.asarray(value).ravel())
-    raise ArgumentTypeError(f"a {type(value).__name__} is no int, float, bytes, str, or list or array of them")
+    raise ArgumentTypeError(
+        f"cannot encode a {type(value).__name__}; pass an int, float, bytes, str, or a list or array of these"
+    )
 
 
 def _several(values: list[Any]) -> bytes:
-    """Return the Feature message of a flat list."""
+    """Serialize a flat list as a Feature message."""
     if not values:
         return b""
     if all(isinstance(value, (bytes, str)) for value in values):
@@ -120,11 +130,11 @@ def _several(values: list[Any]) -> bytes:
     if all(isinstance(value, (int, float, np.number)) for value in values):
         return _array(np.array(values, np.float64))
     kinds = sorted({type(value).__name__ for value in values})
-    raise ArgumentTypeError(f"a list of {' and '.join(kinds)} is no list of ints, of floats, or of bytes and str")
+    raise ArgumentTypeError(f"cannot encode a list of {' and '.join(kinds)}; use only numbers, or only bytes and str")
 
 
 def _array(array: NDArray[Any]) -> bytes:
-    """Return the Feature message of a one-dimensional array."""
+    """Serialize a one-dimensional array as a Feature message."""
     if array.dtype.kind in "biu":
         if array.dtype == np.uint64 and len(array):
             _checked_int64(int(array.max()))
@@ -137,7 +147,9 @@ def _array(array: NDArray[Any]) -> bytes:
         return _delimited(_FLOAT_LIST, _delimited(_FIRST, narrow.tobytes()))
     if array.dtype.kind in "SUO":
         return _several(array.tolist()) if len(array) else _delimited(_BYTES_LIST, b"")
-    raise ArgumentTypeError(f"an array of {array.dtype} has no place in an Example")
+    raise ArgumentTypeError(
+        f"cannot encode an array of {array.dtype}; convert it to an integer, floating or bytes dtype"
+    )
 
 
 def _checked_int64(value: int) -> int:
@@ -151,7 +163,7 @@ def _delimited(tag: bytes, payload: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Return an int64 as protobuf writes it: negative numbers take ten bytes."""
+    """Encode an int64 as a protobuf varint. Negative numbers take ten bytes."""
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     value &= _UINT64
@@ -164,12 +176,12 @@ def _varint(value: int) -> bytes:
 
 
 def _varints(values: NDArray[np.int64]) -> bytes:
-    """Return int64 values as varints, one after another."""
+    """Encode int64 values as consecutive varints."""
     if len(values) <= 8:
         return b"".join([_varint(value) for value in values.tolist()])
     if ((values >= 0) & (values < 128)).all():
         return values.astype(np.uint8).tobytes()
-    left = values.view(np.uint64)[:, None] >> _SHIFTS  # what is left after each group of seven bits
+    left = values.view(np.uint64)[:, None] >> _SHIFTS  # remaining value before each group of seven bits
     used = left != 0
     used[:, 0] = True
     more = np.zeros_like(used)

@@ -1,4 +1,4 @@
-"""Name the features that a record has, for the error about one that it lacks."""
+"""List the features of a record, for the error message about a missing feature."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 
 MOST_NAMES: Final = 20
-"""Names that are shown, and entries that are read for them: a record may have a million."""
+"""Maximum number of names to read and show, because a record may have a million."""
 
 MOST_CHARACTERS: Final = 40
 
@@ -19,23 +19,23 @@ _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
 
 
 def instead_of_feature(record: bytes, name: str) -> str:
-    """Return a clause about a ``tf.train.Example`` in which a feature was not found: which ones it has."""
+    """Return an error clause that lists the features of a ``tf.train.Example`` without the feature ``name``."""
     found = _names(record, _FIRST_TAG)
     if name in found:
-        return "the feature is there and holds no list of values"
+        return "the feature exists but has no list of values"
     hint = "; parse_sequence_example() reads its feature lists" if _names(record, _SECOND_TAG) else ""
     return _listed("features", found) + hint
 
 
 def instead_of_feature_list(record: bytes) -> str:
-    """Return a clause about a ``tf.train.SequenceExample`` in which a feature list was not found."""
+    """Return an error clause that lists the feature lists of a ``tf.train.SequenceExample``."""
     return _listed("feature lists", _names(record, _SECOND_TAG))
 
 
 def instead_of_message(record: bytes) -> str:
-    """Return a clause that says what a record is that is no message, or "" where that is not known."""
+    """Return an error clause that names the file format of a damaged record, or "" if the format is unknown."""
     kind = kind_of(record[:START_NBYTES])
-    return "" if kind is None else f"; the record is {kind.name}: decode it in a function given to map()"
+    return "" if kind is None else f"; the record is {kind.name}: decode it in a function passed to map()"
 
 
 def _listed(what: str, names: list[str]) -> str:
@@ -50,12 +50,12 @@ def _short(name: str) -> str:
 
 
 def _names(record: bytes, wanted: int) -> list[str]:
-    """Return one name more than are shown, at most."""
+    """Return the sorted names, at most one more than ``MOST_NAMES``."""
     return sorted(dict.fromkeys(islice(_keys(record, wanted), MOST_NAMES + 1)))
 
 
 def _keys(record: bytes, wanted: int) -> Iterator[str]:
-    """Yield the keys of a map in a message, as far as the message is not damaged."""
+    """Yield the keys of a map in a message. Stop at the first damage."""
     buffer = memoryview(record)
     try:
         for tag, _, start, stop in fields(buffer, 0, len(buffer)):

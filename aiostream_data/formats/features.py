@@ -1,7 +1,7 @@
-"""Describe the features to take out of a ``tf.train.Example``: frozen, hashable, checked when built.
+"""Descriptions of the features to parse from a ``tf.train.Example``. Frozen, hashable and validated on creation.
 
-The names follow TensorFlow's ``tf.io.FixedLenFeature`` and its siblings. The wire knows three kinds of
-lists (bytes, float32, int64); a dtype says which one is expected and what its values become.
+The names follow TensorFlow's ``tf.io.FixedLenFeature`` and its siblings. An Example stores bytes, float32 and int64
+lists. The dtype of a feature selects the list kind and the type of the parsed values.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ FeatureType: TypeAlias = np.dtype[Any] | type[bytes] | type[str]
 Kind = Literal["bytes", "float", "int64"]
 
 MAX_VALUES_PER_ROW = 1 << 31
-"""Most values that a fixed shape may ask for in one row."""
+"""Maximum number of values per row in a fixed shape."""
 
 
 class FeatureSpec(NamedTuple):
     """Shape and dtype of one element of a feature.
 
     Attributes:
-        shape: One entry per axis, None for a length that varies.
+        shape: Length of each axis; None for a variable length.
         dtype: NumPy dtype; object for bytes and str.
-        ragged: Whether a batch of rows keeps their own lengths.
+        ragged: True if a batch of the feature is a :class:`~aiostream_data.RaggedArray`.
     """
 
     shape: tuple[int | None, ...]
@@ -40,22 +40,21 @@ class FeatureSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class FixedLen:
-    """Take exactly ``prod(shape)`` values from every record, as an array of this shape.
+    """Feature with exactly ``prod(shape)`` values per record, parsed to an array of this shape.
 
-    As ``tf.io.FixedLenFeature``. A scalar bytes or str feature is not copied: its elements are slices of
-    the bytes that were read. A list that is there but holds another number of values, also none, is an
-    error; only a record without the feature takes the default.
+    Equivalent to ``tf.io.FixedLenFeature``. Scalar bytes and str features are slices of the input bytes, without a
+    copy. A list with a different number of values, including an empty list, is an error. Only a record without the
+    feature gets the default.
 
     Attributes:
-        shape: Dimensions, each at least 1; ``()`` for a scalar.
-        dtype: bytes, str (UTF-8), bool, or a NumPy integer or floating type. Integers and bool are read
-            from int64 lists, floating types from float32 lists; a value that the dtype cannot hold is
-            an error when parsed.
-        default: Used where a record lacks the feature: an array of this shape, or a scalar that fills
-            it. Without one such a record is an error. Kept as nested tuples.
+        shape: Length of each axis, at least 1; ``()`` for a scalar.
+        dtype: bytes, str (UTF-8), bool, or a NumPy integer or floating type. Integers and bool are read from int64
+            lists, floating types from float32 lists. Parsing fails for values outside the range of the dtype.
+        default: Value for records without the feature: an array of this shape, or a scalar for all its values. If
+            None, a record without the feature is an error. Stored as nested tuples.
 
     Raises:
-        PlanError: A shape, dtype or default that makes no sense.
+        PlanError: The shape, dtype or default is invalid.
     """
 
     shape: tuple[int, ...]
@@ -83,13 +82,16 @@ class FixedLen:
 
 @dataclass(frozen=True)
 class VarLen:
-    """Take however many values a record has, as a one-dimensional array; none where it lacks the feature.
+    """Feature with any number of values per record, parsed to a one-dimensional array.
 
-    As ``tf.io.VarLenFeature``, but each element is a dense array instead of a SparseTensor, and a batch
-    of them a :class:`~aiostream_data.RaggedArray`.
+    A record without the feature yields an empty array. Equivalent to ``tf.io.VarLenFeature``, but each element is a
+    dense array instead of a SparseTensor, and a batch is a :class:`~aiostream_data.RaggedArray`.
 
     Attributes:
-        dtype: As for :class:`FixedLen`.
+        dtype: Type of the values, as in :class:`FixedLen`.
+
+    Raises:
+        PlanError: The dtype is invalid.
     """
 
     dtype: DTypeLike
@@ -108,22 +110,25 @@ class VarLen:
 
 @dataclass(frozen=True)
 class Ragged(VarLen):
-    """Take however many values a record has; as ``tf.io.RaggedFeature`` without partitions.
+    """Feature with any number of values per record, equivalent to ``tf.io.RaggedFeature`` without partitions.
 
-    The same elements as :class:`VarLen`; the name is there for chains that are ported.
+    It behaves like :class:`VarLen`; the name simplifies porting from tf.data.
     """
 
 
 @dataclass(frozen=True)
 class FixedLenSequence:
-    """Take any number of steps of one shape from every record, as an array (steps, \\*shape).
+    """Feature with any number of steps of one shape per record, parsed to an array (steps, \\*shape).
 
-    As ``tf.io.FixedLenSequenceFeature``, without its padding: a batch is a
+    Equivalent to ``tf.io.FixedLenSequenceFeature`` without its padding: a batch is a
     :class:`~aiostream_data.RaggedArray`.
 
     Attributes:
-        shape, dtype: Of one step; as for :class:`FixedLen`.
-        allow_missing: Whether a record without the feature has zero steps instead of being an error.
+        shape, dtype: Shape and dtype of one step, as in :class:`FixedLen`.
+        allow_missing: If True, a record without the feature has zero steps. If False, it is an error.
+
+    Raises:
+        PlanError: The shape or dtype is invalid.
     """
 
     shape: tuple[int, ...]
@@ -144,18 +149,18 @@ class FixedLenSequence:
 
 
 Feature: TypeAlias = FixedLen | VarLen | FixedLenSequence
-"""Any of the four (:class:`Ragged` is a :class:`VarLen`)."""
+"""Any feature description; :class:`Ragged` is a subclass of :class:`VarLen`."""
 
 
 def feature_kind(dtype: FeatureType) -> Kind:
-    """Return which list of the wire holds values of this dtype."""
+    """Return the kind of protobuf list that stores values of this dtype."""
     if isinstance(dtype, type):
         return "bytes"
     return "float" if dtype.kind == "f" else "int64"
 
 
 def storage_dtype(dtype: FeatureType) -> np.dtype[Any]:
-    """Return the dtype of an array of such values: object for bytes and str."""
+    """Return the NumPy dtype for arrays of this feature type: object for bytes and str."""
     return np.dtype(object) if isinstance(dtype, type) else dtype
 
 
@@ -164,10 +169,10 @@ def values_per_row(shape: tuple[int, ...]) -> int:
 
 
 def checked_features(features: Any) -> dict[str, Feature]:
-    """Return a copy of a mapping of names to features.
+    """Validate a mapping of names to feature descriptions and return a copy.
 
     Raises:
-        PlanError: It is empty, or a name is no str, or a value is no feature.
+        PlanError: The mapping is empty, a name is not a str, or a value is not a feature description.
     """
     if not isinstance(features, Mapping):
         raise ArgumentTypeError(f"features must be a dict of features by name, got {shown(features)}")
@@ -188,7 +193,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
         if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
             raise PlanError(f"every dimension of shape must be an int of at least 1, got {shape!r}")
     if math.prod(map(int, dims)) > MAX_VALUES_PER_ROW:
-        raise PlanError(f"a shape may hold at most {MAX_VALUES_PER_ROW} values, got {shape!r}")
+        raise PlanError(f"shape must have at most {MAX_VALUES_PER_ROW} values, got {shape!r}")
     return tuple(map(int, dims))
 
 
@@ -208,7 +213,7 @@ def _as_array(default: Any, dtype: FeatureType) -> NDArray[Any]:
 
 
 def _checked_default(default: Any, shape: tuple[int, ...], dtype: FeatureType) -> Any:
-    """Return the default as a scalar or nested tuples of Python values."""
+    """Validate a default and convert it to a scalar or nested tuples of Python values."""
     try:
         given = np.array(default, object) if isinstance(dtype, type) else np.array(default)
         array = given if isinstance(dtype, type) else _converted(given, dtype)
@@ -222,10 +227,10 @@ def _checked_default(default: Any, shape: tuple[int, ...], dtype: FeatureType) -
 
 
 def _converted(given: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return ``given`` in this dtype, without losing more than the rounding of a floating type.
+    """Convert ``given`` to ``dtype``. Only the rounding of floating types may change a value.
 
     Raises:
-        TypeError: A value is of another kind, or does not fit.
+        TypeError: A value has another kind or is out of range.
     """
     with np.errstate(all="ignore"):
         array = given.astype(dtype)

@@ -1,4 +1,4 @@
-"""Records of one fixed length, between an optional header and footer."""
+"""Format of files with fixed-length records between an optional header and footer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.rows.records import VarColumn
 
 MAX_FOOTER_NBYTES = 1 << 20
-"""The footer is held back, and copied from block to block, so it must be small."""
+"""Maximum footer size in bytes. The footer is copied from block to block, so it must be small."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedLengthFormat:
-    """What ``tf.data.FixedLengthRecordDataset`` reads: ``bytes`` records of ``record_nbytes`` each.
+    """Format of ``tf.data.FixedLengthRecordDataset``: ``bytes`` records of ``record_nbytes`` each.
 
-    The footer is found by holding back the last bytes seen, so it works on compressed streams, too.
+    The framer always buffers the last ``footer_nbytes`` bytes, so footers also work in compressed streams.
+
+    Attributes:
+        record_nbytes: Size of a record in bytes.
+        header_nbytes: Number of bytes to skip at the start of the stream.
+        footer_nbytes: Number of bytes to skip at the end of the stream.
     """
 
     record_nbytes: int
@@ -44,11 +49,11 @@ class FixedLengthFormat:
 
     @property
     def largest_nbytes(self) -> int:
-        """Bytes of the largest record."""
+        """Maximum size of a record in bytes."""
         return self.record_nbytes
 
     def refuses(self, kind: FileKind) -> bool:
-        """Refuse files whose records are not of one length; behind a header of any kind there may be such records."""
+        """Return True for files that are certainly of another kind, unless a header may precede the records."""
         return kind.is_certain and not self.header_nbytes
 
     def framer(self, url: str) -> FixedLengthFramer:
@@ -56,7 +61,7 @@ class FixedLengthFormat:
 
 
 class FixedLengthFramer(CuttingFramer):
-    """Cuts one stream of fixed-length records, all but the last ``footer_nbytes`` of it."""
+    """Framer for one stream of fixed-length records, which excludes the header and footer."""
 
     def __init__(self, description: FixedLengthFormat, url: str) -> None:
         super().__init__(url)
@@ -80,14 +85,15 @@ class FixedLengthFramer(CuttingFramer):
         return min(stop, start + spare + most_rows * self._format.record_nbytes)
 
     def _begin_long(self, rest: Bytes) -> LongRecord | None:
-        if self._format.footer_nbytes or self._header_left:  # the last record is known by the bytes behind it
+        # The last footer_nbytes bytes received may be the footer, so they must stay in the tail.
+        if self._format.footer_nbytes or self._header_left:
             return None
         long = LongRecord(self._format.record_nbytes)
         long.take(rest)
         return long
 
     def _cut_short(self, nbytes: int) -> str:
-        found = f"{nbytes} bytes are left over behind the last record of {self._format.record_nbytes} bytes"
+        found = f"{nbytes} bytes remain after the last {self._format.record_nbytes}-byte record"
         return f"{found}; check record_nbytes, header_nbytes and footer_nbytes"
 
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:

@@ -1,4 +1,4 @@
-"""Output files that appear under their name complete, or not at all."""
+"""Atomic output files: a file appears under its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -19,30 +19,34 @@ from aiostream_data.safe_url import safe_url, shorten
 
 _numbers = count()
 _NO_FSYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""Codes of file systems without fsync."""
+"""Error codes of file systems that do not support fsync."""
 
 _LOCAL_PREFIXES: Final = ("file://", "local://")
 _STORES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
-"""By scheme: the store whose options are checked."""
+"""Store whose options are validated, keyed by URL scheme."""
 
 
 class OutputTarget(Protocol):
-    """A file that is either committed whole or leaves no trace."""
+    """An output file that is stored completely on commit, and otherwise not at all."""
 
     def write(self, data: bytes) -> None: ...
 
     def commit(self) -> None: ...
 
     def discard(self) -> None:
-        """Remove the unfinished file. Idempotent; do nothing after a commit."""
+        """Remove the unfinished file. Idempotent; does nothing after a commit."""
 
 
 def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
-    """Open a file that appears under its name when it is committed.
+    """Open an output file that appears under its name when it is committed.
+
+    Args:
+        url: Local path, or any URL that fsspec can write.
+        storage_options: Options for fsspec.
 
     Raises:
-        PlanError: An option has the name that another library has for it.
-        MissingExtraError: fsspec is needed for this URL, and not installed.
+        PlanError: An option uses the name of another library's option.
+        MissingExtraError: This URL needs fsspec, which is not installed.
         OSError: The file cannot be created.
     """
     prefix = next((prefix for prefix in _LOCAL_PREFIXES if url.startswith(prefix)), "")
@@ -55,22 +59,22 @@ def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
         from fsspec.implementations.memory import MemoryFileSystem
     except ImportError as error:
         raise MissingExtraError(
-            f"{safe_url(url)}: writing there needs the extra: pip install 'aiostream-data[fsspec]'"
+            f"cannot write {safe_url(url)} without fsspec: pip install 'aiostream-data[fsspec]'"
         ) from error
     with _library_errors(url, storage_options):
         filesystem, path = url_to_fs(url, **storage_options)
-        if isinstance(filesystem, MemoryFileSystem):  # it shows a file from the moment it is opened
+        if isinstance(filesystem, MemoryFileSystem):  # this file system would show an unfinished file
             return _MemoryTarget(filesystem, path)
         return _FsspecTarget(filesystem.open(path, "wb", autocommit=False), url, storage_options)
 
 
 class LocalTarget:
-    """A local file: written under a temporary name beside its place, then renamed.
+    """Local output file, written under a temporary name in the same folder and then renamed.
 
-    The file is unbuffered, so a failed write leaves nothing that a later close could write.
+    The file is unbuffered, so closing it after a failed write writes no leftover data.
 
     Raises:
-        WriteError: Something other than a regular file has that name, or the temporary file cannot be created.
+        WriteError: The path exists and is not a regular file, or the temporary file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -100,7 +104,7 @@ class LocalTarget:
 
 
 class _MemoryTarget:
-    """A file of fsspec's memory file system, stored in one step."""
+    """Output file in fsspec's memory file system, stored in one step on commit."""
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self._filesystem = filesystem
@@ -118,7 +122,7 @@ class _MemoryTarget:
 
 
 class _FsspecTarget:
-    """An upload in parts, which become an object on commit. The file is fsspec's ``AbstractBufferedFile``."""
+    """Multipart upload that becomes an object on commit. ``file`` is fsspec's ``AbstractBufferedFile``."""
 
     def __init__(self, file: Any, url: str, storage_options: Mapping[str, Any]) -> None:
         self._file = file
@@ -135,18 +139,18 @@ class _FsspecTarget:
             self._file.commit()
 
     def discard(self) -> None:
-        # The caller has an error of its own to raise, and stores expire unfinished uploads.
+        # Ignore failures: the caller raises another error, and stores delete unfinished uploads after some time.
         with suppress(Exception):
             self._file.discard()
         try:
-            self._file.closed = True  # otherwise the garbage collector would finish the upload
+            self._file.closed = True  # prevents the garbage collector from finishing the upload
         except AttributeError:
             with suppress(Exception):
                 self._file.close()
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse a directory, device or pipe: renaming the complete file would fail, or would replace it."""
+    """Reject a directory, device or pipe, because the final rename would fail or replace it."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -158,7 +162,7 @@ def _check_replaceable(path: Path) -> None:
 
 
 def _sync(file: FileIO) -> None:
-    """Write the file to its disk, so that neither a full disk nor a power cut is found after the rename."""
+    """Flush the file to disk before the rename, so that a full disk or power cut cannot damage the renamed file."""
     try:
         os.fsync(file.fileno())
     except OSError as error:
@@ -168,7 +172,7 @@ def _sync(file: FileIO) -> None:
 
 @contextmanager
 def _library_errors(url: str, storage_options: Mapping[str, Any]) -> Iterator[None]:
-    """Raise WriteError for any exception of fsspec, without the secrets of the URL and the options."""
+    """Convert any fsspec exception to a WriteError, and remove the secrets of the URL and options from its text."""
     with hiding(storage_options, url):
         try:
             yield

@@ -1,11 +1,10 @@
-"""One object's bytes to records: find out the compression, decompress in bounded blocks, cut.
+"""Convert the bytes of one object to records: detect the compression, decompress, and split into records.
 
-How this works: the first ``PROBE_NBYTES`` of a stream are waited for, so that what they look like does
-not depend on where blocks end. From then on a plain stream goes straight to the framer; a compressed
-one is decompressed into blocks of bounded size, each with headroom for the framer's joins. Nothing is decompressed
-before the iterator is advanced, and each advance makes one block and one column at most: whoever runs it reserves
-memory for that much first. An object too short to show its compression is decompressed if its
-name, or its reader, has evidence of one.
+The stream buffers the first ``PROBE_NBYTES`` bytes, so that compression detection does not depend on block sizes.
+Uncompressed data then goes directly to the framer. Compressed data is decompressed into blocks of limited size, with
+headroom for the framer. Each step of an iterator decompresses at most one block and yields at most one column, so that
+its caller can reserve memory first. If an object is too short for detection, its name or the caller can supply the
+compression.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from aiostream_data.rows.records import VarColumn
 
 PROBE_NBYTES = 64
 BLOCK_NBYTES = 1 << 20
-"""Most that one block of a decompressed stream holds."""
+"""Default maximum bytes of one decompressed block."""
 
 HEADROOM_NBYTES = 64 << 10
-"""Scratch before each block: a record that the end of the block before has cut is joined there, without a copy."""
+"""Default scratch space before each block, in bytes. The framer joins a record cut by the previous block there."""
 
 
 def _fresh(nbytes: int) -> NDArray[np.uint8]:
@@ -40,13 +39,13 @@ def _fresh(nbytes: int) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStep:
-    """How much a stream makes before whoever runs it can stop.
+    """Limits for the output of one iterator step.
 
     Attributes:
-        nbytes: Bytes of a decompressed block; one step of a decompressor may be more.
-        headroom_nbytes: Bytes of scratch before each.
-        rows: Rows of a column, about.
-        lend: Returns memory for a block.
+        nbytes: Maximum bytes of a decompressed block. One decompression step may exceed the limit.
+        headroom_nbytes: Bytes of scratch space before each block.
+        rows: Approximate maximum number of rows in a column.
+        lend: Returns memory for a block of the given size.
     """
 
     nbytes: int = BLOCK_NBYTES
@@ -57,22 +56,22 @@ class StreamStep:
 
 @runtime_checkable
 class Recognises(Protocol):
-    """A format that can tell its own uncompressed bytes from any others."""
+    """A format that can recognise its own uncompressed data."""
 
     def recognises(self, first_bytes: bytes) -> bool:
-        """Return True only when there is no doubt."""
+        """Return True only if the bytes certainly begin an uncompressed stream of this format."""
 
 
 @runtime_checkable
 class Refuses(Protocol):
-    """A format that could read some files of other formats, and would give records that make no sense."""
+    """A format that rejects files of other formats, which it would otherwise parse to meaningless records."""
 
     def refuses(self, kind: FileKind) -> bool: ...
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A framer that can begin at any record."""
+    """A framer that can start at any record."""
 
     def resume(self, offset: int) -> None: ...
     def offset_of(self, start: int) -> int | None: ...
@@ -80,7 +79,7 @@ class Resumable(Protocol):
 
 @runtime_checkable
 class HoldsBack(Protocol):
-    """A framer that keeps the bytes of records that are not complete."""
+    """A framer that buffers incomplete records."""
 
     @property
     def held_nbytes(self) -> int: ...
@@ -92,17 +91,17 @@ class HoldsBack(Protocol):
 
 @runtime_checkable
 class CountsBytes(Protocol):
-    """A framer that knows which byte of the stream is behind the records that it gave out."""
+    """A framer that tracks the stream offset after its yielded records."""
 
     @property
     def offset(self) -> int: ...
 
 
 def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression:
-    """Return the compression of a stream that starts with ``first_bytes``, asked for as ``compression``.
+    """Determine the compression of a stream from the ``compression`` argument and its first bytes.
 
-    ``"auto"`` goes by magic numbers, unless the format recognises the bytes as its own: the length of
-    a TFRecord may begin like a gzip file.
+    ``"auto"`` detects magic numbers, unless the format recognises the bytes as its own uncompressed data. The length
+    field of a TFRecord can look like a gzip header.
     """
     if compression.lower() != "auto":
         return canonical(compression)
@@ -114,24 +113,24 @@ def _recognised(format: Format, first_bytes: bytes) -> bool:
 
 
 class RecordStream:
-    """Reads the records of one object. Not thread-safe; has no event loop inside.
+    """Incremental reader of the records of one object. Not thread-safe; uses no event loop.
 
-    Every iterator that it returns must be run to its end before the next call: the work is done as the
-    iterator advances, so that whoever runs it can hand each column on before the next is made.
+    The returned iterators work lazily, so that the caller can process each column before the next. Exhaust each
+    iterator before the next call.
 
     Args:
-        format: How to cut records.
-        url: For messages.
+        format: Format of the records.
+        url: URL of the object, for error messages.
         compression: ``"auto"``, ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``, in upper or lower case.
-        offset: Byte at which a record of a plain object begins; what is fed begins there.
-        step: How much the iterators make at a time.
+        offset: Byte offset of a record in an uncompressed object. The bytes passed to :meth:`feed` begin there.
+        step: Limits for the output of one iterator step.
 
     Attributes:
-        step: The same.
-        is_over: Nothing more is given, whatever is fed.
+        step: Limits for the output of one iterator step.
+        is_over: True if no more records will follow, regardless of further input.
 
     Raises:
-        PlanError: There is no such compression.
+        PlanError: The compression is unknown.
     """
 
     is_over = False
@@ -146,12 +145,12 @@ class RecordStream:
         self._asked = compression
         self.step = step or StreamStep()
         self._framer = self._new_framer()
-        # What it can do is asked once: a look at all members of a protocol takes microseconds.
+        # Cache the protocol checks, which take microseconds each.
         self._resumable = self._framer if isinstance(self._framer, Resumable) else None
         self._holder = self._framer if isinstance(self._framer, HoldsBack) else None
-        self._probe: RecordTail | None = RecordTail()  # until enough is there to look at
+        self._probe: RecordTail | None = RecordTail()  # None after detection
         self._first_bytes = b""
-        self._start: bytes | None = b"" if offset else None  # of the decompressed stream
+        self._start: bytes | None = b"" if offset else None  # first bytes of the decompressed stream
         self._actual: Compression = ""
         self._evidence: Evidence | None = None
         self._decompressor: Decompressor | None = None
@@ -166,10 +165,10 @@ class RecordStream:
         return self._format.framer(self._url)
 
     def offset_of(self, start: int) -> int | None:
-        """Return the byte of the object at which a record begins, or None where it could not be read from there.
+        """Return the byte offset of a record in the object, or None if reading cannot start at that record.
 
         Args:
-            start: Where the record starts in the column that was given last.
+            start: Start index of the record in the last yielded column.
         """
         if self._decompressor is not None or self._resumable is None:
             return None
@@ -177,7 +176,7 @@ class RecordStream:
 
     @property
     def is_doubtful(self) -> bool:
-        """True if the bytes fed so far are too few to show whether the object is compressed, and so is its name."""
+        """True if neither the bytes received so far nor the name show whether the object is compressed."""
         if self._probe is None or self._asked.lower() != "auto":
             return False
         first_bytes = self._probe.view().tobytes()
@@ -185,72 +184,72 @@ class RecordStream:
         return named is None and may_begin_any(first_bytes) and not resolve("auto", self._format, first_bytes)
 
     def suppose(self, evidence: Evidence | None) -> None:
-        """Use a compression for which other objects speak, if the whole object is too short to show one."""
+        """Set the compression to use if the whole object is too short for detection."""
         self._evidence = evidence
 
     @property
     def is_unknown(self) -> bool:
-        """Whether too few bytes were received to tell how the stream is compressed."""
+        """True until enough bytes have arrived to detect the compression."""
         return self._probe is not None
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the stream is decompressed; False until its first bytes were received."""
+        """True if the stream is compressed. False before the compression is detected."""
         return self._decompressor is not None
 
     @property
     def window_nbytes(self) -> int:
-        """Bytes of memory that the decompressor holds, or is about to, with the window of output that it refers to.
+        """Bytes of memory that the decompressor uses or is about to allocate, including its window.
 
-        Where it becomes more, the iterators give an empty column first.
+        The iterators yield an empty column before this value increases.
         """
         return 0 if self._decompressor is None else self._decompressor.held_nbytes
 
     def discard(self) -> None:
-        """Free the memory of the decompressor. Nothing can be fed any more, nor may an iterator be advanced."""
+        """Free the memory of the decompressor. Afterwards, call no other method and advance no iterator."""
         if self._decompressor is not None:
             self._decompressor.discard()
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held for records of which a part has yet to come."""
+        """Bytes of memory held for incomplete records."""
         probe = self._probe.held_nbytes if self._probe is not None else 0
         return probe + (0 if self._holder is None else self._holder.held_nbytes)
 
     @property
     def tail_nbytes(self) -> int:
-        """Bytes of it that the next block is joined to."""
+        """Bytes of the incomplete record to copy in front of the next block."""
         return 0 if self._holder is None else self._holder.tail_nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Bytes of the record of which a part has yet to come, as far as they are known."""
+        """Length of the incomplete record in bytes, or the bytes received if the length is unknown."""
         return 0 if self._holder is None else self._holder.record_nbytes
 
     def check_end(self, nbytes: int) -> None:
-        """Raise if a record of a plain object declares a length beyond the object's end.
+        """Check that the incomplete record of an uncompressed object ends within the object.
 
         Args:
-            nbytes: Of the object.
+            nbytes: Size of the object in bytes.
 
         Raises:
-            CorruptRecordError: It does.
+            CorruptRecordError: The record declares a length beyond the end of the object.
         """
         if not self.is_unknown and not self.is_compressed and isinstance(self._framer, KnowsEnd):
             for _ in self._explained(_checked(self._framer, nbytes)):
                 pass
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
-        """Give the records that are complete with this block: one column, or one per decompressed block.
+        """Yield the records that this block completes, in columns. Compressed streams also yield empty columns.
 
         Args:
-            block: uint8; ``block[headroom:]`` are the next bytes of the object. ``block[:headroom]`` is
-                scratch that may be overwritten. The columns of a plain stream keep the block alive.
-            headroom: Length of the scratch, in bytes; may be 0.
+            block: uint8; ``block[headroom:]`` are the next bytes of the object. ``block[:headroom]`` is scratch space
+                that may be overwritten. The columns of an uncompressed stream keep the block alive.
+            headroom: Length of the scratch space in bytes; may be 0.
 
         Raises:
-            CorruptRecordError: The bytes are damaged; every record before the damage has been given. Its
-                offset counts decompressed bytes.
+            CorruptRecordError: The bytes are damaged. All records before the damage were yielded. The error's offset
+                counts decompressed bytes.
         """
         if self._probe is not None:
             if self._probe.nbytes + len(block) - headroom < PROBE_NBYTES:
@@ -262,10 +261,10 @@ class RecordStream:
         yield from self._explained(self._records(block, headroom))
 
     def finish(self) -> Iterator[VarColumn]:
-        """Give the records that the end of the stream completes.
+        """Yield the records that the end of the stream completes.
 
         Raises:
-            CorruptRecordError: The stream was cut short, or was damaged before.
+            CorruptRecordError: The stream is truncated or damaged.
         """
         if self._probe is not None:
             rest = self._probe.view()
@@ -295,16 +294,16 @@ class RecordStream:
                     self._look_at(piece, self.step.headroom_nbytes)
                     yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
                 del piece
-                yield no_records()  # whoever runs this may stop here, and make room for another block
+                yield no_records()  # the caller may pause here to reserve memory for another block
         except CorruptRecordError as error:
             self._raise_earlier_damage()
             raise damage_at(self._next_offset, error) from error.__cause__
 
     def _look_at(self, block: NDArray[np.uint8], headroom: int) -> None:
-        """Look at the first bytes of the stream, once.
+        """Check the first bytes of the stream, once.
 
         Raises:
-            CorruptRecordError: They begin a file of another kind, which the format refuses.
+            CorruptRecordError: The format rejects the file kind that these bytes begin.
         """
         if self._start is not None:
             return
@@ -323,16 +322,16 @@ class RecordStream:
 
     @property
     def _next_offset(self) -> int:
-        """Byte of the decompressed stream behind the records that were given out."""
+        """Offset in the decompressed stream after the yielded records."""
         return self._framer.offset if isinstance(self._framer, CountsBytes) else 0
 
     def _raise_earlier_damage(self) -> None:
-        """Let the framer raise what it has put off, which stands before anything the decompressor found."""
+        """Raise a deferred framer error, if any. It precedes the decompressor's error in the stream."""
         for _ in self._framer.feed(np.empty(0, np.uint8), 0):
             pass
 
     def _explained(self, columns: Iterator[VarColumn]) -> Iterator[VarColumn]:
-        """Pass the columns on; when the stream is damaged, say so if it looks like something else altogether."""
+        """Yield the columns. If the stream is damaged, add a hint about its probable format to the error."""
         try:
             yield from columns
         except CorruptRecordError as error:
@@ -342,19 +341,19 @@ class RecordStream:
             raise CorruptRecordError(self._url, error.offset, f"{error.reason}; {hint}") from None
 
     def _hint(self) -> str:
-        """Return a clause for the message of damage if the cause may be the wrong compression, or the wrong reader."""
+        """Return an error clause if a wrong compression or a wrong reader may cause the damage, else ""."""
         if self._evidence is not None:
-            held = f"the object holds {len(self._first_bytes)} bytes, and {self._evidence.reason}"
+            held = f"the object has {len(self._first_bytes)} bytes, and {self._evidence.reason}"
             return f"{held}; write it again, remove it, or pass compression='' if the source is not compressed"
         looks = resolve("auto", self._format, self._first_bytes)
         if looks == self._actual:
             return self._other_kind()
         what = looks or (f"a plain {self._format.name}" if self._recognised() else "no compressed stream")
-        asked = f"but compression={self._asked!r} was asked for"
+        asked = f"but compression={self._asked!r} was requested"
         return f"the object starts like {what}, {asked}; pass compression={looks!r}"
 
     def _other_kind(self) -> str:
-        """Return a clause that says what the stream is, if it begins as no stream of its format does."""
+        """Return an error clause that names the stream's file format if the expected format does not match, else ""."""
         start = self._start or b""
         kind = kind_of(start)
         if self._format.whole or (_recognised(self._format, start) and not self._refused(kind)):
@@ -371,9 +370,9 @@ class RecordStream:
         return _recognised(self._format, self._first_bytes)
 
     def _gathered(self, pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
-        """Join pieces into blocks of at most ``step.nbytes``, or of one piece, behind scratch for the framer.
+        """Join pieces into blocks of at most ``step.nbytes`` (or one larger piece), after scratch space for the framer.
 
-        When the pieces end with an error, those before it are given first. Empty ones are passed on.
+        Empty pieces yield empty arrays. If the pieces end with an error, the pieces before it are yielded first.
         """
         waiting: list[bytes] = []
         nbytes = 0
@@ -397,7 +396,7 @@ class RecordStream:
             raise failure
 
     def _block(self, pieces: list[bytes], nbytes: int) -> NDArray[np.uint8]:
-        """Return a block that begins with scratch and holds ``pieces``, of which none are left."""
+        """Join ``pieces`` into a block that begins with scratch space, and clear the list."""
         block = self.step.lend(self.step.headroom_nbytes + nbytes)
         end = self.step.headroom_nbytes
         for piece in pieces:

@@ -1,4 +1,4 @@
-r"""Lines of text: a record is what stands before each ``\n``."""
+r"""Format of text files, with one record per line (``\n`` or ``\r\n``)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ _FIRST_WINDOW_NBYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class TextFormat:
-    r"""What ``tf.data.TextLineDataset`` reads: lines without their ``\n`` or ``\r\n``.
+    r"""Format of ``tf.data.TextLineDataset``: lines without their ``\n`` or ``\r\n``.
 
-    A last line without newline is a record, too. Lines come as ``str``, and a UTF-8 byte order mark at
-    the start of the stream is dropped; with ``encoding=None`` they come as ``bytes``, untouched.
+    A last line without newline is also a record. Records are ``str``, and a UTF-8 byte order mark at the start of the
+    stream is removed. With ``encoding=None`` records are unmodified ``bytes``.
 
     Attributes:
-        encoding: One in which ASCII stands for itself (utf-8, ascii, latin-1, cp1252, shift_jis ...), or
-            None. Bytes that are not valid in it are an error. Other than utf-8 and ascii cost a copy.
-        max_line_nbytes: A longer line is taken for damage; bounds what is kept while no newline comes.
+        encoding: Encoding that extends ASCII (utf-8, ascii, latin-1, cp1252, shift_jis ...), or None. Invalid bytes
+            are an error. Encodings other than utf-8 and ascii need a copy.
+        max_line_nbytes: Maximum bytes of a line. A longer line counts as damage. Limits the memory for a missing
+            newline.
     """
 
     encoding: str | None = "utf-8"
@@ -45,7 +46,7 @@ class TextFormat:
         if self.max_line_nbytes < 1:
             raise PlanError(f"max_line_nbytes must be at least 1, got {self.max_line_nbytes}")
         if self.encoding is not None and not _extends_ascii(self.encoding):
-            raise PlanError(f"encoding must be one in which ASCII stands for itself, got {shown(self.encoding)}")
+            raise PlanError(f"encoding must be compatible with ASCII, got {shown(self.encoding)}")
 
     @property
     def name(self) -> str:
@@ -57,7 +58,7 @@ class TextFormat:
 
     @property
     def largest_nbytes(self) -> int:
-        """Bytes of the largest record."""
+        """Maximum size of a record in bytes."""
         return self.max_line_nbytes
 
     def framer(self, url: str) -> LineFramer:
@@ -67,11 +68,11 @@ class TextFormat:
         return LineRecovery(LineRules(self.encoding, self.max_line_nbytes))
 
     def refuses(self, kind: FileKind) -> bool:
-        """Refuse every known kind of file: none is text. With ``encoding=None`` some kinds are read as bytes."""
+        """Return True for all known file kinds, because none is text. ``encoding=None`` allows some as raw bytes."""
         return self.encoding is not None or kind not in _READ_AS_BYTES
 
     def recognises(self, first_bytes: bytes) -> bool:
-        """Return whether the bytes are plain text beyond doubt: UTF-8 without control characters."""
+        """Return True if the bytes are valid UTF-8 without control characters."""
         if any(byte < 0x20 and byte not in _WHITE_SPACE for byte in first_bytes):
             return False
         try:
@@ -82,7 +83,7 @@ class TextFormat:
 
 
 def first_line(start: bytes) -> str:
-    """Return a clause that shows the first line of a text that is not blank, without secrets and cut; "" for none."""
+    """Return an error clause with the first non-blank line, shortened and without secrets; "" for blank text."""
     line = shorten(start.decode("utf-8-sig", "ignore").lstrip().partition("\n")[0])
     line = line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 3] + "..."
     return f", {shown(line)}" if line else ""
@@ -90,20 +91,20 @@ def first_line(start: bytes) -> str:
 
 def _extends_ascii(encoding: str) -> bool:
     try:
-        # The first probe finds codecs that turn an escape into a newline.
+        # The first probe detects codecs that decode escape sequences, such as unicode_escape.
         return all(probe.decode(encoding) == probe.decode("ascii") for probe in (b"\\u000a", _ASCII))
-    except (LookupError, TypeError, ValueError):  # no name of an encoding
+    except (LookupError, TypeError, ValueError):  # unknown encoding
         return False
 
 
 class LineFramer(CuttingFramer):
-    """Cuts one stream of text into lines. Finding newlines releases the GIL where the native core is built."""
+    """Framer that splits one text stream into lines. With the native core, the newline search releases the GIL."""
 
     def __init__(self, description: TextFormat, url: str) -> None:
         super().__init__(url)
         self._rules = LineRules(description.encoding, description.max_line_nbytes)
         self._window_nbytes = _FIRST_WINDOW_NBYTES
-        self._ended = self._marked = False  # the long line
+        self._ended = self._marked = False  # state of the long line: newline found, begins with a byte order mark
 
     def _kind(self) -> VarKind:
         return self._rules.kind
@@ -117,7 +118,7 @@ class LineFramer(CuttingFramer):
         end = min(stop, start + self._window_nbytes)
         while end < stop and not newlines(values[start:end]):
             end = min(stop, 2 * end - start)
-        without = start  # there is no newline before it
+        without = start  # no newline lies before this index
         while end - start > most_rows and newlines(values[start:end]) > most_rows:
             half = (without + end) // 2
             if newlines(values[start:half]):
@@ -156,7 +157,7 @@ class LineFramer(CuttingFramer):
 
     def _long_parts(self, data: bytes, suffix: bytes) -> list[bytes]:
         mark = BOM.tobytes() if self._marked else b""
-        left = self._long_nbytes - len(mark) - len(data)  # of the line's end
+        left = self._long_nbytes - len(mark) - len(data)  # length of the line ending
         return [mark, data, b"\r\n"[2 - left :]]
 
     def _last_long(self, long: LongRecord) -> VarColumn:

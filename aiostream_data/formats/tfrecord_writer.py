@@ -1,4 +1,4 @@
-"""Write TFRecord files: local ones, and through fsspec any other."""
+"""Write TFRecord files to local paths, or to other stores with fsspec."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aiostream_data.formats.tfrecord import FOOTER, HEADER
 
 _LENGTH_NBYTES = 8
 _WRITE_NBYTES = 1 << 20
-_CURES = {str: ": pass text.encode()", dict: ": pass encode_example(...) of it"}
+_CURES = {str: ": pass text.encode()", dict: ": pass encode_example(features)"}
 
 
 def frame(record: bytes | bytearray | memoryview) -> bytes:
-    """Return ``record`` as it stands in a TFRecord file: length, checksum, payload, checksum."""
+    """Encode ``record`` as a TFRecord frame: length, checksum, payload, checksum."""
     if not isinstance(record, bytes):
         try:
-            record = memoryview(record).tobytes()  # of other buffers, len() counts items instead of bytes
+            record = memoryview(record).tobytes()  # for other buffers, len() may count items instead of bytes
         except TypeError:
             cure = _CURES.get(type(record), "")
             raise ArgumentTypeError(f"a record must be bytes, got a {type(record).__name__}{cure}") from None
@@ -36,28 +36,28 @@ def frame(record: bytes | bytearray | memoryview) -> bytes:
 class _Phase(Enum):
     OPEN = auto()
     BROKEN = auto()
-    """A call failed, or is in progress: a call that is interrupted anywhere leaves the writer in this phase."""
+    """A call has failed, was interrupted, or is in progress."""
     CLOSED = auto()
     DISCARDED = auto()
 
 
 class TFRecordWriter:
-    """Writes one TFRecord file; the counterpart of ``tf.io.TFRecordWriter``. Not thread-safe.
+    """Writer of one TFRecord file, like ``tf.io.TFRecordWriter``. Not thread-safe.
 
-    Use it as a context manager. The file appears under its name only when it is complete: leaving the
-    block with an exception discards what was written, because a file cut between two records looks like
-    a complete one. Stores that cannot hold an upload back are the exception.
+    Use it as a context manager. The file appears under its name only when it is complete. If the block raises an
+    exception, the writer discards the file, because a file truncated between two records looks complete. Some stores
+    cannot defer an upload; there an incomplete file may appear.
 
-    A call that raises, for any reason, discards the file. The writer then refuses further records, and
-    :meth:`close` raises :class:`WriterFailedError` from the first error instead of storing a part.
+    If a call raises any error, the writer discards the file and rejects further records. :meth:`close` then raises
+    :class:`WriterFailedError` from the first error.
 
     Args:
-        path_or_url: A local path, ``file://`` URL, or any URL that fsspec can write.
+        path_or_url: Local path, ``file://`` URL, or any URL that fsspec can write.
         compression: ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``, in upper or lower case.
-        storage_options: For fsspec.
+        storage_options: Options for fsspec.
 
     Raises:
-        PlanError: There is no such compression, or an option has the name that another library has for it.
+        PlanError: The compression is unknown, or an option uses the name of another library's option.
         MissingExtraError: fsspec or the compression's package is not installed.
         OSError: The file cannot be created.
     """
@@ -96,10 +96,10 @@ class TFRecordWriter:
         self._phase = _Phase.OPEN
 
     def close(self) -> None:
-        """Finish the file and give it its name. Do nothing after a successful close or a discard.
+        """Finish the file and store it under its name. Does nothing after a successful close or a discard.
 
         Raises:
-            WriterFailedError: An earlier call failed, so nothing was stored.
+            WriterFailedError: An earlier call failed, so no file was stored.
             WriteError: The file could not be written.
         """
         if self._phase in (_Phase.CLOSED, _Phase.DISCARDED):
@@ -115,7 +115,7 @@ class TFRecordWriter:
         self._pending.clear()
 
     def discard(self) -> None:
-        """Remove the file instead of finishing it. Idempotent; do nothing after a successful close."""
+        """Remove the unfinished file. Idempotent; does nothing after a successful close."""
         if self._phase is _Phase.CLOSED:
             return
         if self._phase is _Phase.OPEN:
@@ -124,7 +124,7 @@ class TFRecordWriter:
         self._target.discard()
 
     def _begin(self) -> None:
-        """Enter a call: the writer is broken until the call has succeeded."""
+        """Begin a call and mark the writer as broken until the call succeeds."""
         if self._phase is not _Phase.OPEN:
             raise self._refusal() from self._failure
         self._phase = _Phase.BROKEN
