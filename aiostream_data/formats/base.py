@@ -1,4 +1,4 @@
-"""What a format is: something that cuts a stream of bytes into records, with no event loop inside."""
+"""Interfaces of record formats, which split byte streams into records without using an event loop."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from aiostream_data.rows.records import VarColumn
 
 
 class Framer(Protocol):
-    """Cuts one stream into records, block by block. Not thread-safe; one per open shard."""
+    """Incremental parser that splits one stream into records. Not thread-safe; one per open shard."""
 
     def feed(self, block: NDArray[np.uint8], headroom: int, most_rows: int = ...) -> Iterator[VarColumn]:
-        """Yield the records that are complete with this block, in columns of at least one row.
+        """Yield the records that this block completes, in columns of at least one row.
 
-        The work is done as the iterator advances. Run it to its end before the next call.
+        The iterator parses lazily. Exhaust it before the next call.
 
         Args:
-            block: uint8; ``block[headroom:]`` are the next bytes of the stream. ``block[:headroom]``
-                is scratch that the framer may overwrite, so that a record cut by the previous block's
-                end can be joined without copying this block. The framer, and the records that it
-                returns, keep the block alive.
-            headroom: Length of the scratch, in bytes; may be 0.
-            most_rows: Rows that a column may have, about: an index takes 32 bytes a row, however short a record is.
+            block: uint8; ``block[headroom:]`` are the next bytes of the stream. The framer may overwrite
+                ``block[:headroom]`` to join a record that the previous block cut, without copying this block. The
+                framer and the returned records keep the block alive.
+            headroom: Length in bytes of the scratch space before the data; may be 0.
+            most_rows: Approximate maximum number of rows per column. Each row adds 32 bytes of index.
 
         Raises:
-            CorruptRecordError: The bytes are damaged. All records before the damage were given, and none behind it.
+            CorruptRecordError: The bytes are damaged. All records before the damage, and none after it, were yielded.
         """
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield what the end of the stream completes (a last line without newline, say).
+        """Yield the records that the end of the stream completes, such as a last line without newline.
 
         Raises:
             CorruptRecordError: The stream ends inside a record.
@@ -40,27 +39,27 @@ class Framer(Protocol):
 
 
 class Format(Protocol):
-    """A frozen, hashable, picklable description of a format; makes one framer per shard."""
+    """A frozen, hashable, picklable description of a format, which creates one framer per shard."""
 
     @property
     def name(self) -> str:
-        """Short name for messages, such as ``tfrecord``."""
+        """Short name for error messages, such as ``tfrecord``."""
 
     @property
     def whole(self) -> bool:
-        """True when a record is a whole object, so that reading it in pieces gains nothing."""
+        """True if each object is a single record."""
 
     def framer(self, url: str) -> Framer:
-        """Return a framer at the start of a (decompressed) stream; ``url`` is for messages."""
+        """Create a framer for a new (decompressed) stream; ``url`` appears in error messages."""
 
 
 @runtime_checkable
 class KnowsLargest(Protocol):
-    """A format that refuses records above some size."""
+    """A format that rejects records above a maximum size."""
 
     @property
     def largest_nbytes(self) -> int:
-        """Bytes of the largest record."""
+        """Maximum size of a record in bytes."""
 
 
 @runtime_checkable
@@ -68,20 +67,20 @@ class KnowsEnd(Protocol):
     """A framer whose records declare their length."""
 
     def check_end(self, nbytes: int) -> None:
-        """Raise if a record of which a part was received ends behind byte ``nbytes``, the end of the stream.
+        """Check that the partially received record ends within the stream, which has ``nbytes`` bytes.
 
         Raises:
-            CorruptRecordError: It does.
+            CorruptRecordError: The record declares a length beyond the end of the stream.
         """
 
 
 class Loss(NamedTuple):
-    """Damaged bytes that were skipped.
+    """A range of damaged bytes that was skipped.
 
     Attributes:
-        offset: Of the first of them, in the decompressed stream.
-        nbytes: Their number; None if the rest of the stream is lost.
-        reason: What is wrong with them.
+        offset: Offset of the first damaged byte in the decompressed stream.
+        nbytes: Number of damaged bytes; None if the rest of the stream is lost.
+        reason: Description of the damage.
     """
 
     offset: int
@@ -90,44 +89,45 @@ class Loss(NamedTuple):
 
 
 Report: TypeAlias = Callable[[Loss], None]
-"""Receives each loss when all records before it were given, and none behind it."""
+"""Callback for each loss, called after all records before the loss and before any record after it."""
 
 
 class Recovery(Protocol):
-    """Finds records behind damage. Not thread-safe; one per open shard."""
+    """Parser that finds the next records after damage. Not thread-safe; one per open shard."""
 
     @property
     def consumed(self) -> int:
-        """After :meth:`cut`: index of the first byte that has to be given again."""
+        """After :meth:`cut`: index of the first unprocessed byte, with which the next call must begin."""
 
     @property
     def in_sync(self) -> bool:
-        """After :meth:`cut`: a record begins there, as far as is known."""
+        """After :meth:`cut`: True if a record presumably begins at ``consumed``."""
 
     @property
     def wanted(self) -> int:
-        """If it is not in sync: how many bytes from there on make the next call worth its while."""
+        """After :meth:`cut` without sync: minimum bytes from ``consumed`` that the next call needs for progress."""
 
     def begin(self) -> None:
-        """Go to a damaged record, with which the bytes of the next call begin."""
+        """Start a recovery. The bytes of the next :meth:`cut` begin with the damaged record."""
 
     def cut(
         self, values: NDArray[np.uint8], start: int, stop: int, base: int, end: int | None
     ) -> Iterator[VarColumn | Loss]:
-        """Yield records of ``values[start:stop]``, and losses, in the order of the stream.
+        """Yield the records and losses in ``values[start:stop]``, in stream order.
 
-        Run it to its end before the next call. What all calls yield depends on the stream, not on where it is cut.
+        Exhaust the iterator before the next call. The combined output of all calls does not depend on the block size.
 
         Args:
             values: uint8, contiguous; the records keep it alive.
-            base: Offset in the stream of ``values[0]``; may be negative.
-            end: Index at which the stream ends, if that is known. ``stop == end`` if nothing follows.
+            start, stop: Range of the bytes to parse.
+            base: Stream offset of ``values[0]``; may be negative.
+            end: Index at which the stream ends, or None if unknown. ``stop == end`` for the last bytes.
         """
 
 
 @runtime_checkable
 class Recovers(Format, Protocol):
-    """A format in which records can be found again behind damage."""
+    """A format that can find the next records after damage."""
 
     def recovery(self) -> Recovery:
-        """Return what finds them in one stream."""
+        """Create a recovery for one stream."""

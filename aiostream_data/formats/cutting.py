@@ -1,13 +1,13 @@
-"""Cut records out of blocks that end anywhere: what the framers of all formats have in common.
+"""Base class of framers: split blocks that end anywhere into records.
 
-A format says how to cut a contiguous run of bytes (:meth:`CuttingFramer._cut`) and when it is worth
-trying (:meth:`CuttingFramer._completes`). Everything else is here: the record that a block's end cut in
-two, byte offsets, and errors that come only after the good records before them were given out.
+A format implements :meth:`CuttingFramer._cut`, which splits a contiguous run of bytes, and
+:meth:`CuttingFramer._completes`, which decides when to try. The base class joins records that a block's end cut, and
+tracks byte offsets. It yields all records before the damage and then raises the error.
 
-Memory: the tail of a block is copied once, into the next block's headroom. If it does not fit there, tail and block
-are copied into a buffer of their own. A long record is gathered by itself (:mod:`.long_record`), and is in memory
-once. Memory follows the bytes received, never a length that they claim. Columns have a bounded number of rows,
-because the index of a row (16 bytes, and 16 of row id) can be larger than the row.
+Memory: the incomplete record at the end of a block is copied once, into the next block's headroom. If it does not fit,
+both are copied into a new buffer. A long record is collected in a separate buffer (:mod:`.long_record`), without a
+second copy. Memory use depends on the bytes received, never on a declared length. The number of rows per column is
+limited, because the index and row id of a row (32 bytes) can be larger than the row.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from aiostream_data.rows.records import VarColumn, VarKind
 Bytes = NDArray[np.uint8]
 
 MOST_ROWS = 16384
-"""Most rows of a column, unless a reader asks for fewer."""
+"""Default maximum number of rows in a column."""
 
 PIECE_NBYTES = 4 << 20
-"""Most room that is made for more of a record than has come."""
+"""Maximum bytes allocated in advance for the rest of an incomplete record."""
 
 
 class Cut(NamedTuple):
-    """What one run of bytes held.
+    """Records found in one run of bytes.
 
     Attributes:
         column: The complete records.
-        consumed: Index into the bytes of the first one that belongs to no complete record.
-        problem: What is wrong with the record that starts there; None when it is only incomplete.
+        consumed: Index of the first byte after the complete records.
+        problem: Description of the damage at ``consumed``; None if the next record is only incomplete.
     """
 
     column: VarColumn
@@ -47,36 +47,36 @@ class Cut(NamedTuple):
 
 
 class RecordTail:
-    """Bytes waiting for the rest of their record.
+    """Buffer for the received part of an incomplete record.
 
-    They stand in pieces, each as large as all before it up to ``PIECE_NBYTES``, and are joined once: a long
-    record is never there twice, as it would be each time that a single buffer grew.
+    The bytes are stored in pieces, each as large as all previous pieces up to ``PIECE_NBYTES``, and joined once. A
+    single growing buffer would hold a long record twice each time it grows.
     """
 
     def __init__(self) -> None:
         self._pieces: list[Bytes] = []
-        self._room = 0  # bytes at the end of the last piece that are not used yet
+        self._room = 0  # unused bytes at the end of the last piece
         self.nbytes = 0
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held, room included."""
+        """Allocated memory in bytes, including unused space."""
         return self.nbytes + self._room
 
     def view(self) -> Bytes:
-        """Return the bytes, in one array; valid until the tail next changes."""
+        """Return the buffered bytes as one array, valid until the next change of the buffer."""
         if len(self._pieces) != 1 or self._room:
             self._pieces = [self._joined(self.nbytes)]
         return self._pieces[0]
 
     def taken(self) -> Bytes:
-        """Return the bytes, in one array; the tail is then empty."""
+        """Return the buffered bytes as one array, and empty the buffer."""
         joined = self.view()
         self._pieces, self._room, self.nbytes = [], 0, 0
         return joined
 
     def append(self, piece: Bytes) -> None:
-        """Copy ``piece`` to the end."""
+        """Append a copy of ``piece`` to the buffer."""
         self.nbytes += len(piece)
         fits = min(len(piece), self._room)
         if fits:
@@ -92,9 +92,9 @@ class RecordTail:
             self._room = len(fresh) - len(rest)
 
     def join(self, block: Bytes, headroom: int) -> tuple[Bytes, int, int]:
-        """Return the tail followed by ``block[headroom:]`` as (buffer, start, stop); the tail is then empty.
+        """Join the buffered bytes and ``block[headroom:]``; return (array, start, stop) and empty the buffer.
 
-        The buffer is the block itself when the tail fits into its headroom, else one that the caller owns.
+        The array is the block itself if the buffered bytes fit into its headroom, else a new array.
         """
         if self.nbytes <= headroom:
             start, values, stop = headroom - self.nbytes, block, len(block)
@@ -108,7 +108,7 @@ class RecordTail:
         return values, start, stop
 
     def _joined(self, nbytes: int) -> Bytes:
-        """Return a new array of so many bytes that begins with all pieces; each is let go as it is copied."""
+        """Return a new array of ``nbytes`` bytes that begins with all pieces. Each piece is freed after its copy."""
         joined = np.empty(nbytes, np.uint8)
         pieces, self._pieces, self._room = self._pieces[::-1], [], 0
         end = 0
@@ -121,56 +121,56 @@ class RecordTail:
 
 
 class CuttingFramer(ABC):
-    """A framer for records that can be cut from a contiguous run of bytes."""
+    """Base class of framers that split contiguous runs of bytes into records."""
 
     prefix_nbytes = 0
-    """Bytes that stand before the data of each record."""
+    """Number of header bytes before the data of each record."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._tail = RecordTail()
         self._long: LongRecord | None = None
-        self._long_nbytes = 0  # of the stream, up to here
-        self._offset = 0  # of the first byte in the stream that belongs to no record given out
+        self._long_nbytes = 0  # stream bytes of the long record received so far
+        self._offset = 0  # stream offset after the last yielded record
         self._failure: CorruptRecordError | None = None
-        self._damaged: bytes | None = None  # data of a long record that failed
-        self._rest: Bytes | None = None  # received and not looked at, when the record before it failed
+        self._damaged: bytes | None = None  # data of a damaged long record
+        self._rest: Bytes | None = None  # unparsed bytes after a damaged record
         self._shift: int | None = None
 
     @property
     def offset(self) -> int:
-        """Byte of the stream behind the last record that was given out."""
+        """Stream offset after the last yielded record."""
         return self._offset
 
     def resume(self, offset: int) -> None:
-        """Begin at a record that starts at byte ``offset`` of the stream, instead of at the stream's start."""
+        """Start at stream offset ``offset``, where a record begins, instead of at the start of the stream."""
         self._offset = offset
 
     def offset_of(self, start: int) -> int | None:
-        """Return the byte of the stream at which a record begins.
+        """Return the stream offset of a record, or None if its column is a re-encoded copy.
 
         Args:
-            start: Where the record starts in the column that was returned last.
+            start: Start index of the record in the last yielded column.
         """
         return None if self._shift is None else self._shift + start
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held for the record that a block's end cut in two."""
+        """Bytes of memory held for the incomplete record."""
         return self._tail.held_nbytes + (0 if self._long is None else self._long.received_nbytes)
 
     @property
     def tail_nbytes(self) -> int:
-        """Bytes of it that the next block is joined to."""
+        """Bytes of the incomplete record to copy in front of the next block."""
         return self._tail.nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Bytes of that record, as far as they are known: bytes received, if the record does not declare its length."""
+        """Length of the incomplete record in bytes, or the bytes received if the length is unknown."""
         return self.held_nbytes
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
-        """Yield the records that are complete with this block. See :class:`~.base.Framer`."""
+        """Yield the records that this block completes. See :meth:`.Framer.feed`."""
         if self._failure is not None:
             raise self._failure
         if self._long is not None:
@@ -192,7 +192,7 @@ class CuttingFramer(ABC):
         while True:
             window = self._window(values, start, stop, most_rows)
             column, consumed, problem = self._cut(values, start, window)
-            mapped = column.values is values  # else the records are a copy in another encoding
+            mapped = column.values is values  # False: the records are a re-encoded copy
             self._shift = self._offset - start - self.prefix_nbytes if mapped else None
             self._offset += consumed - start
             if problem is not None:
@@ -209,7 +209,7 @@ class CuttingFramer(ABC):
             start = consumed
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that the end of the stream completes. See :class:`~.base.Framer`."""
+        """Yield the records that the end of the stream completes. See :meth:`.Framer.finish`."""
         if self._failure is not None:
             raise self._failure
         if self._long is not None:
@@ -225,7 +225,7 @@ class CuttingFramer(ABC):
             yield column
 
     def unread(self) -> list[Bytes]:
-        """Return all bytes received from the damaged record on, in pieces. Call it once, after a failure."""
+        """Return the received bytes from the damaged record onward, in pieces. Call this once, after a failure."""
         if self._long is not None:
             data = self._long.data() if self._damaged is None else self._damaged
             parts = self._long_parts(data, self._long.suffix)
@@ -239,10 +239,10 @@ class CuttingFramer(ABC):
         self._failure = CorruptRecordError(self._url, self._offset, problem)
         return self._failure
 
-    # -- long records: a format that gathers them overrides the hooks below
+    # -- hooks for formats that collect long records
 
     def _keep(self, rest: Bytes) -> None:
-        """Keep the bytes of a record of which a part has yet to come."""
+        """Buffer the received bytes of an incomplete record."""
         is_long = len(rest) > 0 and max(len(rest), self.record_nbytes) >= LONG_NBYTES
         self._long = self._begin_long(rest) if is_long else None
         self._long_nbytes = len(rest)
@@ -250,22 +250,22 @@ class CuttingFramer(ABC):
             self._tail.append(rest)
 
     def _begin_long(self, rest: Bytes) -> LongRecord | None:
-        """Return the long record that begins with ``rest``, or None to gather it with the tail."""
+        """Create the long record that begins with ``rest``, or return None to buffer ``rest`` in the tail."""
         return None
 
     def _extend(self, long: LongRecord, fresh: Bytes) -> int:
-        """Append what belongs to the long record; return how many bytes that is, with its end."""
+        """Append to the long record; return how many bytes belong to it, including its terminator."""
         return long.take(fresh)
 
     def _is_whole(self, long: LongRecord) -> bool:
         return long.is_complete
 
     def _problem_of(self, data: bytes, suffix: bytes) -> str | None:
-        """Return what is wrong with a complete long record."""
+        """Describe the damage of a complete long record, or return None if it is valid."""
         return None
 
     def _long_parts(self, data: bytes, suffix: bytes) -> list[bytes]:
-        """Return a long record, or what was received of it, as it stands in the stream."""
+        """Return the received part of a long record as the raw bytes in the stream."""
         return [data, suffix]
 
     def _long_column(self, long: LongRecord) -> VarColumn:
@@ -283,18 +283,18 @@ class CuttingFramer(ABC):
         """Return the long record that the end of the stream completes.
 
         Raises:
-            CorruptRecordError: It is cut short.
+            CorruptRecordError: The record is truncated.
         """
         raise self._failed(self._cut_short(self._long_nbytes))
 
     def _cut_short(self, nbytes: int) -> str:
-        """Return what is wrong with a stream that ends ``nbytes`` bytes into a record."""
+        """Describe the damage of a stream that ends ``nbytes`` bytes into a record."""
         return f"the stream ends {nbytes} bytes into a record"
 
     def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
-        """Return up to where to cut at once, so that no more than about ``most_rows`` records are found.
+        """Return the end of the next window to cut, which holds about ``most_rows`` records or fewer.
 
-        There is at least one record before it, or it is ``stop``.
+        The window holds at least one complete record, unless it ends at ``stop``.
         """
         return stop
 
@@ -302,16 +302,16 @@ class CuttingFramer(ABC):
         return "bytes"
 
     def _completes(self, fresh: Bytes) -> bool:
-        """Return whether the tail with these bytes behind it may hold a complete record, or a problem."""
+        """Return True if the tail followed by ``fresh`` may contain a complete record or damage."""
         return True
 
     @abstractmethod
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
-        """Cut the complete records out of ``values[start:stop]``, whose first byte starts a record."""
+        """Find the complete records in ``values[start:stop]``, which begins with a record."""
 
     @abstractmethod
     def _end(self, tail: Bytes) -> Cut:
-        """Cut the last bytes of the stream: either what they hold or a problem, not both."""
+        """Parse the last bytes of the stream. Return either their records or a problem."""
 
 
 def no_records(kind: VarKind = "bytes") -> VarColumn:

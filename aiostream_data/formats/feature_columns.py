@@ -1,4 +1,4 @@
-"""Turn the parsed values of one feature into the column that its description asks for."""
+"""Convert the parsed values of one feature to the column that its description specifies."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ Fail: TypeAlias = Callable[[int, str, str], NoReturn]
 
 
 def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.uint8], fail: Fail) -> Column:
-    """Return the column of one feature; one row per record.
+    """Build the column of one feature, with one row per record.
 
     Args:
-        parsed: Values in wire order, with the number of values per row (-1: the row lacks the feature).
-        buffer: uint8; what the offsets of bytes values refer to. Scalar bytes and str columns share it.
-        fail: Called with the first row whose values do not fit the dtype or the shape.
+        feature: Description of the feature.
+        parsed: Values in wire order, and the number of values per row (-1 if the row lacks the feature).
+        buffer: uint8 array that contains the bytes values. Scalar bytes and str columns share it.
+        fail: Called for the first row whose values do not match the dtype or shape.
     """
     if isinstance(feature, FixedLen):
         if not isinstance(feature.type, type):
@@ -42,10 +43,10 @@ def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.u
 
 
 def convert(data: NDArray[Any], dtype: np.dtype[Any], fail: Fail, row_of: Callable[[int], int]) -> NDArray[Any]:
-    """Return wire values (int64 or float32) as ``dtype``; fail at the first that the dtype cannot hold.
+    """Convert wire values (int64 or float32) to ``dtype``, and call ``fail`` for the first value out of range.
 
-    Rounding to a smaller floating type is fine; a finite value that becomes infinite is not, nor is an
-    integer outside the range, nor a bool other than 0 and 1.
+    Rounding to a smaller floating type is allowed. These values fail: finite floats that become infinite, integers
+    outside the range, and bools other than 0 and 1.
     """
     if data.dtype == dtype:
         return data
@@ -65,7 +66,7 @@ def _dense_row(feature: FixedLen) -> Callable[[int], int]:
 
 def _dense(feature: FixedLen, data: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[Any]:
     out = data.reshape(len(counts), *feature.shape)
-    if feature.default is None:  # every row has it, or parsing would have failed
+    if feature.default is None:  # parsing fails if a row lacks a feature without a default
         return out
     lacking = counts < 0
     if lacking.any():
@@ -74,7 +75,7 @@ def _dense(feature: FixedLen, data: NDArray[Any], counts: NDArray[np.int64]) -> 
 
 
 def _slices(feature: FixedLen, parsed: ParsedFeature, buffer: NDArray[np.uint8], fail: Fail) -> VarColumn:
-    """Return a scalar bytes or str column over the buffer itself, or over a copy that ends with the default."""
+    """Build a scalar bytes or str column over the buffer, or over a copy with the default value appended."""
     starts, nbytes = parsed.data, parsed.nbytes
     lacking = parsed.counts < 0
     if feature.type is str:
@@ -130,7 +131,7 @@ def _check_text(
     fail: Fail,
     row_of: Callable[[int], int],
 ) -> None:
-    """Fail at the first value that is not UTF-8, here where its row is known and not where it is used."""
+    """Call ``fail`` for the first value that is not valid UTF-8. Later code could not name its row."""
     for value, (start, length) in enumerate(zip(starts.tolist(), nbytes.tolist(), strict=True)):
         try:
             buffer[start : start + length].tobytes().decode()

@@ -1,4 +1,4 @@
-"""What a line may be: its longest length, and the encoding in which it must be valid."""
+"""Validation of text lines: maximum length and encoding."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Indices: TypeAlias = NDArray[np.int64]
 
 
 class LineRules:
-    """Checks lines.
+    """Validator of text lines.
 
     Args:
-        encoding: One that extends ASCII, or None for bytes.
-        max_nbytes: Of a line, without its end.
+        encoding: Encoding that extends ASCII, or None for lines as bytes.
+        max_nbytes: Maximum bytes of a line, without its line ending.
     """
 
     def __init__(self, encoding: str | None, max_nbytes: int) -> None:
@@ -34,20 +34,20 @@ class LineRules:
 
     @property
     def kind(self) -> VarKind:
-        """Kind of a column of lines."""
+        """Column kind of the lines: "bytes" without an encoding, else "str"."""
         return "bytes" if self.codec is None else "str"
 
     @property
     def keeps_bytes(self) -> bool:
-        """Whether a line's bytes are given out as they are; else they are encoded as UTF-8 again."""
+        """True if lines keep their original bytes; False if they are re-encoded as UTF-8."""
         return self.is_utf8 or self.codec in (None, "ascii")
 
     def is_too_long(self, waiting_nbytes: int) -> bool:
-        """Return whether a line without end is too long even if its mark and a carriage return do not count."""
+        """Return True if an incomplete line is too long, even without a byte order mark and a carriage return."""
         return waiting_nbytes > self.max_nbytes + len(BOM) + 1
 
     def problem_of(self, line: bytes | memoryview, offset: int) -> str | None:
-        """Return what is wrong with one line that begins at byte ``offset`` of the stream."""
+        """Describe what is wrong with the line at stream offset ``offset``, or return None if the line is valid."""
         if len(line) > self.max_nbytes:
             return self.too_long()
         try:
@@ -60,10 +60,13 @@ class LineRules:
     def checked(
         self, values: Bytes, start: int, starts: Indices, lengths: Indices, consumed: int, offset: int = 0
     ) -> Cut:
-        """Keep the lines before the first that is too long or not valid.
+        """Return the lines before the first line that is too long or invalid, and the problem of that line.
 
         Args:
-            start, offset: Index of the first byte, and its offset in the stream.
+            values: Bytes that contain the lines.
+            start, offset: Index of the first byte and its offset in the stream.
+            starts, lengths: Start indices and lengths of the lines.
+            consumed: Index of the first byte after the lines.
         """
         good, problem = len(starts), None
         if good and int(lengths.max()) > self.max_nbytes:
@@ -80,13 +83,13 @@ class LineRules:
             consumed = int(starts[good]) if good else start
         starts, lengths = starts[:good], lengths[:good]
         if good and not self.keeps_bytes:
-            # Nothing of a line is lost here: find_lines takes off exactly what is put on.
+            # find_lines removes exactly the line ending that is appended here.
             values = np.frombuffer((text + "\r\n").encode(), np.uint8)
             starts, lengths, _ = _native.find_lines(values, 0, len(values))
         return Cut(VarColumn(values, starts, lengths, self.kind), consumed, problem)
 
     def too_long(self) -> str:
-        """Return what is wrong with a line that is too long."""
+        """Return the error text for a line that is too long."""
         return f"the line is longer than max_line_nbytes={self.max_nbytes}"
 
     def _not_valid(self, at: int, error: UnicodeDecodeError) -> str:
@@ -95,12 +98,12 @@ class LineRules:
 
 
 def newlines(values: Bytes) -> int:
-    """Return how many newlines there are."""
+    """Count the newlines in ``values``."""
     return int(np.count_nonzero(values == NEWLINE))
 
 
 def first_newline(values: Bytes) -> int | None:
-    """Return the index of the first newline. Nearly always it is close by, so a little is searched at a time."""
+    """Return the index of the first newline, or None. Searches in small steps, because it is usually close."""
     for start in range(0, len(values), _SEARCHED_NBYTES):
         found = values[start : start + _SEARCHED_NBYTES] == NEWLINE
         end = int(found.argmax())
@@ -110,5 +113,5 @@ def first_newline(values: Bytes) -> int | None:
 
 
 def _span(values: Bytes, starts: Indices, lengths: Indices) -> memoryview:
-    """Return the bytes from the first line to the last. No line's bytes can make another's invalid or valid."""
+    """Return the bytes from the first to the last line, to decode them at once."""
     return values[starts[0] : starts[-1] + lengths[-1]].data if len(starts) else memoryview(b"")

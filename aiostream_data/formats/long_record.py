@@ -1,7 +1,7 @@
-"""One record that is longer than a block, gathered so that it is in memory once.
+"""Buffers for records longer than a block, which keep a single copy of the record in memory.
 
-The bytes go into a ``BytesIO``, which grows without a second copy and gives up its buffer as the ``bytes`` that a
-user function receives. An array joined from pieces would be copied once to join it and once to hand it over.
+The bytes are collected in a ``BytesIO``, which grows without a second copy. Its buffer becomes the ``bytes`` object
+that a user function receives. Joining pieces into an array would require two copies.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from aiostream_data.rows.records import VarColumn, VarKind
 
 LONG_NBYTES = 256 << 10
-"""An incomplete record of at least so many bytes is gathered by itself."""
+"""Minimum bytes of an incomplete record that is collected in its own buffer."""
 
 
 class LongRecord:
-    """Gather the data of one record.
+    """Buffer for the data of one long record.
 
     Args:
-        nbytes: Length of the data, or None where only its end tells.
-        suffix_nbytes: Bytes behind the data that belong to the record.
+        nbytes: Length of the data, or None if unknown.
+        suffix_nbytes: Number of bytes after the data that belong to the record.
     """
 
     def __init__(self, nbytes: int | None, suffix_nbytes: int = 0) -> None:
@@ -33,21 +33,21 @@ class LongRecord:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of data received."""
+        """Number of data bytes received."""
         return self._data.tell()
 
     @property
     def received_nbytes(self) -> int:
-        """Bytes received, with those of the suffix."""
+        """Number of bytes received, including the suffix."""
         return self.nbytes + len(self.suffix)
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that belongs to the record was received; never where the length is unknown."""
+        """True if the data and suffix are complete. Always False if the length is unknown."""
         return self.nbytes == self._expected and len(self.suffix) == self._suffix_nbytes
 
     def take(self, fresh: NDArray[np.uint8]) -> int:
-        """Append bytes as far as they belong to the record. Return how many did."""
+        """Append the leading bytes of ``fresh`` that belong to the record. Return their number."""
         data_nbytes = len(fresh) if self._expected is None else min(len(fresh), self._expected - self.nbytes)
         self._data.write(fresh[:data_nbytes].data)
         missing = self._suffix_nbytes - len(self.suffix)
@@ -56,28 +56,28 @@ class LongRecord:
         return data_nbytes + len(suffix)
 
     def drop_last(self, last: bytes) -> None:
-        """Remove the last byte if it is ``last``."""
+        """Remove the last data byte if it equals ``last``."""
         if self.nbytes and self._data.getbuffer()[-1:] == last:
             self._data.truncate(self.nbytes - 1)
             self._data.seek(0, 2)
 
     def data(self) -> bytes:
-        """Return the data, without a copy. Nothing can be appended any more."""
+        """Return the data without a copy, and empty the buffer."""
         data = self._data.getvalue()
         self._data = BytesIO()
         return data
 
 
 def column_of(data: bytes, kind: VarKind = "bytes") -> VarColumn:
-    """Return a column of one row that holds ``data`` without a copy."""
+    """Build a column with the single row ``data``, without a copy."""
     return VarColumn(np.frombuffer(data, np.uint8), np.zeros(1, np.int64), np.array([len(data)], np.int64), kind)
 
 
 class ObjectBuffer:
-    """Memory for one object, written by others and then given up as ``bytes`` without a copy.
+    """Writable memory for one object, which becomes a ``bytes`` object without a copy.
 
     Attributes:
-        view: Where to write.
+        view: Writable view of the memory.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -87,6 +87,6 @@ class ObjectBuffer:
         self.view = self._buffer.getbuffer()
 
     def data(self) -> NDArray[np.uint8]:
-        """Return what was written; ``view`` cannot be used any more."""
+        """Return the written bytes as an array, and release ``view``."""
         self.view.release()
         return np.frombuffer(self._buffer.getvalue(), np.uint8)

@@ -1,8 +1,8 @@
-"""Compute CRC-32C over many ranges of a buffer in one pass, however much the ranges overlap.
+"""Compute CRC-32C over many, possibly overlapping ranges of a buffer in one pass.
 
-How this works. The checksum of a range follows from the checksums of the two prefixes that end where the range begins
-and ends: ``crc(B) = crc(AB) ^ shifted(crc(A), len(B))``. Shifting a checksum over zero bytes is linear over GF(2), so
-shifts over powers of two are four table lookups each. The bytes are read once, whatever the ranges are.
+The checksum of a range follows from the checksums of the two prefixes that end at its bounds:
+``crc(B) = crc(AB) ^ shifted(crc(A), len(B))``. Shifting a checksum over zero bytes is linear over GF(2), so a shift
+over a power of two needs four table lookups. Each byte of the buffer is read once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _MASK_DELTA = np.uint32(0xA282EAD8)
 
 
 def masked(checksums: Checksums) -> Checksums:
-    """Mask checksums as TFRecord stores them."""
+    """Apply the TFRecord mask to checksums."""
     found: Checksums = (checksums >> np.uint32(15) | checksums << np.uint32(17)) + _MASK_DELTA
     return found
 
 
 def crc32c_words(words: NDArray[np.uint64]) -> Checksums:
-    """Return the CRC-32C of each word of 8 bytes, in little-endian order."""
+    """Compute the CRC-32C of the 8 little-endian bytes of each word."""
     zero, tables = _word_tables()
     parts = words.astype("<u8").view(np.uint8).reshape(-1, 8)
     found = np.full(len(parts), zero, np.uint32)
@@ -38,9 +38,9 @@ def crc32c_words(words: NDArray[np.uint64]) -> Checksums:
 
 
 def crc32c_ranges(values: Bytes, starts: Numbers, stops: Numbers) -> Checksums:
-    """Return the CRC-32C of ``values[starts[i] : stops[i]]`` for every i.
+    """Compute the CRC-32C of ``values[starts[i] : stops[i]]`` for every ``i``.
 
-    Takes time in proportion to the bytes between the first start and the last stop, plus the number of ranges.
+    The run time is linear in the bytes between the smallest start and the largest stop, plus the number of ranges.
     """
     if not len(starts):
         return np.empty(0, np.uint32)
@@ -58,7 +58,7 @@ def crc32c_ranges(values: Bytes, starts: Numbers, stops: Numbers) -> Checksums:
 
 
 def _shifted(checksums: Checksums, nbytes: Numbers) -> Checksums:
-    """Return the checksums as they are after so many zero bytes."""
+    """Return each checksum after appending ``nbytes[i]`` zero bytes to its input."""
     found = checksums.copy()
     for bit in range(int(nbytes.max()).bit_length()):
         rows = np.flatnonzero(nbytes >> bit & 1)
@@ -82,7 +82,7 @@ def _shift_table(bit: int) -> Checksums:
         half = _shift_table(bit - 1)
         return _applied(half, half.reshape(-1)).reshape(4, 256)
     byte = np.arange(256, dtype=np.uint32)
-    # Of a single byte the checksum differs from that of a zero byte by the byte's entry in the table of the CRC.
+    # crc(byte) ^ crc(zero byte) is the byte's entry in the CRC table.
     zero = _native.crc32c(b"\0")
     first = np.array([_native.crc32c(bytes([value])) ^ zero for value in range(256)], np.uint32)
     return np.stack([first, byte, byte << np.uint32(8), byte << np.uint32(16)])
@@ -90,7 +90,7 @@ def _shift_table(bit: int) -> Checksums:
 
 @cache
 def _word_tables() -> tuple[np.uint32, Checksums]:
-    """Return the checksum of 8 zero bytes, and how each value of each byte changes it."""
+    """Return the checksum of 8 zero bytes, and the XOR difference for each value of each byte."""
     zero = _native.crc32c(bytes(8))
     table = [
         [_native.crc32c(bytes(byte) + bytes([value]) + bytes(7 - byte)) ^ zero for value in range(256)]

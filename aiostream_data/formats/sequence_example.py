@@ -1,9 +1,8 @@
-"""Parse serialized ``tf.train.SequenceExample`` records: features of the whole, and features per step.
+"""Parse serialized ``tf.train.SequenceExample`` records: context features and per-step features.
 
-How this works. ``SequenceExample {Features context = 1; FeatureLists feature_lists = 2}`` shares its first
-field with Example, so the context is parsed by :class:`~aiostream_data.formats.example.ExampleParser`. A
-feature list is a list of Feature messages, one per step. Each step is wrapped as an Example of one feature
-(a few bytes in front), and all steps of a feature in the chunk are parsed as if they were records.
+``SequenceExample {Features context = 1; FeatureLists feature_lists = 2}`` shares its first field with Example, so
+:class:`~aiostream_data.formats.example.ExampleParser` parses the context. A feature list contains one Feature message
+per step. The parser wraps each step as an Example with one feature and parses all steps of a chunk as records.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
 
 
 class RaggedSteps(NamedTuple):
-    """A feature with any number of values in each step.
+    """Values of a feature whose number of values differs between steps.
 
     Attributes:
-        values: The values of all steps, one step after another.
-        lengths: int64, the number of values in each step.
+        values: Concatenated values of all steps.
+        lengths: int64 array with the number of values in each step.
     """
 
     values: NDArray[Any]
@@ -41,27 +40,27 @@ class RaggedSteps(NamedTuple):
 
 
 class SequenceExampleParser:
-    """Takes the described features out of records; picklable, and safe to use from several threads.
+    """Parser for selected features of ``tf.train.SequenceExample`` records. Picklable and thread-safe.
 
-    As ``tf.io.parse_sequence_example``, one element per record:
+    Equivalent to ``tf.io.parse_sequence_example``. Each record becomes an element
     ``{"context": {name: value}, "sequences": {name: array or RaggedSteps}}``.
 
     Attributes:
-        structure: Those two dicts, in the order of the mappings.
+        structure: Structure of an element, with the features in the order of the mappings.
     """
 
     def __init__(self, context: Mapping[str, Feature], sequences: Mapping[str, Feature]) -> None:
-        """Check the descriptions.
+        """Validate the feature descriptions.
 
         Args:
-            context: As for :class:`~aiostream_data.formats.example.ExampleParser`; may be empty.
-            sequences: Per step: FixedLen (without a default) or FixedLenSequence give an array
-                (steps, \\*shape); VarLen and Ragged give :class:`RaggedSteps`. A record without the list
-                is an error for FixedLen, and for FixedLenSequence unless it allows that; else it has no
-                steps.
+            context: Descriptions of the context features by name; may be empty.
+            sequences: Descriptions of one step of each feature list by name. FixedLen (without a default) and
+                FixedLenSequence produce an array (steps, \\*shape). VarLen and Ragged produce :class:`RaggedSteps`.
+                A missing feature list is an error for FixedLen, and for FixedLenSequence without
+                ``allow_missing``. Otherwise it has zero steps.
 
         Raises:
-            PlanError: There is no description, or one makes no sense here.
+            PlanError: Both mappings are empty, or a description is invalid.
         """
         for name, given in (("context", context), ("sequences", sequences)):
             if not isinstance(given, Mapping):
@@ -89,10 +88,10 @@ class SequenceExampleParser:
         return (*context, *(spec for one in self._sequences for spec in one.specs))
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
-        """Return one row per record, with the chunk's ids; see :meth:`ExampleParser.parse`.
+        """Parse a chunk of records into one row per record. See :meth:`ExampleParser.parse`.
 
         Raises:
-            ExampleParseError: A record is damaged or does not fit.
+            ExampleParseError: A record is damaged or does not match the descriptions.
         """
         records = records_of(chunk, "parse_sequence_example")
         parsed = self._context.parse(chunk, describe) if self._context else None
@@ -107,11 +106,22 @@ class SequenceExampleParser:
 def parse_sequence_example(
     serialized: bytes, context: Mapping[str, Feature], sequences: Mapping[str, Feature]
 ) -> dict[str, dict[str, Any]]:
-    """Parse one record outside a pipeline; as ``tf.io.parse_single_sequence_example``.
+    """Parse one serialized ``tf.train.SequenceExample`` outside a pipeline.
+
+    Equivalent to ``tf.io.parse_single_sequence_example``.
+
+    Args:
+        serialized: The serialized record.
+        context: Descriptions of the context features by name; may be empty.
+        sequences: Descriptions of one step of each feature list by name; may be empty if ``context`` is not.
+
+    Returns:
+        ``{"context": {name: value}, "sequences": {name: array or RaggedSteps}}``. VarLen and Ragged sequences
+        become :class:`RaggedSteps`, other sequences become arrays.
 
     Raises:
-        PlanError: A description makes no sense.
-        ExampleParseError: The record is damaged or does not fit.
+        PlanError: A feature description is invalid.
+        ExampleParseError: The record is damaged or does not match the descriptions.
     """
     parser = SequenceExampleParser(context, sequences)
     element: dict[str, dict[str, Any]] = parser.parse(join_records([serialized]), lambda row: ("", row)).element(0)
@@ -120,7 +130,7 @@ def parse_sequence_example(
 
 @dataclass(frozen=True)
 class _Sequence:
-    """One feature of every step."""
+    """Description of one feature list."""
 
     name: str
     feature: Feature
@@ -152,7 +162,7 @@ class _Sequence:
         return FixedLen(self.feature.shape, self.feature.dtype)
 
     def columns(self, lists: list[dict[bytes, list[bytes]]], records: VarColumn, describe: Describe) -> list[Column]:
-        """Return the columns of this feature, given the feature lists of every record."""
+        """Build the columns of this feature from the feature lists of all records."""
         found = [of_record.get(self.name.encode()) for of_record in lists]
         if self.required and None in found:
             expected = "a feature list, or allow_missing in its description"
@@ -180,7 +190,7 @@ class _Sequence:
 
 
 def _as_array(column: Column) -> NDArray[Any]:
-    """Return scalars of bytes or str as an object array, anything else as it is."""
+    """Convert a scalar bytes or str column to an object array. Return other columns unchanged."""
     if not isinstance(column, VarColumn):
         return column
     out = np.empty(len(column), object)
@@ -189,7 +199,7 @@ def _as_array(column: Column) -> NDArray[Any]:
 
 
 def _feature_lists(record: bytes, names: Set[bytes], row: int, describe: Describe) -> dict[bytes, list[bytes]]:
-    """Return the serialized steps of the named feature lists of a record; the last of a name counts."""
+    """Return the serialized steps of the named feature lists of a record. The last list of a name wins."""
     try:
         return dict(_entries(memoryview(record), names))
     except DamagedMessageError as damage:

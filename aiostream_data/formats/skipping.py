@@ -1,8 +1,8 @@
-"""Skip damaged records: cut a stream as its format does, and recover behind damage.
+"""Framer that skips damaged records and resumes after the damage.
 
-How this works. The format's own framer cuts the stream until it fails. Then a :class:`~.base.Recovery` gets the bytes
-from the damaged record on. When it is in sync again, a new framer takes over. So the bytes in front of damage cost what
-they cost without this.
+The format's own framer parses the stream until it fails. A :class:`~.base.Recovery` then parses the bytes from the
+damaged record onward. When the recovery is in sync, a new framer resumes. Undamaged parts of a stream are parsed at
+full speed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, Reco
 from aiostream_data.rows.records import VarColumn
 
 REPORTED_AT_ONCE: Final = 1024
-"""Losses after which an empty column is returned, so that the caller of the framer can stop."""
+"""Number of losses after which the framer yields an empty column, so that its caller can stop."""
 
 NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class SkippingFramer:
-    """A framer that reports damage and goes on behind it. See :class:`~.base.Framer`.
+    """Framer that reports damage and resumes after it. See :class:`~.base.Framer`.
 
     Args:
-        report: Receives each loss.
+        description: Format of the records.
+        url: URL of the object, for error messages.
+        report: Called with each loss.
     """
 
     def __init__(self, description: Recovers, url: str, report: Report) -> None:
@@ -36,51 +38,51 @@ class SkippingFramer:
         self._report = report
         self._recovery = description.recovery()
         self._framer = self._new_framer(0)
-        self._held: RecordTail | None = None  # bytes for the recovery, while it is at work
-        self._offset = 0  # of the first of them
-        self._nbytes: int | None = None  # of the stream
-        self._shift: int | None = None  # of the column that the recovery gave last
-        self._is_recovered = False  # the last column
+        self._held: RecordTail | None = None  # bytes buffered for a recovery in progress
+        self._offset = 0  # stream offset of the first byte in _held
+        self._nbytes: int | None = None  # stream length
+        self._shift: int | None = None  # stream offset minus column index, for the last recovered column
+        self._is_recovered = False  # True if the recovery found the last column
 
     def resume(self, offset: int) -> None:
-        """Begin at a record that starts at byte ``offset`` of the stream."""
+        """Start at stream offset ``offset``, where a record begins."""
         self._framer.resume(offset)
 
     def ends_at(self, nbytes: int) -> None:
-        """Note the length of the stream. A record that declares more than is left of it is damaged."""
+        """Set the length of the stream. A record that extends beyond it is damaged."""
         self._nbytes = nbytes
 
     @property
     def offset(self) -> int:
-        """Byte of the stream behind all records that were given out, and all damage that was reported."""
+        """Stream offset after all yielded records and all reported losses."""
         return self._framer.offset if self._held is None else self._offset
 
     def offset_of(self, start: int) -> int | None:
-        """Return the byte of the stream at which a record begins. See :meth:`.CuttingFramer.offset_of`."""
+        """Return the stream offset of a record. See :meth:`.CuttingFramer.offset_of`."""
         if self._is_recovered:
             return None if self._shift is None else self._shift + start
         return self._framer.offset_of(start)
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held for records that are incomplete, or were not found yet."""
+        """Bytes of memory held for incomplete records and for a recovery in progress."""
         return self._framer.held_nbytes if self._held is None else self._held.held_nbytes
 
     @property
     def tail_nbytes(self) -> int:
-        """Bytes of it that the next block is joined to."""
+        """Bytes to copy in front of the next block."""
         return self._framer.tail_nbytes if self._held is None else self._held.nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Bytes that are gathered before anything more is given."""
+        """Number of bytes to collect before the next record can be returned."""
         return self._framer.record_nbytes if self._held is None else max(self._held.nbytes, self._recovery.wanted)
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
-        """Yield the records that are complete with this block, and report damage between them.
+        """Yield the records that this block completes, and report damage between them.
 
         Raises:
-            CorruptRecordError: A record goes on behind the end of the stream.
+            CorruptRecordError: A record extends beyond the end of the stream.
         """
         if self._held is None:
             rest = yield from self._framed(block, headroom, most_rows)
@@ -97,7 +99,7 @@ class SkippingFramer:
         """Yield the records that the end of the stream completes.
 
         Raises:
-            CorruptRecordError: The last record is damaged, or cut short. Everything from ``offset`` on is lost.
+            CorruptRecordError: The last record is damaged or truncated. All bytes from ``offset`` onward are lost.
         """
         if self._held is not None:
             self._nbytes = self._offset + self._held.nbytes
@@ -106,9 +108,9 @@ class SkippingFramer:
         yield from self._framer.finish()
 
     def abandon(self) -> Iterator[VarColumn]:
-        """Yield records that were found behind damage, as the stream cannot be read any further.
+        """Yield the records found so far after damage, when the rest of the stream is unreadable.
 
-        ``offset`` is then the place from which everything is lost.
+        Afterwards, ``offset`` is the beginning of the lost bytes.
         """
         if self._held is None:
             return
@@ -123,10 +125,11 @@ class SkippingFramer:
         return self._nbytes is not None and self._offset + self._held.nbytes >= self._nbytes
 
     def _go_on(self, rest: Bytes | None, most_rows: int) -> Iterator[VarColumn]:
-        """Recover, and let a framer take over where that is done; once more if it fails.
+        """Run the recovery, then resume with a framer. Repeat if the framer finds more damage.
 
         Args:
-            rest: Bytes of the stream from ``_offset`` on.
+            rest: Bytes of the stream from ``_offset`` onward.
+            most_rows: Maximum number of rows per column.
         """
         while rest is not None:
             end = None if self._nbytes is None else self._nbytes - self._offset
@@ -150,7 +153,7 @@ class SkippingFramer:
         return framer
 
     def _framed(self, block: Bytes, headroom: int, most_rows: int) -> Generator[VarColumn, None, Bytes | None]:
-        """Yield records as the format's framer gives them; return the bytes from a damaged record on, or None."""
+        """Yield the records of the format's framer. Return the bytes from a damaged record onward, or None."""
         self._is_recovered = False
         try:
             yield from self._framer.feed(block, headroom, most_rows)
@@ -161,7 +164,7 @@ class SkippingFramer:
         return None
 
     def _damaged(self, error: CorruptRecordError) -> Bytes:
-        """Let the recovery begin; return the bytes from the damaged record on."""
+        """Start the recovery. Return the received bytes from the damaged record onward."""
         self._offset = error.offset
         self._recovery.begin()
         pieces = self._framer.unread()
@@ -170,12 +173,13 @@ class SkippingFramer:
     def _recovered(
         self, rest: Bytes, end: int | None, most_rows: int, lost: list[int] | None = None
     ) -> Iterator[VarColumn]:
-        """Yield records that the recovery finds, and report losses.
+        """Yield the records that the recovery finds, and report losses.
 
         Args:
-            rest: Bytes of the stream from ``_offset`` on.
-            end: Index at which the stream ends, if that is known.
-            lost: Instead of being reported, a loss up to the end of the bytes is noted here by its offset.
+            rest: Bytes of the stream from ``_offset`` onward.
+            end: Index in ``rest`` at which the stream ends, or None if unknown.
+            most_rows: Maximum number of rows per column.
+            lost: If not None, receives the offset of a loss that extends to the end, instead of ``report``.
         """
         reported = 0
         for part in self._recovery.cut(rest, 0, len(rest), self._offset, end):

@@ -1,4 +1,4 @@
-"""Read the records of one object and skip what is damaged: single records where the format allows, else the rest."""
+"""Record stream that skips damage: single records if the format can recover, else the rest of the object."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aiostream_data.rows.records import VarColumn
 class SkippingStream(RecordStream):
     """A :class:`~.stream.RecordStream` that reports damage instead of raising.
 
-    Behind damage of a compressed stream nothing can be read, so that the rest of the object is lost.
+    Damage in the compressed data makes the rest of the object unreadable.
 
     Args:
-        report: Receives each loss.
-        nbytes: Of the object.
+        report: Called with each loss.
+        nbytes: Size of the object in bytes.
 
     Attributes:
-        is_over: The rest of the object was reported as lost. Nothing more is given.
+        is_over: True after the rest of the object was reported as lost. No more records follow.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class SkippingStream(RecordStream):
             self._tell_end()
 
     def check_end(self, nbytes: int) -> None:
-        """Do nothing: the framer knows the end."""
+        """Do nothing: the framer checks records against the end of the stream."""
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
-        """Give the records that are complete with this block. See :meth:`.RecordStream.feed`."""
+        """Yield the records that this block completes. See :meth:`.RecordStream.feed`."""
         return self._until_over(super().feed(block, headroom))
 
     def finish(self) -> Iterator[VarColumn]:
-        """Give the records that the end of the stream completes. See :meth:`.RecordStream.finish`."""
+        """Yield the records that the end of the stream completes. See :meth:`.RecordStream.finish`."""
         return self._until_over(super().finish())
 
     def _until_over(self, columns: Iterator[VarColumn]) -> Iterator[VarColumn]:
@@ -89,4 +89,4 @@ class SkippingStream(RecordStream):
             self._framer.ends_at(self._nbytes)
 
     def _raise_earlier_damage(self) -> None:
-        """Do nothing: earlier damage was reported."""
+        """Do nothing: the framer has already reported earlier damage."""

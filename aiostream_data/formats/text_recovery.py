@@ -1,4 +1,4 @@
-"""Read on behind lines that are too long, or not valid in their encoding: each is lost up to its end."""
+"""Recovery for text: skip each line that is too long or invalid in its encoding."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from aiostream_data.formats.lines import Indices, LineRules, first_newline
 from aiostream_data.rows.records import VarColumn
 
 WINDOW_NBYTES: Final = 64 << 10
-"""Lines are looked at in windows of so many bytes, or of one line: the index of empty lines takes 16 times as many."""
+"""Bytes of text to check at once, or one longer line. The index of empty lines uses 16 times as much memory."""
 
 
 class LineRecovery:
-    """Finds lines behind damage. See :class:`~.base.Recovery`."""
+    """Parser that finds the next valid lines after damage. See :class:`~.base.Recovery`."""
 
     def __init__(self, rules: LineRules) -> None:
         self._rules = rules
-        self._lost_from: int | None = None  # offset of a line that is too long, and whose end was not found yet
+        self._lost_from: int | None = None  # offset of an unfinished line that is too long
         self.consumed = 0
         self.wanted = 1
 
@@ -53,7 +53,7 @@ class LineRecovery:
         self.consumed = at
 
     def _lines(self, values: Bytes, start: int, stop: int) -> tuple[Indices, Indices, int]:
-        """Return some complete lines, and where they end; that is ``start`` if there are none."""
+        """Return starts and lengths of some complete lines, and the index after them (``start`` without lines)."""
         window = min(stop, start + WINDOW_NBYTES)
         found = _native.find_lines(values, start, window)
         if found[2] > start:
@@ -64,7 +64,7 @@ class LineRecovery:
     def _judged(
         self, values: Bytes, starts: Indices, lengths: Indices, behind: int, base: int
     ) -> Iterator[VarColumn | Loss]:
-        """Yield lines that end before ``behind``, and losses in place of bad ones."""
+        """Yield the valid lines that end before ``behind``, and a loss for each invalid line."""
         whole = self._rules.checked(values, int(starts[0]), starts, lengths, behind)
         if whole.problem is None:
             yield whole.column

@@ -1,4 +1,4 @@
-"""TFRecord: each record framed by its length and two masked CRC-32C checksums."""
+"""TFRecord format: each record is framed by its length and two masked CRC-32C checksums."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from aiostream_data.formats.tfrecord_recovery import TFRecordRecovery
 from aiostream_data.rows.records import VarColumn
 
 HEADER = struct.Struct("<QI")
-"""Payload length and its checksum."""
+"""Payload length and the checksum of the length."""
 FOOTER = struct.Struct("<I")
-"""The payload's checksum."""
+"""Checksum of the payload."""
 
 FRAMING_NBYTES = HEADER.size + FOOTER.size
 MAX_RECORD_NBYTES_LIMIT = 1 << 62
 
 _WINDOW_NBYTES_PER_ROW = 4 * FRAMING_NBYTES
-"""A window is so many bytes for each row wanted: four times the rows, if all records are empty."""
+"""Window bytes per requested row. If all records are empty, a window holds four times the requested rows."""
 
 _WIDE_NBYTES_PER_ROW = 16 * FRAMING_NBYTES
-"""The same where memory is not short: usual blocks are then cut at once."""
+"""Window bytes per row at the default row limit, so that a block of usual size is parsed at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TFRecordFormat:
-    """What ``tf.data.TFRecordDataset`` reads: one ``bytes`` record per frame.
+    """Format of ``tf.data.TFRecordDataset``: one ``bytes`` record per frame.
 
-    A length is always checked against its checksum before it is believed.
+    The checksum of each length is always verified.
 
     Attributes:
-        verify: Also compare the checksum of every payload, as tf.data does.
-        max_record_nbytes: A longer record is taken for damage; bounds what one record can claim in memory.
+        verify: Also verify the checksum of every payload, as tf.data does.
+        max_record_nbytes: Maximum bytes of a record. A longer record counts as damage. Limits the memory per record.
     """
 
     verify: bool = True
@@ -56,7 +56,7 @@ class TFRecordFormat:
 
     @property
     def largest_nbytes(self) -> int:
-        """Bytes of the largest record."""
+        """Maximum size of a record in bytes."""
         return self.max_record_nbytes
 
     def framer(self, url: str) -> TFRecordFramer:
@@ -66,19 +66,19 @@ class TFRecordFormat:
         return TFRecordRecovery(self.verify, self.max_record_nbytes)
 
     def recognises(self, first_bytes: bytes) -> bool:
-        """Return whether an uncompressed stream starts with these bytes: the first length has a valid checksum."""
+        """Return True if the bytes begin with a length field whose checksum matches."""
         return starts_tfrecord(first_bytes)
 
 
 class TFRecordFramer(CuttingFramer):
-    """Cuts one TFRecord stream. Releases the GIL where the native core is built."""
+    """Framer for one TFRecord stream. Releases the GIL if the native core is built."""
 
     prefix_nbytes = HEADER.size
 
     def __init__(self, description: TFRecordFormat, url: str) -> None:
         super().__init__(url)
         self._format = description
-        self._wanted = HEADER.size  # bytes from the tail's start that the next attempt needs
+        self._wanted = HEADER.size  # bytes from the start of the tail needed for the next attempt
         self._long_length = 0
 
     @property
@@ -86,10 +86,12 @@ class TFRecordFramer(CuttingFramer):
         return self._wanted
 
     def check_end(self, nbytes: int) -> None:
-        """Raise if the record of which a part was received ends behind byte ``nbytes``, where the stream ends.
+        """Check that the incomplete record ends within the stream, which has ``nbytes`` bytes.
+
+        Failing early avoids buffering the rest of the stream.
 
         Raises:
-            CorruptRecordError: It does, so that nobody gathers the rest of the stream for it.
+            CorruptRecordError: The record declares a length beyond the end of the stream.
         """
         if self.held_nbytes and self._offset + self._wanted > nbytes:
             raise self._failed(self._cut_short(nbytes - self._offset))
@@ -101,7 +103,7 @@ class TFRecordFramer(CuttingFramer):
         wide = most_rows * (_WIDE_NBYTES_PER_ROW if most_rows == MOST_ROWS else _WINDOW_NBYTES_PER_ROW)
         if stop - start <= wide:
             return stop
-        first = int.from_bytes(values[start : start + 8], "little") + FRAMING_NBYTES  # checked when it is cut
+        first = int.from_bytes(values[start : start + 8], "little") + FRAMING_NBYTES  # checksum verified later, in _cut
         return min(stop, start + max(first, wide))
 
     def _begin_long(self, rest: Bytes) -> LongRecord | None:
@@ -126,7 +128,7 @@ class TFRecordFramer(CuttingFramer):
         )
         self._wanted = HEADER.size
         if problem is None and stop - consumed >= HEADER.size:
-            # The header was checked, and the record behind it is not complete.
+            # The header is valid, but the rest of the record has not arrived.
             length, _ = HEADER.unpack_from(values[consumed : consumed + HEADER.size].tobytes())
             self._wanted = length + FRAMING_NBYTES
         return Cut(VarColumn(values, starts, lengths), consumed, problem)

@@ -1,15 +1,15 @@
-"""Find TFRecords again behind damage, in time proportional to the bytes, whatever they hold.
+"""Find the next TFRecords after damage, in time linear in the stream length for any content.
 
-How this works. A *header* is a position where the length matches its checksum. A record at a header is *sound* if its
-payload matches its checksum. It is *framed* if the payload does not, but another header, or the end of the stream,
-follows: only its payload is damaged. Behind other damage, reading resumes at the first position with a sound or framed
-record. So what is lost depends on the bytes alone.
+A *header* is a position where a length matches its checksum. A record is *sound* if its payload matches its checksum.
+A record is *framed* if its payload is damaged, but another header or the end of the stream follows. After other
+damage, reading resumes at the first sound or framed record. The lost bytes therefore depend only on the content of the
+stream, not on block sizes.
 
-Headers of a window are found at once, and the checksums of all their payloads in one pass, however many overlap. If a
-window ends before the verdict, the next one has at least twice the bytes from there on. Reading returns to the framer
-only if the window had at most as many bytes left as were passed. Hence no byte is looked at more than a few times.
+All headers of a window are found at once, and the checksums of their possibly overlapping payloads are computed in one
+pass. If a window ends before a decision, the next window holds at least twice the remaining bytes. The framer resumes
+only if at least half of the bytes were processed. Each byte is therefore read only a few times.
 
-A record in sequence that goes on behind the end of the stream is left to the framer, which fails for it at the end.
+If a record in sequence extends beyond the end of the stream, the framer reports it when the stream ends.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ HEADER_NBYTES: Final = 12
 FOOTER_NBYTES: Final = 4
 
 WINDOW_NBYTES: Final = 256 << 10
-"""Bytes that are looked at together, unless a record is larger."""
+"""Bytes to search at once, unless a record is larger."""
 
 _HEADER: Final = struct.Struct("<QI")
 
 SOUND, FRAMED, UNSOUND, UNKNOWN = range(4)
-"""Verdicts on a record at a header. UNKNOWN needs more bytes."""
+"""Verdicts on the record at a header. UNKNOWN means that more bytes are needed."""
 
 Numbers = NDArray[np.int64]
 
 
 class _Headers(NamedTuple):
-    """Headers of a window, ascending.
+    """Headers found in a window, in ascending order.
 
     Attributes:
-        places: Indices at which they begin.
-        ends: Indices at which their records end.
-        verdicts: One each.
+        places: Start index of each header.
+        ends: End index of each record.
+        verdicts: Verdict on each record.
     """
 
     places: list[int]
@@ -57,11 +57,11 @@ class _Headers(NamedTuple):
 
 
 class _FoundRecord(NamedTuple):
-    """What a window holds.
+    """Records and losses found in a window.
 
     Attributes:
-        starts, stops: Indices of payloads.
-        losses: With the number of records before each.
+        starts, stops: Start and end indices of the payloads.
+        losses: Losses, each with the number of records before it.
     """
 
     starts: list[int]
@@ -69,11 +69,11 @@ class _FoundRecord(NamedTuple):
     losses: list[tuple[int, Loss]]
 
     def lose(self, loss: Loss) -> None:
-        """Note a loss behind the last record."""
+        """Append a loss after the last record."""
         self.losses.append((len(self.starts), loss))
 
     def parts(self, values: Bytes) -> Iterator[VarColumn | Loss]:
-        """Yield records and losses in order, records in sequence as one column."""
+        """Yield records and losses in stream order, with consecutive records in one column."""
         starts = np.array(self.starts, np.int64)
         lengths = np.array(self.stops, np.int64) - starts
         first = 0
@@ -87,19 +87,19 @@ class _FoundRecord(NamedTuple):
 
 
 class TFRecordRecovery:
-    """Finds TFRecords behind damage. See :class:`~.base.Recovery`.
+    """Parser that finds the next TFRecords after damage. See :class:`~.base.Recovery`.
 
     Args:
-        verify: Records in sequence are delivered only if their payloads match their checksums.
-        most_nbytes: Of a payload.
+        verify: If True, yield only records whose payload matches its checksum.
+        most_nbytes: Maximum bytes of a payload.
     """
 
     def __init__(self, verify: bool, most_nbytes: int) -> None:
         self._verify = verify
         self._most_nbytes = most_nbytes
         self._is_fresh = False
-        self._is_cut_short = False  # a record in sequence goes on behind the end of the stream
-        self._lost_from: int | None = None  # offset of damage behind which no record was found yet
+        self._is_cut_short = False  # a record in sequence extends beyond the end of the stream
+        self._lost_from: int | None = None  # offset of damage after which no record has been found
         self._reason = ""
         self._at = 0
         self.consumed = 0
@@ -132,10 +132,10 @@ class TFRecordRecovery:
             size = max(WINDOW_NBYTES, 2 * left)
 
     def _pass_framed(self, values: Bytes, stop: int, base: int, end: int | None) -> Generator[Loss, None, bool]:
-        """Skip the damaged record at which recovery begins, if it is framed and larger than a window.
+        """Skip the damaged record at which the recovery begins, if the record is framed and larger than a window.
 
-        The framer has compared its checksums. So this looks at two headers only, however large the record is.
-        Return True if it was skipped, or if more bytes are needed to tell.
+        The framer has already verified the payload, so only two headers are read. Return True if the record was
+        skipped or more bytes are needed to decide.
         """
         at = self._at
         behind = self._end_of(values, at, stop)
@@ -151,7 +151,7 @@ class TFRecordRecovery:
         return False
 
     def _walk(self, values: Bytes, window: int, base: int, end: int | None) -> _FoundRecord:
-        """Go from record to record, and from damage to the next record, as far as the window tells."""
+        """Collect the records and losses from ``_at`` up to the first undecided position in the window."""
         places, ends, verdicts = self._headers(values, self._at, window, end)
         found = _FoundRecord([], [], [])
         row = 0
@@ -187,25 +187,25 @@ class TFRecordRecovery:
             row = bisect_left(places, self._at, row)
 
     def _search_from(self, at: int, base: int, reason: str) -> None:
-        """Look for a record behind the damage that begins at index ``at``."""
+        """Start the search for a record after the damage at index ``at``."""
         self._lost_from, self._at, self._reason = base + at, at + 1, reason
 
     def _problem_of(self, values: Bytes, at: int, stop: int) -> str:
-        """Return what is wrong with the header at index ``at``."""
+        """Describe the damage of the header at index ``at``."""
         if _length_at(values, at, stop) is None:
             return "length checksum mismatch"
         length = int.from_bytes(values[at : at + 8], "little")
         return f"record of {length} bytes is longer than the limit of {self._most_nbytes}"
 
     def _end_of(self, values: Bytes, at: int, stop: int) -> int | None:
-        """Return the index at which the record at ``at`` ends; None if no header is there."""
+        """Return the end index of the record at ``at``, or None if no valid header begins there."""
         length = _length_at(values, at, stop)
         if length is None or length > self._most_nbytes:
             return None
         return at + HEADER_NBYTES + length + FOOTER_NBYTES
 
     def _headers(self, values: Bytes, start: int, stop: int, end: int | None) -> _Headers:
-        """Return all headers of ``values[start:stop]`` with verdicts on their records."""
+        """Find all headers in ``values[start:stop]`` and the verdicts on their records."""
         pieces = [
             _checked_headers(values, at, min(stop, at + WINDOW_NBYTES + HEADER_NBYTES - 1), self._most_nbytes)
             for at in range(start, stop, WINDOW_NBYTES)
@@ -234,11 +234,11 @@ _PAYLOAD: Final = "payload checksum mismatch"
 
 
 def _checked_headers(values: Bytes, start: int, stop: int, most_nbytes: int) -> tuple[Numbers, Numbers]:
-    """Return where in ``values[start:stop]`` a length of a payload matches its checksum, and these lengths."""
+    """Find the indices in ``values[start:stop]`` where a payload length matches its checksum, and the lengths."""
     count = stop - start - HEADER_NBYTES + 1
     if count <= 0:
         return _NONE, _NONE
-    words = np.ndarray((count,), "<u8", values.data, start, (1,))  # at every byte, without a copy
+    words = np.ndarray((count,), "<u8", values.data, start, (1,))  # overlapping words, one per byte, without a copy
     likely = np.flatnonzero(words <= most_nbytes)
     stored = np.ndarray((count,), "<u4", values.data, start + 8, (1,))[likely]
     lengths = words[likely]
@@ -247,7 +247,7 @@ def _checked_headers(values: Bytes, start: int, stop: int, most_nbytes: int) -> 
 
 
 def _is_sound(values: Bytes, places: Numbers, ends: Numbers) -> NDArray[np.bool_]:
-    """Return for complete records whether each payload matches its checksum."""
+    """Return a mask of the complete records whose payload matches its checksum."""
     stops = ends - FOOTER_NBYTES
     footers = np.ascontiguousarray(values[stops[:, None] + np.arange(FOOTER_NBYTES)])
     found: NDArray[np.bool_] = masked(crc32c_ranges(values, places + HEADER_NBYTES, stops)) == footers.view("<u4")[:, 0]
@@ -255,12 +255,12 @@ def _is_sound(values: Bytes, places: Numbers, ends: Numbers) -> NDArray[np.bool_
 
 
 def _is_cut(at: int, stop: int, end: int | None) -> bool:
-    """Return whether a header that begins here is not received yet."""
+    """Return True if a header at index ``at`` extends beyond the received bytes but not beyond the stream."""
     return at + HEADER_NBYTES > stop and (end is None or at + HEADER_NBYTES <= end)
 
 
 def _length_at(values: Bytes, at: int, stop: int) -> int | None:
-    """Return the length at index ``at`` if it matches its checksum."""
+    """Return the payload length at index ``at`` if it matches its checksum, else None."""
     if at + HEADER_NBYTES > stop:
         return None
     length, checksum = _HEADER.unpack_from(values.data, at)

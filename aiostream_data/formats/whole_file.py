@@ -1,4 +1,4 @@
-"""Each object is one record."""
+"""Format in which each object is one record."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from aiostream_data.rows.records import VarColumn
 
 @dataclass(frozen=True, kw_only=True)
 class WholeFileFormat:
-    """What mapping ``tf.io.read_file`` over ``Dataset.list_files`` gives: the content of every file as ``bytes``.
+    """Format with one ``bytes`` record per file, like ``tf.io.read_file`` mapped over ``Dataset.list_files``.
 
     An empty object is one empty record.
 
     Attributes:
-        max_record_nbytes: A larger object, once decompressed, is refused.
+        max_record_nbytes: Maximum decompressed size of an object in bytes. Larger objects are an error.
     """
 
     max_record_nbytes: int = 1 << 30
@@ -39,7 +39,7 @@ class WholeFileFormat:
 
     @property
     def largest_nbytes(self) -> int:
-        """Bytes of the largest record."""
+        """Maximum size of a record in bytes."""
         return self.max_record_nbytes
 
     def framer(self, url: str) -> WholeFileFramer:
@@ -47,7 +47,7 @@ class WholeFileFormat:
 
 
 class WholeFileFramer:
-    """Gathers one object. One that comes in a single block is not copied."""
+    """Framer that collects one object. An object received in a single block is not copied."""
 
     def __init__(self, description: WholeFileFormat, url: str) -> None:
         self._format = description
@@ -69,7 +69,7 @@ class WholeFileFramer:
         return self._nbytes
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = 1) -> Iterator[VarColumn]:
-        """Keep the block. See :class:`~.base.Framer`."""
+        """Buffer the block. Yields no records. See :meth:`.Framer.feed`."""
         fresh = block[headroom:]
         self._nbytes += len(fresh)
         if self._nbytes > self._format.max_record_nbytes:

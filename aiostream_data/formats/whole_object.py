@@ -1,4 +1,4 @@
-"""Write a small object as a whole: it appears under its name complete, or not at all."""
+"""Write a small object atomically: it appears under its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from aiostream_data.formats.output_file import open_target
 
 
 def write_object(url: str, content: bytes, storage_options: Mapping[str, Any]) -> None:
-    """Write ``content`` to a local path, or to any URL that fsspec can write.
+    """Write ``content`` atomically to a local path, or to any URL that fsspec can write.
 
     Raises:
-        MissingExtraError: fsspec is not installed.
-        OSError: It cannot be written.
+        MissingExtraError: The URL needs fsspec, which is not installed.
+        OSError: The object cannot be written.
     """
     target = open_target(url, storage_options)
     try:
