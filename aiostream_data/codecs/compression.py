@@ -1,7 +1,7 @@
-"""Compressed streams, block by block: every step gives a bounded number of bytes, whatever comes in.
+"""Incremental compression and decompression. Each decompression step returns a bounded number of bytes.
 
-Offsets in errors count bytes of the *decompressed* stream: where the last good byte ended. Readers of records raise
-such errors with the offset of the record that is lost, by :func:`damage_at`.
+Offsets in errors count *decompressed* bytes up to the damage. Record readers replace them with the offset of the lost
+record, using :func:`damage_at`.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from aiostream_data.errors import CorruptRecordError, MissingExtraError, PlanErr
 Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd"]
 
 MAX_STEP_NBYTES = 256 << 10
-"""No step of a decompressor gives more than this."""
+"""Maximum output of one decompression step, in bytes."""
 
 DEFLATE_NBYTES = 64 << 10
-"""Memory of one inflating stream: 32 KiB of window, and tables."""
+"""Memory of one gzip or zlib decompressor in bytes: a window of 32 KiB, and tables."""
 
 ZSTD_NBYTES = 96 << 10
-"""Tables of one zstd stream; beside them it has a window, and room for blocks."""
+"""Memory of the tables of one zstd decompressor in bytes, without its window and block buffers."""
 
 MAPPED_NBYTES = 32 << 20
-"""malloc maps a block of more than this by itself, so that only what was written to takes memory."""
+"""Allocations above this size are mapped separately by malloc, so only written pages use memory."""
 
 FILLING_NBYTES = 1 << 20
-"""What is held of such a block is told in steps of this size, each before it is filled."""
+"""Step size in bytes for reporting the used part of such an allocation, before it is filled."""
 
-# The input is taken in small pieces because zlib copies what it has not used yet after every step.
+# Input is fed in small pieces because zlib copies the unused input after every step.
 _PIECE_NBYTES = 16 << 10
 _ZSTD_MAX_WINDOW_NBYTES = 128 << 20
 MAX_ZSTD_NBYTES = _ZSTD_MAX_WINDOW_NBYTES + (1 << 20)
-"""Most that one zstd stream holds: the largest window that is accepted, tables, and blocks."""
+"""Maximum memory of one zstd decompressor in bytes: the largest accepted window, tables and blocks."""
 
 _WINDOW_BITS = {"gzip": 31, "zlib": 15}
 _ALIASES: dict[str, Compression] = {"": "", "none": "", "gzip": "gzip", "zlib": "zlib", "zstd": "zstd"}
 
 
 def canonical(name: str) -> Compression:
-    """Return the name of a compression as used here; case does not matter, so tf.data's ``"GZIP"`` fits.
+    """Normalize the name of a compression. Case is ignored, so tf.data's ``"GZIP"`` works.
 
     Raises:
-        PlanError: There is no such compression.
+        PlanError: The compression is unknown.
     """
     try:
         return _ALIASES[name.lower()]
@@ -53,15 +53,15 @@ def canonical(name: str) -> Compression:
 
 
 def may_be_zstd(asked: str) -> bool:
-    """Return whether streams asked for as this compression, or as ``"auto"``, may be zstd."""
+    """Return True if the ``compression`` argument allows zstd streams."""
     return asked.lower() in ("auto", "zstd")
 
 
 def detect(first_bytes: bytes) -> Compression:
-    """Return what a stream that starts with these bytes is compressed with, going by its magic number.
+    """Detect the compression of a stream from the magic number in its first bytes.
 
-    Give it 64 bytes where there are so many: zlib's mark is two bytes that plain data may well begin
-    with, so the data behind it must hold, too.
+    Pass 64 bytes if the stream is that long. Plain data can begin with zlib's two-byte header, so the data after the
+    header must also be valid.
     """
     if first_bytes.startswith(b"\x1f\x8b\x08"):
         return "gzip"
@@ -83,42 +83,43 @@ def _starts_zlib(first_bytes: bytes) -> bool:
 
 
 class Decompressor(Protocol):
-    """Decompresses one stream. Not thread-safe; releases the GIL in its steps."""
+    """Decompressor of one stream. Not thread-safe; releases the GIL during each step."""
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held, or about to be: buffers, and the window of output to which the input may refer."""
+        """Bytes of memory used, or about to be allocated: buffers and the window of earlier output."""
 
     def feed(self, data: memoryview) -> Iterator[bytes]:
-        """Give what ``data`` (uint8) decompresses to, at most ``MAX_STEP_NBYTES`` at a time.
+        """Decompress ``data`` (uint8) and yield pieces of at most ``MAX_STEP_NBYTES`` bytes.
 
-        An empty piece is given before more memory is allocated: ``held_nbytes`` includes it already.
-        Must be iterated to its end before the next call.
+        Before an allocation of more memory, it yields an empty piece; ``held_nbytes`` then includes the new memory.
+        Exhaust the iterator before the next call.
 
         Raises:
-            CorruptRecordError: The stream is damaged; all that came before the damage was given.
+            CorruptRecordError: The stream is damaged. All output before the damage has been yielded.
         """
 
     def finish(self) -> None:
-        """Check that the stream was complete.
+        """Check that the stream is complete.
 
         Raises:
-            CorruptRecordError: It was cut short.
+            CorruptRecordError: The stream is truncated.
         """
 
     def discard(self) -> None:
-        """Free all memory. Nothing else may be called any more."""
+        """Free all memory. No other method may be called afterwards."""
 
 
 def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES) -> Decompressor:
-    """Return a decompressor at the start of a stream.
+    """Create a decompressor for a new stream.
 
     Args:
-        url: For messages.
-        step_nbytes: Most bytes that one step gives; a block of a zstd stream (128 KiB) is always one step.
+        name: Compression of the stream.
+        url: URL of the object, for error messages.
+        step_nbytes: Maximum output of one step in bytes. A zstd block (up to 128 KiB) is always one step.
 
     Raises:
-        MissingExtraError: The package for it is not installed.
+        MissingExtraError: The package for this compression is not installed.
     """
     if name == "zstd":
         return _Zstd(url)
@@ -126,7 +127,7 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
 
 
 def damage_at(offset: int, error: CorruptRecordError) -> CorruptRecordError:
-    """Return damage of a compressed stream as damage of the record that begins at byte ``offset`` of its content."""
+    """Convert damage of a compressed stream to damage of the record at decompressed byte ``offset``."""
     if error.offset == offset:
         return error
     return CorruptRecordError(error.url, offset, f"{error.reason}, after {error.offset} decompressed bytes")
@@ -140,14 +141,14 @@ class _Plain:
             yield bytes(data[at : at + MAX_STEP_NBYTES])
 
     def finish(self) -> None:
-        """There is nothing that could be missing."""
+        """Do nothing: an uncompressed stream can end anywhere."""
 
     def discard(self) -> None:
-        """There is nothing to free."""
+        """Do nothing: this class holds no memory."""
 
 
 class _Deflate:
-    """gzip, with as many members as there are and zero bytes behind the last, or one zlib stream."""
+    """Decompressor for one zlib stream, or for gzip with any number of members and trailing zero bytes."""
 
     held_nbytes = DEFLATE_NBYTES
 
@@ -155,7 +156,7 @@ class _Deflate:
         self._name = name
         self._url = url
         self._step_nbytes = step_nbytes
-        self._state: zlib._Decompress | None = self._fresh()  # None behind the end of a member
+        self._state: zlib._Decompress | None = self._fresh()  # None after the end of a member
         self._padding = False
         self._produced = 0
 
@@ -168,7 +169,7 @@ class _Deflate:
                     rest = self._next_member(rest)
                     continue
                 out, rest, damage = self._step(self._state, rest)
-                # A full step may have left output inside zlib with no input left to ask for it.
+                # After a full step zlib can hold more output although all input is consumed.
                 pending = len(out) == self._step_nbytes and self._state is not None
                 self._produced += len(out)
                 if out:
@@ -184,7 +185,7 @@ class _Deflate:
         self._state = None
 
     def _step(self, state: zlib._Decompress, data: bytes) -> tuple[bytes, bytes, str]:
-        """Return output, input left over, and what is wrong with the stream behind the output, if anything."""
+        """Return the output, the unused input, and a description of the damage after the output, or ""."""
         before = state.copy()
         try:
             out = state.decompress(data, self._step_nbytes)
@@ -196,7 +197,7 @@ class _Deflate:
         return out, state.unconsumed_tail, ""
 
     def _next_member(self, rest: bytes) -> bytes:
-        """Decide what the bytes behind a complete member are; return those that are still to be read."""
+        """Handle the bytes after a complete member: padding or a new member. Return the bytes still to decompress."""
         if self._name == "gzip" and not rest.strip(b"\0"):
             self._padding = True
             return b""
@@ -213,7 +214,7 @@ class _Deflate:
 
 
 def _until_damage(state: zlib._Decompress, data: bytes) -> bytes:
-    """Return what comes out before the damage, which zlib withholds when the damage is in the same step."""
+    """Decompress up to the damage, byte by byte. zlib returns no output from a step that contains damage."""
     out = bytearray()
     try:
         for at in range(len(data)):
@@ -224,14 +225,14 @@ def _until_damage(state: zlib._Decompress, data: bytes) -> bytes:
 
 
 class _Zstd:
-    """zstd frames, one after another, skippable ones among them.
+    """Decompressor for a sequence of zstd frames, including skippable frames.
 
-    The library accepts a frame that holds fewer bytes than its header declares, so sizes are compared here.
+    The library accepts a frame with less content than its header declares, so this class compares the sizes.
     """
 
     def __init__(self, url: str) -> None:
         self._library = _zstandard()
-        self._factory: Any = None  # made with the first frame, so that its memory can be reserved before
+        self._factory: Any = None  # created with the first frame, after its memory is reserved
         self._frame: Any = None
         self._walker = BlockWalker()
         self._url = url
@@ -264,7 +265,7 @@ class _Zstd:
         self._frame, self._frame_nbytes = self._factory.decompressobj(), 0
 
     def _holds_more(self) -> bool:
-        """Note what the library holds for the frame at hand; return whether that is more than before."""
+        """Update ``held_nbytes`` for the current frame; return True if it has increased."""
         before, walker = self.held_nbytes, self._walker
         block = min(walker.window_nbytes, MAX_BLOCK_NBYTES)
         output = walker.window_nbytes + 2 * block
@@ -280,10 +281,10 @@ class _Zstd:
         self._frame = self._factory = None
 
     def _check_size(self, *, complete: bool) -> None:
-        """Compare the frame's output so far with the size that its header declares."""
+        """Compare the frame's output so far with the size declared in its header."""
         declared, held = self._walker.content_nbytes, self._frame_nbytes
         if declared is not None and (held > declared or (complete and held < declared)):
-            raise ZstdFormatError(f"a frame declares {declared} bytes and holds {held}")
+            raise ZstdFormatError(f"a frame declares {declared} bytes and has {held}")
 
     def finish(self) -> None:
         if not self._walker.at_frame_boundary or not self._walker.frames:
@@ -299,20 +300,20 @@ def _zstandard() -> Any:
 
 
 class Compressor(Protocol):
-    """Compresses one stream."""
+    """Compressor of one stream."""
 
     def compress(self, data: bytes, /) -> bytes:
-        """Take ``data``; return what can be written so far, which may be empty."""
+        """Compress ``data`` and return the output that is ready, which may be empty."""
 
     def flush(self) -> bytes:
-        """End the stream; return its last bytes."""
+        """End the stream and return its last bytes."""
 
 
 def compressor(name: Compression) -> Compressor:
-    """Return a compressor for a new stream. Equal data give equal bytes: no time stamps.
+    """Create a compressor for a new stream. Its output is deterministic and contains no time stamps.
 
     Raises:
-        MissingExtraError: The package for it is not installed.
+        MissingExtraError: The package for this compression is not installed.
     """
     if name == "zstd":
         made: Compressor = _zstandard().ZstdCompressor(write_checksum=True).compressobj()

@@ -1,4 +1,4 @@
-"""Recognise files of well-known formats by their first bytes, and name what reads them instead."""
+"""Recognise files of well-known formats by their first bytes, and suggest a reader for them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from unicodedata import category
 from aiostream_data import _native
 
 START_NBYTES: Final = 512
-"""Bytes that are looked at: the header of a tar archive."""
+"""Number of bytes to inspect at the start of a file: the size of a tar header."""
 
 _MARKED_NBYTES: Final = 64
-"""Bytes behind a byte order mark that must be text."""
+"""Number of bytes after a byte order mark that must be valid text."""
 
 _BZIP2_BLOCK: Final = b"1AY&SY"
 _TAR_CHECKSUM: Final = slice(148, 156)
@@ -20,12 +20,12 @@ _TFRECORD_NBYTES: Final = 12
 
 
 class FileKind(NamedTuple):
-    """A format that the readers of records cannot read.
+    """A file format that the record readers cannot read.
 
     Attributes:
-        name: With its article, for messages.
-        cure: What to use instead.
-        is_certain: The marks are long enough to refuse a file that could be read as raw bytes too.
+        name: Name with its article, for error messages.
+        cure: Advice for error messages.
+        is_certain: True if the magic number is long enough to reject the file even for readers of raw bytes.
     """
 
     name: str
@@ -33,16 +33,16 @@ class FileKind(NamedTuple):
     is_certain: bool = True
 
 
-_IMAGES: Final = "use from_files(), and decode the bytes in a function given to map()"
+_IMAGES: Final = "use from_files(), and decode the bytes in a function passed to map()"
 _AGAIN: Final = "decompress it, or compress it with gzip or zstd instead"
-_GENERATOR: Final = "read it with {} in a function given to from_generator()"
+_GENERATOR: Final = "read it with {} in a function passed to from_generator()"
 
 TAR: Final = FileKind(
     "a tar archive", f"unpack it and use from_files(), or {_GENERATOR.format('tarfile')}; WebDataset is not supported"
 )
 ZIP: Final = FileKind(
     "a zip archive",
-    f"unpack it and use from_files(), or {_GENERATOR.format('zipfile')}; the arrays of an .npz file go to "
+    f"unpack it and use from_files(), or {_GENERATOR.format('zipfile')}; pass the arrays of an .npz file to "
     "from_tensor_slices()",
 )
 PARQUET: Final = FileKind("a Parquet file", _GENERATOR.format("pyarrow.parquet"))
@@ -72,7 +72,7 @@ UTF16: Final = FileKind("UTF-16 text", _UTF8.format("UTF-16"), is_certain=False)
 UTF32: Final = FileKind("UTF-32 text", _UTF8.format("UTF-32"), is_certain=False)
 
 _MAGICS: Final = (
-    (b"PAR1\x15", PARQUET),  # the byte behind it begins its first page; text may begin with PAR1
+    (b"PAR1\x15", PARQUET),  # \x15 begins the first page; plain text may begin with PAR1
     (b"ARROW1\0\0", ARROW),
     (b"\x89HDF\r\n\x1a\n", HDF5),
     (b"\x89PNG\r\n\x1a\n", PNG),
@@ -100,11 +100,11 @@ _BYTE_ORDER_MARKS: Final = (
 )
 _WHITE_SPACE: Final = frozenset("\t\n\v\f\r")
 _NO_TEXT: Final = frozenset(("Cc", "Cn", "Co", "Cs"))
-"""Categories of control characters and of characters that are not assigned."""
+"""Unicode categories of control characters and unassigned characters."""
 
 
 def kind_of(start: bytes) -> FileKind | None:
-    """Return what a file is, by its first ``START_NBYTES`` bytes, or all where it is shorter; None if unknown."""
+    """Detect the format of a file from its first ``START_NBYTES`` bytes (or fewer). Return None if unknown."""
     for magic, kind in _MAGICS:
         if start.startswith(magic):
             return kind
@@ -124,23 +124,23 @@ def kind_of(start: bytes) -> FileKind | None:
 
 
 def holds_image(element: object) -> bool:
-    """Return True if an element, or one of its fields, is the bytes of a JPEG or PNG image."""
+    """Return True if an element or one of its fields holds the bytes of a JPEG or PNG image."""
     parts = element.values() if type(element) is dict else element if type(element) is tuple else (element,)
     return any(type(part) is bytes and kind_of(part[:START_NBYTES]) in (JPEG, PNG) for part in parts)
 
 
 def starts_tfrecord(start: bytes) -> bool:
-    """Return whether the first length of a TFRecord stands here: its checksum holds."""
+    """Return True if the bytes begin with a TFRecord length whose checksum matches."""
     if len(start) < _TFRECORD_NBYTES:
         return False
     return _native.masked_crc32c(start[:8]) == int.from_bytes(start[8:12], "little")
 
 
 def _marked_text(start: bytes) -> FileKind | None:
-    """Return the kind of text that a byte order mark begins; None where the bytes behind it do not bear it out.
+    """Return the kind of text that a byte order mark announces, or None if the following bytes do not confirm it.
 
-    The mark of UTF-16 is two bytes, which other bytes may begin with. Lines of other encodings behind it are no UTF-16:
-    one damaged beginning of a file must not lose the file.
+    Other files can begin with the two bytes of the UTF-16 mark by accident. If valid UTF-8 follows, the file is not
+    UTF-16, and damage in its first bytes must not make the whole file unreadable.
     """
     for mark, encoding, kind in _BYTE_ORDER_MARKS:
         if start.startswith(mark):
@@ -151,7 +151,7 @@ def _marked_text(start: bytes) -> FileKind | None:
 
 
 def _is_text(data: bytes, encoding: str) -> bool:
-    """Return True if bytes that may be cut anywhere decode to assigned characters that are no control characters."""
+    """Return True if ``data``, which may end inside a character, decodes to assigned, non-control characters."""
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(data)
     except UnicodeDecodeError:
@@ -160,7 +160,7 @@ def _is_text(data: bytes, encoding: str) -> bool:
 
 
 def _starts_tar(start: bytes) -> bool:
-    """Return whether the header of a tar archive stands here: its checksum holds."""
+    """Return True if the bytes begin with a tar header whose checksum matches."""
     if len(start) < START_NBYTES or not start[_TAR_CHECKSUM].strip(b" \0"):
         return False
     try:
