@@ -1,4 +1,4 @@
-"""Compression of objects that are too short for their first bytes to show it: by name, and by possible beginnings."""
+"""Infer the compression of objects too short for detection, from their names and possible magic numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from aiostream_data.codecs.compression import Compression, detect
 
 MARK_NBYTES = 4
-"""Bytes that show a compression; the longest magic number. Fewer can be the beginning of one."""
+"""Length of the longest magic number. Fewer bytes can be the beginning of one."""
 
 _ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16)))
 _MAGICS: dict[Compression, tuple[bytes, ...]] = {"gzip": (b"\x1f\x8b\x08",), "zstd": _ZSTD_MAGICS}
@@ -25,11 +25,11 @@ _SUFFIXES: dict[str, Compression] = {
 
 
 class Evidence(NamedTuple):
-    """A compression that an object has for another reason than its first bytes.
+    """A compression inferred from something other than the object's first bytes.
 
     Attributes:
-        compression: The compression.
-        reason: A clause for messages, such as "its name ends with .gz".
+        compression: The inferred compression.
+        reason: Clause for error messages, such as "its name ends with .gz".
     """
 
     compression: Compression
@@ -37,7 +37,7 @@ class Evidence(NamedTuple):
 
 
 def suffix_of(url: str) -> str:
-    """Return the suffix of a URL or path in lower case, without its dot; ``""`` if it has none, or only a number."""
+    """Return the lower-case suffix of a URL or path without its dot; ``""`` if missing or numeric."""
     path = url
     if url[:8].lower().startswith(("http://", "https://")):
         path = url.partition("#")[0].partition("?")[0]
@@ -46,24 +46,24 @@ def suffix_of(url: str) -> str:
 
 
 def by_name(url: str) -> Evidence | None:
-    """Return the compression that the suffix of a URL or path names."""
+    """Infer the compression from the suffix of a URL or path. Return None for other suffixes."""
     suffix = suffix_of(url)
     named = _SUFFIXES.get(suffix)
     return None if named is None else Evidence(named, f"its name ends with .{suffix}")
 
 
 def chosen(evidence: Iterable[Evidence | None], first_bytes: bytes) -> Evidence | None:
-    """Return the first piece of evidence that the bytes do not contradict."""
+    """Return the first evidence that is consistent with ``first_bytes``, or None."""
     return next((one for one in evidence if one is not None and may_begin(one.compression, first_bytes)), None)
 
 
 def may_begin_any(first_bytes: bytes) -> bool:
-    """Return True if some compressed stream can begin with all of ``first_bytes``."""
+    """Return True if a gzip, zlib or zstd stream can begin with ``first_bytes``."""
     return any(may_begin(name, first_bytes) for name in ("gzip", "zlib", "zstd"))
 
 
 def may_begin(name: Compression, first_bytes: bytes) -> bool:
-    """Return True if a stream of this compression can begin with all of ``first_bytes``, which may be empty."""
+    """Return True if a stream of this compression can begin with ``first_bytes``, which may be empty."""
     if name == "zlib":
         if len(first_bytes) >= 2:
             return detect(first_bytes) == "zlib"

@@ -1,12 +1,11 @@
-"""Cut a zstd stream at the ends of its blocks, so that no step of decompression can be a bomb.
+"""Split a zstd stream at the ends of its blocks, to limit the output of each decompression step.
 
-A zstd block gives at most 128 KiB, however few bytes it takes, and the Python binding has no limit on
-what one call may return. So this walks the block headers (RFC 8878, section 3.1) and hands out the
-stream in pieces that end where blocks end. It reads sizes only; decompressing is left to the library.
+The Python binding does not limit the output of one call, so a small input could exhaust the memory. A zstd block
+decompresses to at most 128 KiB. This module therefore parses the block headers (RFC 8878, section 3.1) and splits the
+stream where blocks end. The library decompresses the pieces.
 
-How this works: the stream is a row of *fields* of known length. Each field's handler looks at the bytes
-of the field and names the next one. A field that is cut by the end of the input is gathered, except
-a block's content, which is passed on as it comes.
+The parser is a state machine over *fields* of known length. The handler of each field selects the next field. Fields
+that the end of the input cuts are buffered, except block contents, which are returned as they arrive.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ _CONTENT_SIZE_NBYTES = (0, 2, 4, 8)
 
 
 class ZstdFormatError(AiostreamError, ValueError):
-    """The bytes are not a zstd stream."""
+    """The input is not a valid zstd stream."""
 
 
 class ZstdPiece(NamedTuple):
-    """Bytes of one frame, holding at most one block.
+    """Bytes of one frame, with at most one block.
 
     Attributes:
-        data: For the decompressor.
-        ends_frame: The frame ends with them.
-        begins_frame: They are the complete header of a frame, and nothing else.
+        data: Compressed bytes for the decompressor.
+        ends_frame: True if the frame ends with this piece.
+        begins_frame: True if this piece is a complete frame header and nothing else.
     """
 
     data: bytes
@@ -42,12 +41,12 @@ class ZstdPiece(NamedTuple):
 
 
 class BlockWalker:
-    """Follows the structure of a zstd stream that comes in blocks of any size.
+    """Incremental parser of the structure of a zstd stream.
 
     Attributes:
-        frames: How many frames have begun, skippable ones included.
-        content_nbytes: Decompressed size that the header of the latest frame declares; None where it declares none.
-        window_nbytes: Window of the frame: how far back it can refer to its own content.
+        frames: Number of frames begun, including skippable frames.
+        content_nbytes: Decompressed size declared in the header of the latest frame, or None.
+        window_nbytes: Window size of the latest frame: the distance over which it can refer to earlier output.
     """
 
     def __init__(self) -> None:
@@ -56,7 +55,7 @@ class BlockWalker:
         self.window_nbytes = 0
         self._single_segment = False
         self._gathered = bytearray()
-        self._header = b""  # of the frame, as far as it was received
+        self._header = b""  # received part of the frame header
         self._remaining = 4
         self._handle: Callable[[bytes], ZstdPiece | None] | None = self._magic
         self._in_frame = False
@@ -67,14 +66,14 @@ class BlockWalker:
 
     @property
     def at_frame_boundary(self) -> bool:
-        """True when the stream may end here."""
+        """True if the stream may end after the input so far."""
         return not self._in_frame and not self._gathered
 
     def feed(self, data: memoryview) -> Iterator[ZstdPiece]:
-        """Return the pieces that ``data`` (uint8) completes, one after another.
+        """Yield the pieces that ``data`` (uint8) completes, in order.
 
         Raises:
-            ZstdFormatError: A header makes no sense.
+            ZstdFormatError: A header is invalid.
         """
         at = 0
         while at < len(data):
@@ -110,7 +109,7 @@ class BlockWalker:
         self._expect(4, self._magic)
 
     def _end_block(self) -> bool:
-        """Name what follows a block; return whether the frame ends with it."""
+        """Select the field after a block; return True if the frame ends with the block."""
         if not self._last_block:
             self._expect(3, self._block_header)
         elif self._has_checksum:
@@ -154,7 +153,7 @@ class BlockWalker:
         size_nbytes = self._content_size_nbytes
         declared = int.from_bytes(field[len(field) - size_nbytes :], "little")
         if size_nbytes == 2:
-            declared += 256  # RFC 8878, 3.1.1.1.4: smaller sizes take one byte
+            declared += 256  # RFC 8878, 3.1.1.1.4: smaller sizes use one byte
         self.content_nbytes = declared if size_nbytes else None
         base = 1 << (10 + (field[0] >> 3))
         self.window_nbytes = declared if self._single_segment else base + (base >> 3) * (field[0] & 7)
@@ -167,7 +166,7 @@ class BlockWalker:
         if kind == 3 or size > MAX_BLOCK_NBYTES:
             raise ZstdFormatError("a block header is damaged")
         self._last_block = bool(header & 1)
-        content = 1 if kind == 1 else size  # kind 1 is one byte, repeated
+        content = 1 if kind == 1 else size  # kind 1 stores one byte that is repeated
         self._expect(content, None)
         return ZstdPiece(field, self._end_block() if not content else False)
 
