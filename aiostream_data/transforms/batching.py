@@ -1,4 +1,4 @@
-"""Cut a stream of rows into batches, and make each batch's element."""
+"""Cut a stream of rows into batches and build the element of each batch."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from aiostream_data.transforms.collate import (
 from aiostream_data.transforms.ragged_parts import ragged_in_parts
 
 Describe = Callable[[RowIds, int], str]
-"""``describe(ids, row)`` names row ``row`` of ``ids`` for messages: "s3://b/x.tfrecord record 17"."""
+"""Function ``describe(ids, row)`` that returns the name of a row for messages: "s3://b/x.tfrecord record 17"."""
 
 
 SHARED_NBYTES = 2 << 20
-"""Most bytes that a batch which is kept can keep alive, beyond its own, per leaf."""
+"""Maximum size in bytes, per leaf, of a memory block that several batches share."""
 
 
 class BatchCut(NamedTuple):
-    """Rows ``start`` (included) to ``stop`` (excluded) of a chunk go into one batch.
+    """Rows ``start`` (inclusive) to ``stop`` (exclusive) of a chunk, which belong to one batch.
 
     Attributes:
-        completes: The batch is full with them; else they are carried over.
+        completes: True if these rows complete the batch; False if they are carried over.
     """
 
     start: int
@@ -56,11 +56,11 @@ class BatchCut(NamedTuple):
 
 
 class BatchOrder:
-    """Where tf.data's ``batch(batch_size, drop_remainder)`` cuts; resumable.
+    """Batch boundaries of tf.data's ``batch(batch_size, drop_remainder)``. Resumable.
 
     Args:
         batch_size: Rows per batch; at least 1.
-        drop_remainder: Whether a last batch of fewer rows is left out.
+        drop_remainder: Drop the last batch if it is incomplete.
     """
 
     def __init__(self, batch_size: int, drop_remainder: bool = False) -> None:
@@ -71,7 +71,7 @@ class BatchOrder:
         self.carried = 0
 
     def push(self, count: int) -> list[BatchCut]:
-        """Return how ``count`` incoming rows are cut; the first cut joins the rows carried over."""
+        """Return the cuts of ``count`` incoming rows. The first cut joins the rows carried over."""
         cuts = []
         start = 0
         while start < count:
@@ -83,27 +83,27 @@ class BatchOrder:
         return cuts
 
     def finish(self) -> bool:
-        """End the input; return True if the rows carried over make a last batch."""
+        """End the stream. Return True if the rows carried over form a last batch."""
         last = self.carried > 0 and not self.drop_remainder
         self.carried = 0
         return last
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Return the current position as plain data."""
         return {"carried": self.carried}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position."""
+        """Move to a saved position."""
         self.carried = state["carried"]
 
 
 @dataclass(slots=True)
 class FullBatch:
-    """One batch. Not frozen, because making a frozen one costs more than the batch does.
+    """One batch. The dataclass is not frozen, because creating a frozen one takes longer than making the batch.
 
     Attributes:
-        element: The rows' structure; every leaf has the rows on its first axis.
-        rows: Where each row came from.
+        element: Element with the structure of the rows; the first axis of each leaf is the row.
+        rows: Ids and lineage of the rows.
     """
 
     element: Any
@@ -114,35 +114,35 @@ class FullBatch:
 
     @property
     def ids(self) -> RowIds:
-        """RowIds of the rows: int64 of shape (rows, 2 or more)."""
+        """Ids of the rows."""
         return self.rows.ids if isinstance(self.rows, Lineage) else self.rows
 
 
 class Batcher:
-    """Makes the batches that a :class:`BatchOrder` cuts. Not thread-safe.
+    """Builds the batches of a :class:`BatchOrder`. Not thread-safe.
 
-    No chunk, and no lease, is kept by a batch or by the rows carried over: batches are copies. Small ones
-    that were cut from one chunk lie in one block of memory, of at most ``SHARED_NBYTES`` per leaf.
+    Batches and carried-over rows are copies: they keep no chunk and no lease alive. Small batches from one chunk share
+    one memory block of at most ``SHARED_NBYTES`` per leaf.
 
     Args:
-        order: Where to cut.
-        describe: Names rows in errors.
-        parts_from: Leave dense leaves as :class:`Parts` of the chunks of at least so many bytes that they stand
-            in, and large arrays of functions' results as they are, for whoever writes them into memory of its
-            own; None for never. Such batches keep the chunks' memory alive. With 0, values of ragged leaves are
-            left, too, where they are long, and so are rows carried over where they are not few.
+        order: Batch boundaries.
+        describe: Returns the name of a row for error messages.
+        parts_from: Chunk size in bytes from which dense leaves become :class:`Parts` instead of copies; None for
+            never. Large arrays in function results are then not copied either. The consumer copies the parts to their
+            destination. Such batches keep the chunks' memory alive. With 0, long values of ragged leaves and larger
+            sets of carried-over rows also stay in place.
     """
 
     def __init__(self, order: BatchOrder, describe: Describe, parts_from: int | None = None) -> None:
         self.order = order
         self._parts_from = parts_from
         self.dropped = 0
-        """Rows left out at the end."""
+        """Number of rows dropped at the end of the stream."""
         self._describe = describe
         self.runs: list[RowIds] = []
-        """RowIds of the rows of the batches given last, one after another in as few arrays as there are."""
+        """Ids of the rows in the batches returned last, in order, in as few arrays as possible."""
         self.batches: list[FullBatch] = []
-        """Batches given last; where a push failed, those that it had made before."""
+        """Batches returned last. After a failed push: the batches it built before the error."""
         self._carry: list[Chunk] = []
         self._carry_nbytes = 0
 
@@ -151,22 +151,22 @@ class Batcher:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows carried over; a list's elements are estimated."""
+        """Size of the carried-over rows in bytes. The size of list elements is an estimate."""
         return self._carry_nbytes
 
     def drop(self) -> None:
-        """Release the rows carried over; nothing is pushed after that."""
+        """Release the carried-over rows. No rows may be pushed afterwards."""
         self._carry, self._carry_nbytes, self.runs, self.batches = [], 0, [], []
 
     def push(self, chunk: Chunk, own: bool = False) -> list[FullBatch]:
-        """Take in all rows of ``chunk``; return the batches that are full with them.
+        """Add all rows of ``chunk``. Return the batches that they complete.
 
         Args:
-            own: Nobody else has the chunk's memory, so batches may be cut from it without a copy, where
-                they would have shared one block of at most ``SHARED_NBYTES`` anyway.
+            own: True if the chunk's memory has no other owner. Leaves of at most ``SHARED_NBYTES`` are then cut into
+                batches without a copy.
 
         Raises:
-            BatchShapeError: Rows of one batch do not stack.
+            BatchShapeError: The rows of a batch cannot be stacked.
         """
         chunk = as_stackable(chunk)
         self.runs = []
@@ -174,7 +174,7 @@ class Batcher:
         whole: list[BatchCut] = []
         for cut in self.order.push(len(chunk)):
             if cut.completes and not self._carry:
-                whole.append(cut)  # a batch that stands in this chunk alone; all of them at once are cheaper
+                whole.append(cut)  # this batch lies within the chunk; building all such batches at once is faster
                 continue
             part = chunk.slice(cut.start, cut.stop)
             if cut.completes:
@@ -183,7 +183,7 @@ class Batcher:
                 batches.extend(self._whole_batches(chunk, whole, own))
                 whole = []
                 self._carry_over(part)
-        batches.extend(self._whole_batches(chunk, whole, own))  # what came before one that fails stays
+        batches.extend(self._whole_batches(chunk, whole, own))  # extend() keeps batches built before an error
         return batches
 
     def _whole_batches(self, chunk: Chunk, cuts: Sequence[BatchCut], own: bool) -> Iterable[FullBatch]:
@@ -197,11 +197,11 @@ class Batcher:
         return map(FullBatch, chunk.structure.rows(leaves), rows)
 
     def _is_left(self, chunk: Chunk) -> bool:
-        """Return True if rows are left where they stand."""
+        """Return True if the rows of this chunk stay in place instead of being copied."""
         return self._parts_from is not None and (isinstance(chunk, Items) or chunk.nbytes >= self._parts_from)
 
     def finish(self) -> list[FullBatch]:
-        """Return the last, smaller batch, unless there is none or it is dropped."""
+        """End the stream. Return the last, incomplete batch, or an empty list if it is empty or dropped."""
         self.runs = []
         rows, carry = len(self), self._carried_away()
         if self.order.finish():
@@ -231,7 +231,7 @@ class Batcher:
         if isinstance(rows, Items):
             leaf = stack_leaf_in_parts if in_parts else stack_leaf
             return FullBatch(stack(rows.values, lambda row: self._describe(rows.ids, row), leaf), _rows_of(rows))
-        shared = len(parts) == 1  # concat copies when there is more than one
+        shared = len(parts) == 1  # concat() copies two or more parts
         leaves = [batch_leaf(leaf, copy=shared) for leaf in rows.leaves]
         return FullBatch(rows.structure.unflatten(leaves), _rows_of(rows))
 
@@ -241,7 +241,7 @@ def _rows_of(chunk: Chunk) -> MadeOf:
 
 
 def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool) -> list[Any]:
-    """Return the leaf of every batch; the cuts follow one another."""
+    """Return one leaf per batch. The cuts must be adjacent."""
     if isinstance(column, VarColumn):
         return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
     if own and column.nbytes <= SHARED_NBYTES:
@@ -250,7 +250,7 @@ def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool) -> list[Any
     rows = column[first : cuts[-1].stop]
     if rows.nbytes > SHARED_NBYTES:
         return [column[start:stop].copy() for start, stop, _ in cuts]
-    # One copy for all: every copy gives the GIL away, and getting it back is what costs.
+    # Copy all batches at once: each copy releases the GIL, and reacquiring the GIL is the expensive part.
     block = rows.copy()
     return [block[start - first : stop - first] for start, stop, _ in cuts]
 
@@ -277,10 +277,10 @@ def _leaf_in_parts(columns: Sequence[Column], ragged: bool) -> Any:
 
 
 def batch_leaf(column: Column, copy: bool = True) -> NDArray[Any] | RaggedArray:
-    """Return a column as a leaf of a batch element.
+    """Convert a column to a leaf of a batch element.
 
-    bytes and str rows become an object array; rows of kind array a RaggedArray, also when they happen
-    to have one length, so that types never depend on the data. Dense columns are copied if ``copy``.
+    bytes and str rows become an object array. Variable rows of kind ``array`` become a RaggedArray even if all have
+    one length, so that types never depend on the data. Dense columns are copied if ``copy`` is True.
     """
     if not isinstance(column, VarColumn):
         return np.array(column, order="C", copy=True) if copy else column
@@ -291,7 +291,7 @@ def batch_leaf(column: Column, copy: bool = True) -> NDArray[Any] | RaggedArray:
 
 
 def _owned(chunk: Chunk) -> Chunk:
-    """Return the same rows in memory of their own."""
+    """Return a copy of the rows that shares no memory with ``chunk``."""
     if isinstance(chunk, Columns):
         rows = np.arange(len(chunk))
         return gather([chunk], np.zeros(len(chunk), np.int32), rows)

@@ -1,4 +1,4 @@
-"""Collect rows of like length: which bucket each goes to, and when a bucket is full."""
+"""Group rows of similar length into buckets and emit a batch when a bucket is full."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _NONE = np.empty(0, np.int64)
 
 
 class Bucketful(NamedTuple):
-    """Rows of one bucket that make a batch: their numbers, ascending."""
+    """A batch of one bucket: the ascending numbers of its rows, and the bucket number."""
 
     rows: Numbers
     bucket: int
 
 
 class BucketOrder:
-    """Batches of tf.data's ``bucket_by_sequence_length``; resumable.
+    """Batches of tf.data's ``bucket_by_sequence_length``. Resumable.
 
-    Bucket i takes the rows of ``boundaries[i - 1] <= length < boundaries[i]``. Batches come out in the order
-    in which their buckets fill; what is left at the end comes in the order of buckets.
+    Bucket i takes the rows with ``boundaries[i - 1] <= length < boundaries[i]``. Batches are emitted in the order in
+    which their buckets fill. Incomplete batches follow at the end of the stream, in bucket order.
 
     Args:
-        boundaries: Ascending.
-        batch_sizes: One per bucket, thus one more than boundaries; each at least 1.
-        drop_remainder: Leave out what is left at the end.
-        least: Leave out batches of fewer rows at the end.
+        boundaries: Ascending length boundaries between buckets.
+        batch_sizes: Batch size of each bucket, each at least 1; one more entry than ``boundaries``.
+        drop_remainder: Drop incomplete batches at the end.
+        least: Minimum number of rows of an incomplete batch at the end; smaller ones are dropped.
 
     Attributes:
-        pushed: How many rows have come.
-        dropped: How many were left out at the end.
+        pushed: Number of rows received.
+        dropped: Number of rows dropped at the end.
     """
 
     def __init__(
@@ -56,14 +56,15 @@ class BucketOrder:
         self._open: list[Numbers] = [_NONE] * len(batch_sizes)
 
     def bucket_of(self, lengths: NDArray[np.int64]) -> Numbers:
-        """Return the bucket of every length."""
+        """Return the bucket number of each length."""
         return np.searchsorted(self.boundaries, lengths, side="right")
 
     def push(self, lengths: NDArray[np.int64], limit: int | None = None) -> list[Bucketful]:
-        """Take in rows of these lengths; return the batches that are full with them, in order.
+        """Add rows of these lengths. Return the batches that they complete, in order.
 
         Args:
-            limit: Take in rows only until so many batches came; ``pushed`` tells how many that were.
+            lengths: Length of each row, int64.
+            limit: Stop adding rows when this number of batches is complete; ``pushed`` then counts the added rows.
         """
         if limit == 0:
             return []
@@ -77,7 +78,7 @@ class BucketOrder:
         return full
 
     def finish(self, limit: int | None = None) -> list[Bucketful]:
-        """Return what is left when no row follows, ``limit`` batches at most; call again for what follows."""
+        """End the stream. Return up to ``limit`` incomplete batches; call again for more."""
         left: list[Bucketful] = []
         for bucket, rows in enumerate(self._open):
             if len(left) == limit:
@@ -90,25 +91,26 @@ class BucketOrder:
         return left
 
     def held(self) -> Numbers:
-        """Return the numbers of the rows that are in no batch yet, ascending."""
+        """Return the numbers of the rows that are not in a batch yet, ascending."""
         return np.sort(np.concatenate(self._open))
 
     def rows_held(self) -> int:
-        """Return how many rows are in no batch yet."""
+        """Return the number of rows that are not in a batch yet."""
         return sum(map(len, self._open))
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data; with it belong the rows of :meth:`held`."""
+        """Return the current position as plain data. Restoring it also needs the rows of :meth:`held`."""
         return {"held": self.rows_held()}
 
     def restore(self, state: dict[str, Any], lengths: NDArray[np.int64]) -> None:
-        """Go to a position. The rows that were held now count as the first that came.
+        """Move to a saved position. The held rows are renumbered from 0.
 
         Args:
-            lengths: Of the held rows, in the order of :meth:`held`.
+            state: Result of :meth:`state`.
+            lengths: Lengths of the held rows, in the order of :meth:`held`.
 
         Raises:
-            ValueError: These cannot be the rows that were held.
+            ValueError: The lengths do not match the state.
         """
         self.pushed = 0
         self._open = [_NONE] * len(self.batch_sizes)
@@ -116,13 +118,13 @@ class BucketOrder:
             raise ValueError(f"{state['held']} rows were held in buckets, but the {len(lengths)} given back are others")
 
     def copy(self) -> BucketOrder:
-        """Return another order at the same position."""
+        """Return a copy of this order at the same position."""
         other = BucketOrder(self.boundaries.tolist(), self.batch_sizes, self.drop_remainder, self.least)
         other.pushed, other.dropped, other._open = self.pushed, self.dropped, list(self._open)
         return other
 
     def _filled(self, lengths: NDArray[np.int64]) -> tuple[list[Bucketful], list[Numbers]]:
-        """Return the batches that these rows fill, by their last row, and what then is in the buckets."""
+        """Return the batches that these rows complete, sorted by last row, and the rows that remain per bucket."""
         buckets = self.bucket_of(lengths)
         left = list(self._open)
         full: list[Bucketful] = []

@@ -1,8 +1,7 @@
-"""Take rows from the inputs that a stream of choices names, as tf.data's ``choose_from_datasets`` does.
+"""Take rows from the inputs that a stream of choices selects, as tf.data's ``choose_from_datasets`` does.
 
-How this works. The choices are one more stream, which the owner cuts into chunks as it likes: slot
-``inputs`` when the machine waits for it. A choice that falls on an exhausted input ends the order, or is
-spent without a row, as ``stop`` says.
+How this works. The choices are an additional stream, with chunks of any size. Its slot number is ``inputs``. A choice
+of an exhausted input ends the order or is skipped, depending on ``stop``.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from aiostream_data.weights import Stop
 
 
 class ChoosePlace(NamedTuple):
-    """Where an order stood before a step, and what the step chose: enough for the place after any of its rows.
+    """State of an order before a step, with the choices of the step. The state after each row follows from it.
 
     Attributes:
-        given: int64, rows given of each input.
-        dead: Inputs that are known to be exhausted.
-        which: int32, input per row of the step.
-        spent: int64, choices used up before the step, and after each of its rows.
+        given: int64, number of rows emitted from each input.
+        dead: Inputs that were found to be exhausted.
+        which: int32, input of each row of the step.
+        spent: int64, number of choices used before the step, then after each of its rows.
     """
 
     given: NDArray[np.int64]
@@ -37,18 +36,18 @@ class ChoosePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChooseStep(MergeStep):
-    """A step, and its place."""
+    """A step of a choice order, with the state before it."""
 
     place: ChoosePlace
 
 
 class ChooseOrder:
-    """Order of ``choose_from``; resumable, with no I/O.
+    """Order of ``choose_from``. Resumable; does no I/O. The order also ends when the choices end.
 
     Args:
         inputs: Number of inputs to choose from.
-        stop: "first" ends when the chosen input is exhausted (tf.data's ``stop_on_empty_dataset=True``);
-            "all" passes over such choices and ends when every input is. Either ends with the choices.
+        stop: "first" ends the order when a chosen input is exhausted (tf.data's ``stop_on_empty_dataset=True``).
+            "all" skips such choices and ends the order when all inputs are exhausted.
     """
 
     def __init__(self, inputs: int, stop: Stop = "first") -> None:
@@ -57,20 +56,20 @@ class ChooseOrder:
         self.stock = Stock(inputs)
         self._alive = np.ones(inputs, bool)
         self._choices = np.empty(0, np.int32)
-        self._numbers = np.empty(0, np.int64)  # of the choices among all, for those that are left
+        self._numbers = np.empty(0, np.int64)  # number of each remaining choice in the choice stream
         self._followed = 0
         self._loaded = 0
         self._no_more_choices = False
 
     def load(self, slot: int, rows: int) -> None:
-        """Set the number of rows of the next chunk of input ``slot``. The previous chunk is used up."""
+        """Set the number of rows in the next chunk of input ``slot``. The previous chunk must be used up."""
         self.stock.load(slot, rows)
 
     def choose(self, choices: NDArray[np.int64]) -> None:
-        """Set the inputs of the next rows. The previous choices are used up.
+        """Set the inputs of the next rows. The previous choices must be used up.
 
         Raises:
-            ChoiceError: A choice is no input's number.
+            ChoiceError: A choice is not the number of an input.
         """
         if self._followed < len(self._choices):
             raise ValueError(f"{len(self._choices) - self._followed} choices are left")
@@ -85,17 +84,17 @@ class ChooseOrder:
         self._pass_over_dead()
 
     def ended(self, slot: int) -> None:
-        """Mark ``slot`` as ended; slot ``inputs`` means the choices."""
+        """Mark input ``slot`` as ended; slot ``inputs`` is the stream of choices."""
         if slot == self.inputs:
             self._no_more_choices = True
         else:
             self.stock.ended(slot)
 
     def advance(self, max_rows: int) -> ChooseStep:
-        """Return an order of at most ``max_rows`` rows that can be given now.
+        """Return the next step: at most ``max_rows`` rows from loaded chunks.
 
-        Rows of a step are given for good. NOTHING may come with any number of rows. ROWS with slot
-        ``inputs`` asks for choices.
+        The rows of a step count as emitted. A step with ``NOTHING`` can have any number of rows. ``ROWS`` with slot
+        ``inputs`` requests more choices.
         """
         place = self._place()
         part = slice(self._followed, self._followed + max(0, max_rows))
@@ -114,7 +113,7 @@ class ChooseOrder:
         return ChooseStep(which, rows, waiting, place._replace(which=which, spent=spent))
 
     def _without_rows(self, slot: int) -> WaitingStream:
-        """Decide what it means that ``slot`` has no row loaded although it was chosen."""
+        """Decide how to continue when ``slot`` was chosen but no row of it is loaded."""
         if not self.stock.has_ended[slot]:
             return WaitingStream.rows(slot)
         if self.stop == "first":
@@ -124,7 +123,7 @@ class ChooseOrder:
         return NOTHING
 
     def _pass_over_dead(self) -> None:
-        """Spend the choices that fall on inputs which are exhausted."""
+        """Skip the remaining choices that select exhausted inputs."""
         rest = slice(self._followed, None)
         kept = self._alive[self._choices[rest]]
         self._choices = self._choices[rest][kept]
@@ -137,20 +136,20 @@ class ChooseOrder:
         return ChoosePlace(self.stock.given, tuple(np.flatnonzero(~self._alive).tolist()), self._choices[:0], spent)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data; see :meth:`state_at`."""
+        """Return the current position as plain data; see :meth:`state_at`."""
         return self.state_at(self._place(), 0)
 
     def state_at(self, place: ChoosePlace, rows: int) -> dict[str, Any]:
-        """Return the position after the first ``rows`` rows of a step as plain data. Safe from any thread.
+        """Return the position after the first ``rows`` rows of a step as plain data. Safe to call from any thread.
 
-        ``given`` counts the rows given of each input, ``spent`` the choices that are used up: resumed
-        streams are to be loaded from there on.
+        ``given`` counts the rows emitted from each input, and ``spent`` the choices used. Resumed streams start at
+        these positions.
         """
         given = place.given + np.bincount(place.which[:rows], minlength=self.inputs)
         return {"given": given.tolist(), "spent": int(place.spent[rows]), "dead": list(place.dead)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position, with no rows and no choices loaded."""
+        """Move to a saved position, with no rows and no choices loaded."""
         self.stock.restore(state["given"])
         self._alive[:] = True
         self._alive[state["dead"]] = False

@@ -1,4 +1,4 @@
-"""Cut a stream of rows into batches by what the rows cost: which consecutive ones go together."""
+"""Cut a stream into batches of consecutive rows with a bounded total cost."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ Numbers = NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
 
 MAX_COST: Final = 1 << 40
-"""Most that a batch may be allowed to cost: sums of costs then stay far from the end of 64 bits."""
+"""Upper bound for ``max_cost``; keeps sums of costs far from 64-bit overflow."""
 
 _FIRST_LOOK: Final = 64
-"""Rows that are looked at first for the end of a batch; each further look takes twice as many."""
+"""Initial number of rows searched for the end of a batch; each further search covers twice as many rows."""
 
 
 class CostOrder:
-    """Batches of consecutive rows that never cost more than ``max_cost``.
+    """Batches of consecutive rows whose cost does not exceed ``max_cost``.
 
-    A batch takes rows until the next one would bring it above. Only a row that alone costs more makes a batch
-    that does, of itself; whoever does not want that gives no such row.
+    A batch is closed when the next row would exceed ``max_cost``. A row that costs more than ``max_cost`` forms a
+    batch of one row.
 
     Args:
-        max_cost: At least 1, at most :data:`MAX_COST`.
-        padded: A batch costs its rows times the largest cost among them; else the sum of the costs.
-        batch_size: The most rows of a batch; None for any number.
-        drop_remainder: Leave out a last batch that another row might have joined.
+        max_cost: Cost limit of a batch, from 1 to :data:`MAX_COST`.
+        padded: If True, a batch costs its row count times the largest row cost. If False, the sum of the row costs.
+        batch_size: Maximum number of rows in a batch; None for no limit.
+        drop_remainder: Drop the last batch if it could hold another row.
 
     Attributes:
-        given: How many rows were given in batches.
-        dropped: How many were left out at the end.
+        given: Number of rows emitted in batches.
+        dropped: Number of rows dropped at the end of the stream.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class CostOrder:
         self.dropped = 0
         self._open: list[Numbers] = []
         self._rows = 0
-        self._cost = 0  # the largest of the open batch, or their sum
+        self._cost = 0  # largest cost in the open batch if padded, else the sum
         self._look = _FIRST_LOOK
 
     def push(self, numbers: Numbers, costs: Numbers) -> list[Numbers]:
-        """Take in rows of these numbers, ascending, and costs, each at least 0; return the batches they complete."""
+        """Add rows with these ascending numbers and costs (0 or more each). Return the batches that they complete."""
         costs = np.minimum(costs, self.max_cost + 1)
         batches = []
         start = 0
         while start < len(costs):
             stop = start + self._fitting(costs[start:])
             if stop == start and not self._rows:
-                stop += 1  # by itself
+                stop += 1  # the row exceeds max_cost: a batch of its own
             self._take(numbers[start:stop], costs[start:stop])
             if stop < len(costs) or not self._has_room_for(0):
                 batches.append(self._closed())
@@ -70,7 +70,7 @@ class CostOrder:
         return batches
 
     def finish(self) -> list[Numbers]:
-        """Return the batch that is left when no row follows, if there is one."""
+        """End the stream. Return the last batch, or an empty list if it is empty or dropped."""
         if not self._rows:
             return []
         if self.drop_remainder and self._has_room_for(1):
@@ -80,11 +80,11 @@ class CostOrder:
         return [self._closed()]
 
     def held(self) -> Numbers:
-        """Return the numbers of the rows that are in no batch yet, ascending."""
+        """Return the numbers of the rows that are not in a batch yet, ascending."""
         return np.concatenate([_NONE, *self._open])
 
     def _fitting(self, costs: Numbers) -> int:
-        """Return how many of the next rows the open batch can take."""
+        """Return how many of the next rows fit into the open batch."""
         look = self._look
         while True:
             fitting = self._fitting_of(costs[:look])
@@ -102,7 +102,7 @@ class CostOrder:
         return int(np.count_nonzero((largest == 0) | (rows <= self.max_cost // np.maximum(largest, 1))))
 
     def _has_room_for(self, cost: int) -> bool:
-        """Return True if a row of this cost could join the open batch."""
+        """Return True if a row of this cost fits into the open batch."""
         return self._fitting_of(np.array([cost], np.int64)) > 0
 
     def _take(self, numbers: Numbers, costs: Numbers) -> None:

@@ -1,4 +1,4 @@
-"""Decide how a stream of rows is brought to a length: cut off, or filled up with its last rows again."""
+"""Bring a stream to a given number of rows, by cutting it off or repeating its last rows."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from aiostream_data.errors import RankError
 from aiostream_data.ranks.world import Tail
 
 REPEATED: Final = 64
-"""So many of the last rows, at most, fill up in turn where rows are given again."""
+"""Maximum number of last rows that are repeated in turn to fill up a stream."""
 
 
 def window_of(own: int, rows: int, tail: Tail) -> int:
-    """Return how many of the last of ``own`` rows must be kept to be able to fill up to ``rows``."""
+    """Return how many last rows to keep so that a stream of ``own`` rows can be filled up to ``rows``."""
     if tail == "drop" or own >= rows:
         return 0
     return min(own, 1 if tail == "pad" else REPEATED)
 
 
 class FillOrder:
-    """Fills a stream up with its last rows, in turn; resumable.
+    """Order that fills up a stream by repeating its last rows in turn. Resumable.
 
-    Its place in the input is as many rows back as are kept for filling up: these are read again, and not given.
+    A resumed run rereads up to ``window`` rows before its position for later repetition. It does not emit them.
 
     Args:
-        window: How many of the last rows are kept.
+        window: Number of last rows to keep.
     """
 
     def __init__(self, window: int) -> None:
         self.window = window
         self.again = 0
-        """Rows that are read again at the beginning."""
+        """Number of rows that a resumed run rereads at its start."""
         self._came = 0
         self._filled_before = 0
         self._filled = 0
 
     def push(self, count: int) -> slice:
-        """Return which of ``count`` incoming rows are given; all are to be kept, up to the window."""
+        """Return which of ``count`` incoming rows to emit. The caller must keep the last ``window`` rows."""
         before, self._came = self._came, self._came + count
         return slice(min(count, max(0, self.again - before)), count)
 
     def fill(self, count: int, kept: int) -> NDArray[np.int64]:
-        """Return which of ``kept`` last rows are the next ``count`` fillers."""
+        """Return which of the ``kept`` last rows to emit as the next ``count`` fillers."""
         first, self._filled = self._filled, self._filled + count
         return np.arange(first, first + count) % kept
 
     @property
     def filled(self) -> int:
-        """Fillers given since the stream began."""
+        """Number of fillers emitted since the start of the stream."""
         return self._filled
 
     def input_rows(self, given: int) -> int:
-        """Return from which row of its input on a run that has given ``given`` rows must be read to go on."""
+        """Return the input row at which to resume reading after this run emitted ``given`` rows."""
         return self._place(given)[0]
 
     def state(self, given: int) -> dict[str, Any]:
-        """Return the position after ``given`` rows of this run as plain data."""
+        """Return the position after ``given`` emitted rows of this run, as plain data."""
         _, again, filled = self._place(given)
         return {"again": again, "filled": filled}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position."""
+        """Move to a saved position."""
         self.again = state["again"]
         self._filled = self._filled_before = state["filled"]
         self._came = 0
@@ -75,10 +75,10 @@ class FillOrder:
 
 
 def check_had(given: int, own: int, rows: int) -> None:
-    """Refuse the end of a stream that has fewer rows than was said.
+    """Check the row count at the end of a stream.
 
     Raises:
-        RankError: It has.
+        RankError: The stream has fewer rows than the argument ``counts=`` of the user.
     """
     if given < min(own, rows):
         raise RankError(f"counts= says that this rank's files have {own} rows, but they have {given}")

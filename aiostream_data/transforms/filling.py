@@ -1,4 +1,4 @@
-"""Lay pieces of rows one after another into rows of one width, and fill up what is left of each."""
+"""Concatenate pieces into rows of fixed width, with padding at the end of each row."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ Counts = NDArray[np.int64]
 
 
 def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArray[Any]:
-    """Return a new array of shape (rows, width, ...): row i holds the next ``counts[i]`` pieces and then ``fill``.
+    """Return a new array of shape (rows, width, ...). Row i consists of the next ``counts[i]`` pieces, then ``fill``.
 
     Args:
-        pieces: In the order in which they are laid; those of one row are ``width`` long at most, together.
-        counts: int64; they sum up to the number of pieces.
+        pieces: The pieces in order. The total length of the pieces of a row is at most ``width``.
+        counts: Number of pieces per row, int64; the sum is the number of pieces.
+        width: Number of values in a row.
     """
     stops = np.cumsum(counts)
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces.lengths)])
     free = width - (sums[stops] - sums[stops - counts])
-    # After the pieces of each row comes one more, out of a row of nothing but fill.
+    # Append one piece of padding to each row, taken from an array of fill values.
     filler = np.full((int(free.max(initial=0)), *pieces.values.shape[1:]), fill, pieces.values.dtype)
     starts = np.insert(pieces.starts, stops, 0)
     lengths = np.insert(pieces.lengths, stops, free)
@@ -34,7 +35,7 @@ def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArr
 
 
 def as_pieces(column: Column) -> VarColumn:
-    """Return rows that have an axis as a variable column over the same memory, or over a copy that is contiguous."""
+    """Convert a column whose rows have at least one axis to a variable column. Copy only non-contiguous memory."""
     if isinstance(column, VarColumn):
         return column
     length = column.shape[1]
@@ -46,6 +47,6 @@ def as_pieces(column: Column) -> VarColumn:
 
 
 def joined(arrays: list[NDArray[Any]]) -> VarColumn:
-    """Return arrays of one dtype that differ in their first axis alone as a variable column."""
+    """Concatenate arrays of one dtype, which differ only in their first axis, to a variable column."""
     lengths = np.array(list(map(len, arrays)), np.int64)
     return VarColumn(np.concatenate(arrays), np.cumsum(lengths) - lengths, lengths, "array")

@@ -1,4 +1,4 @@
-"""Hand out copies of a kept element: the receiver may change its copy, and the kept one stays as it was."""
+"""Copy a stored element, so that the receiver can modify its copy without changing the stored one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiostream_data.rows.structure import flatten
 
 
 def fresh(element: Any) -> Any:
-    """Return the element with dicts, tuples, lists, arrays, tensors and images of its own; others are the same ones."""
+    """Copy an element's dicts, tuples, lists, arrays, tensors and images; share all other objects with the original."""
     structure, leaves = flatten(element)
     copies = [_fresh_leaf(leaf) for leaf in leaves]
     return copies[0] if structure.is_leaf else structure.unflatten(copies)
@@ -25,6 +25,6 @@ def _fresh_leaf(leaf: Any) -> Any:
         return trusted_ragged(leaf.values.copy(), leaf.row_splits.copy())
     if type(leaf) is list:
         return [_fresh_leaf(value) for value in leaf]
-    if type(leaf) in (dict, tuple):  # in a list
+    if type(leaf) in (dict, tuple):  # nested in a list
         return fresh(leaf)
     return copy_of(leaf)

@@ -1,4 +1,4 @@
-"""Put the rows of groups together, each group into one element."""
+"""Combine each group of rows into one element."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aiostream_data.transforms.held_rows import HeldRows
 
 Numbers = NDArray[np.int64]
 Make = Callable[[Chunk, DescribeRow], Any]
-"""Makes an element of rows that nobody else has; the second argument names a row."""
+"""Function ``(rows, describe)`` that makes an element from rows it owns; ``describe(row)`` names a row for errors."""
 
 
 def rows_of_groups(held: HeldRows, groups: Sequence[Numbers]) -> Iterator[Chunk]:
-    """Yield the rows of every group, in order, as :meth:`HeldRows.take` gives them.
+    """Yield the rows of each group, in order, as returned by :meth:`HeldRows.take`.
 
-    Small groups are taken together, since what a native call costs is paid once for them; they then lie in
-    one block of memory, of about ``SHARED_NBYTES`` at most.
+    Small groups are gathered in one native call to save overhead. They then share one memory block of about
+    ``SHARED_NBYTES`` at most.
     """
     start, together = 0, 1
     while start < len(groups):
@@ -40,10 +40,10 @@ def rows_of_groups(held: HeldRows, groups: Sequence[Numbers]) -> Iterator[Chunk]
 
 
 def stack_rows(rows: Chunk, describe: DescribeRow) -> Any:
-    """Return an element whose leaves have a row per row, as ``batch`` makes them; uses the memory of the rows.
+    """Stack rows into one batch element, as ``batch`` does. The result may share the memory of the rows.
 
     Raises:
-        BatchShapeError: Rows do not stack.
+        BatchShapeError: The rows cannot be stacked.
     """
     rows = as_stackable(rows)
     if isinstance(rows, Items):
@@ -52,12 +52,12 @@ def stack_rows(rows: Chunk, describe: DescribeRow) -> Any:
 
 
 def made_of(rows: Chunk) -> MadeOf:
-    """Return which rows an element was made of."""
+    """Return the ``made_of`` entry of an element made from these rows."""
     return lineage_of(rows).as_made_of()
 
 
 def as_elements(groups: Sequence[tuple[Chunk, Make]], describe: Describe) -> Items | None:
-    """Return an element per group of rows, or None for no group; each has the id of its first row."""
+    """Return one element per group, with the id of the group's first row. Return None if there are no groups."""
     if not groups:
         return None
     elements = [make(rows, _describe_in(rows.ids, describe)) for rows, make in groups]

@@ -1,4 +1,4 @@
-"""Hold rows of a stream until they are asked for by their number."""
+"""Buffer for rows of a stream that are retrieved by row number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(slots=True)
 class _Part:
-    """Rows of a chunk that carry these ascending numbers; ``is_own`` when nobody else has their memory."""
+    """A chunk with the ascending numbers of its rows. ``is_own`` is True if the buffer owns the chunk's memory."""
 
     chunk: Chunk
     numbers: Numbers
@@ -26,13 +26,13 @@ class _Part:
 
 
 class HeldRows:
-    """Rows numbered in the order in which they came. Not thread-safe.
+    """Buffer of rows, numbered in order of arrival. Not thread-safe.
 
-    Between two pushes nothing of an incoming chunk is kept: :meth:`keep` copies what stays, and forgets
-    the rest. What is held is in proportion to the rows that are kept.
+    Pushed chunks are only borrowed. :meth:`keep` copies the rows to keep and drops all references to the chunks. Memory
+    use is proportional to the number of kept rows.
 
     Args:
-        first: Number of the row that comes first.
+        first: Number of the first row.
     """
 
     def __init__(self, first: int = 0) -> None:
@@ -45,19 +45,19 @@ class HeldRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows that were kept; a list's elements are estimated."""
+        """Size of the kept rows in bytes. The size of list elements is an estimate."""
         return self._nbytes
 
     def push(self, chunk: Chunk) -> None:
-        """Lend rows until the next :meth:`keep`."""
+        """Add the rows of ``chunk``. The buffer borrows the chunk until the next :meth:`keep`."""
         if len(chunk):
             self._parts.append(_Part(chunk, np.arange(self._next, self._next + len(chunk)), False))
             self._next += len(chunk)
 
     def take(self, numbers: Numbers) -> Chunk:
-        """Return these rows, in this order; all must be held.
+        """Return the rows with these numbers, in this order. All of them must be in the buffer.
 
-        Dense columns are new memory; variable ones may share that of a lent chunk.
+        Dense columns are copied. Variable columns can share the memory of a borrowed chunk.
         """
         last = np.array([part.numbers[-1] for part in self._parts])
         which = np.searchsorted(last, numbers)
@@ -73,7 +73,7 @@ class HeldRows:
         return gather([part.chunk for part in parts], which.astype(np.int32), rows)
 
     def keep(self, numbers: Numbers) -> None:
-        """Forget all rows but these, ascending and all held; what is kept of lent chunks is copied."""
+        """Discard all rows except those with these ascending numbers. Kept rows of borrowed chunks are copied."""
         kept = (_kept(part, _inside(numbers, part)) for part in self._parts)
         self._parts = _merged([part for part in kept if part is not None])
         self._nbytes = sum(part.chunk.nbytes for part in self._parts)
@@ -85,7 +85,7 @@ def _inside(numbers: Numbers, part: _Part) -> Numbers:
 
 
 def _kept(part: _Part, numbers: Numbers) -> _Part | None:
-    """Return the part with these of its rows at least, or None when there are none."""
+    """Reduce a part to these rows. Return None without rows, and the whole part if most of its rows are kept."""
     if not len(numbers):
         return None
     if part.is_own and 2 * len(numbers) > len(part.numbers):
@@ -94,7 +94,7 @@ def _kept(part: _Part, numbers: Numbers) -> _Part | None:
 
 
 def _merged(parts: Sequence[_Part]) -> list[_Part]:
-    """Return the same rows in few parts: each of one layout has more than twice the rows of the next."""
+    """Merge small adjacent parts of one layout until each part has more than twice the rows of the next."""
     merged: list[_Part] = []
     for part in parts:
         merged.append(part)

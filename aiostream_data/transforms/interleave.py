@@ -1,9 +1,9 @@
-"""Decide in which order the rows of several streams are taken, as tf.data's ``interleave`` does.
+"""Compute the order in which rows of several streams are interleaved, as tf.data's ``interleave`` does.
 
-How this works. The machine owns ``cycle_length`` slots and knows of each only whether a stream sits in
-it and how many rows of the stream's current chunk are still to be given. Its owner opens streams, cuts
-them into chunks as it likes, and asks for steps; a step says "row 3 of slot 0's chunk, row 7 of slot
-1's, ..." and why it stopped. Where streams are cut into chunks never changes the order.
+How this works. An order has ``cycle_length`` slots. Per slot it stores only whether a stream is in it, and how many
+rows of the stream's current chunk remain. The caller opens streams, loads their chunks, and requests steps. A step
+lists rows such as "row 3 of slot 0's chunk, row 7 of slot 1's chunk", and the reason why it ended. Chunk boundaries
+never change the order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiostream_data.errors import PlanError
 
 
 class Need(Enum):
-    """What an order stopped for."""
+    """Reason why a step ended."""
 
     NOTHING = WAIT_NOTHING
     STREAM = WAIT_STREAM
@@ -31,12 +31,12 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitingStream:
-    """Why a step is no longer.
+    """The reason why a step ended, with the slot concerned.
 
     Attributes:
-        need: STREAM: ``slot`` wants a stream. ROWS: ``slot`` wants its next chunk, or to hear that
-            there is none. NOTHING: as many rows as asked for. FINISHED: nothing will ever follow.
-        slot: The slot for STREAM and ROWS, else -1.
+        need: STREAM: open a stream in ``slot``. ROWS: load the next chunk of ``slot``, or mark it as ended.
+            NOTHING: the step has the requested number of rows. FINISHED: the order is complete.
+        slot: Slot number for STREAM and ROWS, else -1.
     """
 
     need: Need
@@ -57,12 +57,12 @@ FINISHED = WaitingStream(Need.FINISHED)
 
 @dataclass(frozen=True, slots=True)
 class MergeStep:
-    """Part of an order: row ``rows[i]`` of the current chunk of slot ``which[i]`` comes i-th.
+    """Part of an order: its i-th row is row ``rows[i]`` of the current chunk of slot ``which[i]``.
 
     Attributes:
-        which: int32, slot per row.
-        rows: int64, index in the slot's current chunk per row; ascending within a slot.
-        waiting: Why the step ended.
+        which: int32, slot of each row.
+        rows: int64, index of each row in its slot's current chunk; ascending within a slot.
+        waiting: Reason why the step ended.
     """
 
     which: NDArray[np.int32]
@@ -74,7 +74,7 @@ class MergeStep:
 
 
 class OrderMark(NamedTuple):
-    """A position of an order, as the arrays that it works on."""
+    """A position of an order, stored as copies of the order's arrays."""
 
     position: NDArray[np.int64]
     status: NDArray[np.uint8]
@@ -85,20 +85,19 @@ class OrderMark(NamedTuple):
 
 
 class InterleaveOrder:
-    """Order of tf.data's ``interleave(cycle_length, block_length)``; resumable, with no I/O.
+    """Order of tf.data's ``interleave(cycle_length, block_length)``. Resumable; does no I/O.
 
-    Up to ``block_length`` rows are taken from a slot before the next one. The end of a stream is
-    noticed only when a row is asked of it after its last; that empties the slot and moves on, and the
-    slot is refilled when the cycle comes round to it. Once there are no more streams, empty slots are
-    skipped.
+    The order takes up to ``block_length`` rows from a slot, then moves to the next slot. A stream's end is detected
+    only when the row after its last one is due. The slot is then emptied, and refilled in the next cycle. Empty slots
+    are skipped when no more streams follow.
 
-    With ``deterministic=False`` a slot without rows is passed over while another slot has some, so the
-    order depends on when chunks arrive; every stream's own rows stay in order.
+    With ``deterministic=False``, a slot without loaded rows is skipped while another slot has some. The order then
+    depends on the arrival of chunks, but the rows of each stream stay in order.
 
     Args:
-        cycle_length: Streams open at once; at least 1.
-        block_length: Rows per turn; at least 1.
-        deterministic: Whether to wait for the slot whose turn it is.
+        cycle_length: Number of streams open at once; at least 1.
+        block_length: Rows taken per turn; at least 1.
+        deterministic: If True, wait for rows of the slot whose turn it is.
     """
 
     def __init__(self, cycle_length: int, block_length: int = 1, deterministic: bool = True) -> None:
@@ -113,7 +112,7 @@ class InterleaveOrder:
         self._status = np.zeros(cycle_length, np.uint8)
         self._next_row = np.zeros(cycle_length, np.int64)
         self._stop_row = np.zeros(cycle_length, np.int64)
-        self._given_before = np.zeros(cycle_length, np.int64)  # rows of the stream before its current chunk
+        self._given_before = np.zeros(cycle_length, np.int64)  # rows in the stream's earlier chunks
 
     def opened(self, slot: int) -> None:
         """Put a new stream into the empty ``slot``."""
@@ -123,22 +122,22 @@ class InterleaveOrder:
         self._next_row[slot] = self._stop_row[slot] = self._given_before[slot] = 0
 
     def vacate(self, slot: int) -> None:
-        """Remove the stream from ``slot``; none of its rows are loaded."""
+        """Remove the stream from ``slot``. The slot must have no loaded rows."""
         self._status[slot] = EMPTY
         self._given_before[slot] = 0
         if self._position[0] == slot:
             self._position[1] = 0
 
     def more_streams(self) -> None:
-        """Expect more streams, even if a state declared the end."""
+        """Expect more streams, even if the restored state said that none follow."""
         self._more_streams = True
 
     def no_more_streams(self) -> None:
-        """Declare that no stream follows: empty slots stay empty."""
+        """Declare that no more streams follow. Empty slots stay empty."""
         self._more_streams = False
 
     def load(self, slot: int, rows: int) -> None:
-        """Set the number of rows of the next chunk of ``slot``. The previous chunk is used up."""
+        """Set the number of rows in the next chunk of ``slot``. The previous chunk must be used up."""
         if self._status[slot] != OPEN or self.rows_left(slot) or rows < 0:
             raise ValueError(f"slot {slot} cannot take a chunk of {rows} rows: {self.rows_left(slot)} are left")
         self._given_before[slot] += self._stop_row[slot]
@@ -146,21 +145,20 @@ class InterleaveOrder:
         self._stop_row[slot] = rows
 
     def ended(self, slot: int) -> None:
-        """Mark ``slot`` as ended. Rows already loaded are still delivered."""
+        """Mark ``slot`` as ended. Rows that are already loaded are still emitted."""
         if self._status[slot] != OPEN:
             raise ValueError(f"slot {slot} holds no unfinished stream")
         self._status[slot] = ENDED
 
     def rows_left(self, slot: int) -> int:
-        """Return how many rows of the slot's current chunk have not been given yet."""
+        """Return the number of rows in the slot's current chunk that were not emitted yet."""
         return int(self._stop_row[slot] - self._next_row[slot])
 
     def advance(self, max_rows: int) -> MergeStep:
-        """Return the longest order that can be given now, of at most ``max_rows`` rows.
+        """Return the longest possible step of at most ``max_rows`` loaded rows.
 
-        Rows of a step are given for good; the step that says FINISHED may bring the last ones. A
-        deterministic order stops early only for the slot whose turn it is; otherwise ROWS means that no
-        slot has rows.
+        The rows of a step count as emitted. A step with FINISHED can still contain rows. With ROWS, a deterministic
+        order waits for the slot whose turn it is; for another order, ROWS means that no slot has rows.
         """
         which, rows, need, slot = _native.interleave_rows(
             self._position,
@@ -175,7 +173,7 @@ class InterleaveOrder:
         return MergeStep(which, rows, WaitingStream(Need(need), slot))
 
     def mark(self) -> OrderMark:
-        """Return the position in a form that costs next to nothing, and from which later ones can be found."""
+        """Return a cheap copy of the position, for use with :meth:`after`."""
         return OrderMark(
             self._position.copy(),
             self._status.copy(),
@@ -186,7 +184,7 @@ class InterleaveOrder:
         )
 
     def after(self, mark: OrderMark, rows: int) -> InterleaveOrder:
-        """Return an order that stands ``rows`` rows behind a mark of this one, all of which were given in one step."""
+        """Return a copy of this order, positioned ``rows`` rows after ``mark``. These rows must belong to one step."""
         later = InterleaveOrder(self.cycle_length, self.block_length, self.deterministic)
         later._position, later._status = mark.position.copy(), mark.status.copy()
         later._next_row, later._stop_row = mark.next_row.copy(), mark.stop_row.copy()
@@ -196,10 +194,10 @@ class InterleaveOrder:
         return later
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data.
+        """Return the current position as plain data.
 
-        ``given`` counts, per slot, the rows given of the stream that sits in it, and is None for an
-        empty slot: a resumed stream is to be loaded from that row on.
+        ``given`` is the number of rows emitted from the stream in each slot, or None for an empty slot. A resumed
+        stream starts at that row.
         """
         given = (self._given_before + self._next_row).tolist()
         return {
@@ -210,12 +208,12 @@ class InterleaveOrder:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position. Slots that held a stream hold one again, with no rows loaded.
+        """Move to a saved position. Slots that held a stream hold one again, with no rows loaded.
 
-        An order of more slots begins with empty ones behind those of the state.
+        If this order has more slots than the state, the additional slots are empty.
 
         Raises:
-            ValueError: The state has more slots.
+            ValueError: The state has more slots than this order.
         """
         given = [*state["given"], *[None] * (self.cycle_length - len(state["given"]))]
         if len(given) != self.cycle_length:

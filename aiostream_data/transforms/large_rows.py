@@ -1,7 +1,7 @@
-"""Hold long rows that differ in length in numbered slots, each row in memory of its own.
+"""Store for long rows of different lengths in numbered slots, with one allocation per row.
 
-An arena costs nothing per row, but holds up to twice its rows, and more while it is packed. For rows of
-many kilobytes that is most of a memory limit, while an allocation per row is cheap beside its copy.
+A shared arena needs no allocation per row, but can take twice the size of its rows, and more while it is compacted.
+For rows of many kilobytes, an allocation is cheap compared to the copy of the row.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from aiostream_data.rows.records import VarColumn
 
 MIN_NBYTES = 4 << 10
-"""Mean bytes per row from which on this pays."""
+"""Minimum mean row size in bytes for which one allocation per row is worthwhile."""
 
 
 def are_large(rows: VarColumn) -> bool:
-    """True when rows like these are better held one by one."""
+    """Return True if rows like these should be stored with one allocation per row."""
     return len(rows) > 0 and rows.nbytes >= MIN_NBYTES * len(rows)
 
 
 class LargeRowSlots:
-    """A column of long rows; see :class:`~.slots.SlotStore`."""
+    """Store of a column of long rows; implements :class:`~.slots.SlotStore`."""
 
     def __init__(self, example: VarColumn) -> None:
         self._kind = example.kind

@@ -1,4 +1,4 @@
-"""How long the rows of a chunk are, by one of their leaves or by several that must agree."""
+"""Measure the length of each row of a chunk, by one leaf or by several leaves of equal length."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TEXT = (bytes, str)
 
 
 def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
-    """Return the places of the leaves of these names among all leaves.
+    """Return the indices of the named leaves among all leaves.
 
     Raises:
-        PlanError: There is no leaf of that name.
+        PlanError: A name does not exist.
     """
     paths = structure.paths()
     for name in names:
@@ -32,14 +32,14 @@ def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
 
 
 def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | list[Any]]:
-    """Return these leaves of the rows by name: columns, or lists of values.
+    """Return the named leaves of the rows, as a dict of columns or lists of values.
 
     Args:
-        names: None for all leaves.
+        names: Names of the leaves; None for all leaves.
 
     Raises:
-        PlanError: There is no leaf of that name.
-        BatchShapeError: The rows have several structures.
+        PlanError: A name does not exist.
+        BatchShapeError: The rows differ in structure.
     """
     structure = structure_of_rows(chunk)
     names = structure.paths() if names is None else names
@@ -52,16 +52,16 @@ def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | l
 
 
 def structure_of_rows(chunk: Chunk) -> Structure:
-    """Return the structure of a chunk's rows, of which there is at least one."""
+    """Return the structure of the rows of a non-empty chunk."""
     return chunk.structure if isinstance(chunk, Columns) else structure_of(chunk.values[0])
 
 
 def the_only_length(chunk: Chunk) -> str:
-    """Return the name of the only leaf by which the rows have a length.
+    """Return the name of the only leaf that has a length: an array leaf, else a text leaf.
 
     Raises:
-        PlanError: There is none, or more than one.
-        BatchShapeError: The rows have several structures.
+        PlanError: No leaf or more than one leaf has a length.
+        BatchShapeError: The rows differ in structure.
     """
     leaves = leaves_of(chunk, None)
     arrays = [name for name, leaf in leaves.items() if _is_array(leaf)]
@@ -69,14 +69,14 @@ def the_only_length(chunk: Chunk) -> str:
 
 
 def one_of(measured: Sequence[str], names: Sequence[str]) -> str:
-    """Return the one leaf that has a length.
+    """Return the only entry of ``measured``.
 
     Args:
-        measured: The leaves that have one.
-        names: All leaves.
+        measured: Names of the leaves that have a length.
+        names: Names of all leaves, for the error message.
 
     Raises:
-        PlanError: There is none, or more than one.
+        PlanError: ``measured`` is empty or has more than one entry.
     """
     if len(measured) == 1:
         return measured[0]
@@ -100,10 +100,10 @@ def _is_text(leaf: Column | list[Any]) -> bool:
 
 
 def row_lengths(leaves: dict[str, Column | list[Any]], describe: DescribeRow) -> Lengths:
-    """Return the length of every row: of its first axis, or of its text.
+    """Return the length of each row: the size of its first axis, or the length of its text.
 
     Raises:
-        BatchShapeError: A leaf has no length, or leaves of a row differ in theirs; names the row.
+        BatchShapeError: A leaf has no length, or the leaves of a row differ in length. The message names the row.
     """
     (first, lengths), *others = [(name, _lengths(name, leaf, describe)) for name, leaf in leaves.items()]
     for name, found in others:

@@ -1,12 +1,11 @@
-"""Decide which input of a mixture every row comes from, by weights that may change on the way.
+"""Choose the input of each row of a mixture, by weights that can change during the run.
 
-How this works. The order is a list of choices, one input per row, that depends on weights and row
-numbers alone. It is made ahead in blocks: dealt, so that every input's count stays within one row of
-its share, or drawn at random. Then it is followed as far as rows are loaded. Where the inputs are cut
-into chunks therefore never changes the order. When the weights change, or an exhausted input drops out,
-the choices not followed yet are thrown away; what each input was due by then is carried over, so that
-no change ever loses or gains it rows. A step stays within its block: what holds at its beginning and its
-own choices tell the place after any of its rows.
+How this works. The order is a list of choices, one input per row. It depends only on the weights and the row
+numbers, so chunk boundaries of the inputs never change it. Choices are computed in blocks. A dealt block keeps the
+row count of each input within one row of its share; a random block draws each choice independently. When the weights
+change or an input drops out, the remaining choices of the block are discarded. The lag of each input (rows due minus
+rows emitted) carries over, so no input gains or loses rows. A step never crosses a block boundary, so the state
+after any of its rows follows from the state before the step and the choices of the step.
 """
 
 from __future__ import annotations
@@ -25,19 +24,20 @@ from aiostream_data.transforms.stock import Stock
 from aiostream_data.weights import Schedule, Stop, Vector, shares_of
 
 BLOCK_ROWS = 16384
-"""Rows whose inputs are chosen at a time."""
+"""Number of rows whose inputs are chosen in one block."""
 
 
 class MixPlace(NamedTuple):
-    """Where an order stood before a step, and what the step chose: enough for the place after any of its rows.
+    """State of an order before a step, with the choices of the step. The state after each row follows from it.
 
     Attributes:
         row: Number of the step's first row.
-        given: int64, rows given of each input.
-        lags: int64, rows due to each input, times ``unit``.
-        shares: int64, what each input is due per row of the step, times ``unit``.
+        given: int64, number of rows emitted from each input.
+        lags: int64, rows due minus rows emitted per input, times ``unit``.
+        shares: int64, rows due to each input per row of the step, times ``unit``.
+        unit: Number of share units that make one row.
         dropped: Inputs that have dropped out.
-        which: int32, input per row of the step.
+        which: int32, input of each row of the step.
     """
 
     row: int
@@ -51,22 +51,22 @@ class MixPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MixStep(MergeStep):
-    """A step, and its place."""
+    """A step of a mixture, with the state before it."""
 
     place: MixPlace
 
 
 class MixOrder:
-    """Order of a weighted mixture; resumable, with no I/O.
+    """Order of a weighted mixture. Resumable; does no I/O.
 
-    While the weights stay the same, the rows of every input are within 1 of its share of the rows given
-    since they are in force. An input of weight 0 is never asked for rows. With ``stop="all"`` an input
-    that is asked for a row after its last one drops out, and the others keep their proportions.
+    While the weights stay the same, each input's row count stays within 1 of its share of the rows emitted since the
+    last change. No row is taken from an input of weight 0.
 
     Args:
-        schedule: The weights, by row of the mixture.
-        stop: "first" or "all".
-        random_key: Draw the input of every row independently, by this key and the row's number.
+        schedule: Weights by row number of the mixture.
+        stop: "first" ends the mixture when the next row is due from an exhausted input. "all" drops that input and
+            continues with the others in unchanged proportions.
+        random_key: Draw the input of each row independently, from this key and the row number.
     """
 
     def __init__(self, schedule: Schedule, stop: Stop = "first", random_key: np.uint64 | None = None) -> None:
@@ -75,27 +75,27 @@ class MixOrder:
         self.stock = Stock(len(schedule.names))
         self._random_key = random_key
         self._dropped = [False] * self.stock.inputs
-        self._first_row = 0  # of the block
+        self._first_row = 0  # number of the block's first row
         self._choices = np.empty(0, np.int32)
         self._followed = 0
         self._shares = np.zeros(self.stock.inputs, np.int64)
-        self._lags = np.zeros(self.stock.inputs, np.int64)  # rows due minus rows had, in units; before the block
-        self._unit = 1  # shares of a row
+        self._lags = np.zeros(self.stock.inputs, np.int64)  # rows due minus rows emitted before the block, in units
+        self._unit = 1  # units per row
 
     @property
     def row(self) -> int:
-        """Number of the next row."""
+        """Number of the next row to emit."""
         return self._first_row + self._followed
 
     def set_weights(self, weights: Vector, from_row: int | None = None) -> int:
-        """Use other weights from a row on, whatever the schedule says; return the row.
+        """Replace the weights from a row on, overriding the schedule. Return the number of that row.
 
         Args:
-            weights: One per input.
-            from_row: A row not given yet; the next one when None.
+            weights: One weight per input.
+            from_row: Number of a row that was not emitted yet; None means the next row.
 
         Raises:
-            PlanError: ``from_row`` was given already.
+            PlanError: Row ``from_row`` was already emitted.
         """
         row = self.row if from_row is None else from_row
         if row < self.row:
@@ -105,24 +105,24 @@ class MixOrder:
         return row
 
     def load(self, slot: int, rows: int) -> None:
-        """Set the number of rows of the next chunk of ``slot``. The previous chunk is used up."""
+        """Set the number of rows in the next chunk of ``slot``. The previous chunk must be used up."""
         self.stock.load(slot, rows)
 
     def ended(self, slot: int) -> None:
-        """Mark ``slot`` as ended. Rows already loaded are still delivered."""
+        """Mark ``slot`` as ended. Rows that are already loaded are still emitted."""
         self.stock.ended(slot)
 
     def rows_left(self, slot: int) -> int:
-        """Return how many rows of the slot's current chunk have not been given yet."""
+        """Return the number of rows in the slot's current chunk that were not emitted yet."""
         return self.stock.rows_left(slot)
 
     def advance(self, max_rows: int) -> MixStep:
-        """Return an order of at most ``max_rows`` rows that can be given now; the longest within its block.
+        """Return the next step: at most ``max_rows`` rows from loaded chunks, within one block.
 
-        Rows of a step are given for good. NOTHING may come with any number of rows.
+        The rows of a step count as emitted. A step with ``NOTHING`` can have any number of rows.
 
         Raises:
-            PlanError: A function that gives weights returned something else.
+            PlanError: A weight function returned invalid weights.
         """
         if self._followed == len(self._choices) and not self._next_block():
             return MixStep(self._choices, np.empty(0, np.int64), FINISHED, self._place())
@@ -135,7 +135,7 @@ class MixOrder:
         return MixStep(which, rows, waiting, place._replace(which=which))
 
     def _without_rows(self, slot: int) -> WaitingStream:
-        """Decide what it means that ``slot`` has no row loaded although it is its turn."""
+        """Decide how to continue when the next row is due from ``slot`` but no row of it is loaded."""
         if not self.stock.has_ended[slot]:
             return WaitingStream.rows(slot)
         if self.stop == "first":
@@ -145,7 +145,7 @@ class MixOrder:
         return NOTHING
 
     def _next_block(self) -> bool:
-        """Choose the inputs of the next rows; False when no input can give any more."""
+        """Choose the inputs of the next block of rows. Return False if all inputs are exhausted or have weight 0."""
         self._close_block()
         span = self.schedule.at(self.row)
         weights = tuple(0.0 if gone else weight for weight, gone in zip(span.weights, self._dropped, strict=True))
@@ -165,7 +165,7 @@ class MixOrder:
         return np.searchsorted(np.cumsum(self._shares), drawn, side="right").astype(np.int32)
 
     def _close_block(self) -> None:
-        """Forget the choices not followed, and note what each input is due by now."""
+        """Discard the remaining choices of the block and update the lags of the inputs."""
         self._lags = self._lags_now()
         self._first_row = self.row
         self._choices = self._choices[:0]
@@ -187,15 +187,15 @@ class MixOrder:
         return MixPlace(self.row, self.stock.given, self._lags_now(), self._shares, self._unit, dropped, nothing)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data; see :meth:`state_at`."""
+        """Return the current position as plain data; see :meth:`state_at`."""
         return self.state_at(self._place(), 0)
 
     def state_at(self, place: MixPlace, rows: int) -> dict[str, Any]:
-        """Return the position after the first ``rows`` rows of a step as plain data. Safe from any thread.
+        """Return the position after the first ``rows`` rows of a step as plain data. Safe to call from any thread.
 
-        ``given`` counts the rows given of each input: a resumed input is to be loaded from that row on.
-        ``lags`` are the rows that each is due, times ``unit``. The schedule is no part of it, with all
-        its changes: whoever makes an order anew gives it one.
+        ``given`` counts the rows emitted from each input; a resumed input starts at that row. ``lags`` are the rows
+        due to each input, times ``unit``. The state does not contain the weight schedule; pass the schedule to the
+        constructor when resuming.
         """
         which = place.which[:rows]
         return {
@@ -207,7 +207,7 @@ class MixOrder:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position, with no rows loaded. Weights may be other ones by now: they hold from there on."""
+        """Move to a saved position, with no rows loaded. Different weights than before apply from that position on."""
         self.stock.restore(state["given"])
         self._dropped = [number in state["dropped"] for number in range(self.stock.inputs)]
         self._first_row, self._followed = state["row"], 0
@@ -217,7 +217,7 @@ class MixOrder:
 
 
 def _carried_over(lags: list[int], unit: int, shares: list[int]) -> list[int]:
-    """Return the lags in the unit of new shares; what an input without a share is due goes to the others."""
+    """Convert lags to the unit of new shares, and distribute the lags of inputs without a share among the others."""
     new_unit = sum(shares)
     carried = [lag * new_unit // unit if share else 0 for lag, share in zip(lags, shares, strict=True)]
     excess = -sum(carried)

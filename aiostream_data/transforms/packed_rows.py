@@ -1,4 +1,4 @@
-"""Lay rows into bins: one array per leaf, and two that say where a row begins and ends."""
+"""Build the arrays of packed rows: one array per leaf, plus segment and position arrays."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ def pack_rows(
     padding: Any,
     describe: DescribeRow,
 ) -> list[NDArray[Any]]:
-    """Return arrays of shape (bins, width, ...), in memory of their own.
+    """Return new arrays of shape (bins, width, ...): one per packed leaf, then the segments and the positions.
 
-    One for every leaf that is packed; then, as int32, the segments (1 for the values of a bin's first piece,
-    2 for the next ...) and the positions (of a value in its piece, from 0), both 0 where filled up.
+    Segments and positions are int32 and 0 in the padding. The segment is the number of the value's piece in its bin,
+    from 1. The position is the index of the value in its piece, from 0.
 
     Args:
-        rows: The row of every piece, bin by bin: as many as there are pieces.
-        fields: The leaves that are packed, by name; None for all.
-        padding: What to fill up with: None for 0, one value, or a dict of values by the leaf's name.
-        describe: Names a row in errors.
+        rows: The row of each piece, bin by bin.
+        width: Number of values in a packed row.
+        fields: Names of the leaves to pack; None for all leaves.
+        padding: Padding value: None for 0, one value for all leaves, or a dict from leaf name to value.
+        describe: Returns the name of a row for error messages.
 
     Raises:
-        BatchShapeError: A leaf is no array, or its rows differ in dtype or in further axes.
-        PlanError: There is no such leaf, or it cannot be filled up with the given value.
+        BatchShapeError: A leaf is not an array, or its rows differ in dtype or in an axis other than the first.
+        PlanError: A leaf of ``fields`` does not exist, or its dtype cannot hold the padding value.
     """
     leaves = leaves_of(as_stackable(rows), fields)
     pieces = [piece for packed in bins for piece in packed.pieces]
@@ -56,7 +57,7 @@ def pack_rows(
 
 
 def _segments_and_positions(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> list[NDArray[np.int32]]:
-    """Return both for every value, one piece after another."""
+    """Return the segment and the position of each value, one piece after another."""
     stops = np.cumsum(counts)
     segments = np.arange(1, len(sizes) + 1) - np.repeat(stops - counts, counts)
     begins = np.cumsum(sizes) - sizes
@@ -71,7 +72,7 @@ def _laid(
 
 
 def _as_column(name: str, leaf: Column | list[Any], describe: DescribeRow) -> VarColumn:
-    """Return the rows of a leaf as slices of one array."""
+    """Convert a leaf to a variable column of kind ``array``."""
     if isinstance(leaf, list):
         return _joined(name, as_arrays(name, leaf, describe), describe)
     if isinstance(leaf, VarColumn) and leaf.kind == "array":

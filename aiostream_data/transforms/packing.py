@@ -1,8 +1,8 @@
-"""Pack rows of differing length into bins of one length: which piece of which row goes into which bin.
+"""Pack rows of different lengths into bins of one length: assign each piece of a row to a bin.
 
-How this works. A few bins are open at a time. A row goes into the first open bin, in the order in which
-they were opened, that has room for it. When none has, the fullest bin is closed, if as many are open as
-may be, and the row begins a new one. A bin without room is closed at once.
+How this works. A limited number of bins is open at a time. A row goes into the oldest open bin with enough room. If
+no open bin has enough room, the row starts a new bin; if the limit is reached, the fullest bin is closed first. A full
+bin is closed immediately.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from aiostream_data.errors import AiostreamError, PlanError
 
 TooLong = Literal["error", "split", "truncate", "drop"]
-"""What becomes of rows that are longer than a bin."""
+"""Policy for rows that are longer than a bin."""
 
 TOO_LONG: Final = get_args(TooLong)
 
 
 class RowTooLongError(AiostreamError, ValueError):
-    """A row does not fit into a bin.
+    """A row is longer than a bin.
 
     Attributes:
-        row: Its number in the stream.
-        length: Its length.
+        row: Number of the row in the stream.
+        length: Length of the row.
     """
 
     def __init__(self, row: int, length: int) -> None:
@@ -37,7 +37,7 @@ class RowTooLongError(AiostreamError, ValueError):
 
 
 class PackedPiece(NamedTuple):
-    """Values ``start`` (included) to ``stop`` (excluded) of row ``row``; ``is_last`` when none follow elsewhere."""
+    """Values ``start`` (inclusive) to ``stop`` (exclusive) of a row; ``is_last`` marks the last piece of the row."""
 
     row: int
     start: int
@@ -46,7 +46,7 @@ class PackedPiece(NamedTuple):
 
 
 class Bin:
-    """Pieces that will lie one after another in one packed row."""
+    """The pieces of one packed row, in order."""
 
     __slots__ = ("pieces", "room")
 
@@ -67,17 +67,17 @@ class Bin:
 
 
 class PackOrder:
-    """First-fit packing over a bounded number of open bins; resumable. Rows of length 0 are dropped.
+    """First-fit packing with a bounded number of open bins. Resumable. Rows of length 0 are dropped.
 
     Args:
-        max_length: What a bin holds; at least 1.
-        open_bins: Bins that may be open at once; 1 keeps the rows' order.
-        too_long: What becomes of longer rows: "error", "split" into pieces of ``max_length`` and a rest,
-            "truncate" to ``max_length``, or "drop".
+        max_length: Length of a bin; at least 1.
+        open_bins: Maximum number of open bins; 1 keeps the order of the rows.
+        too_long: Policy for longer rows: "error", "split" into pieces of at most ``max_length``, "truncate" to
+            ``max_length``, or "drop".
 
     Attributes:
-        pushed: How many rows have come.
-        dropped: How many of them were left out.
+        pushed: Number of rows received.
+        dropped: Number of rows dropped.
     """
 
     def __init__(self, max_length: int, open_bins: int = 16, too_long: TooLong = "error") -> None:
@@ -94,13 +94,14 @@ class PackOrder:
         self._closed: deque[Bin] = deque()
 
     def push(self, lengths: NDArray[np.int64], limit: int | None = None) -> list[Bin]:
-        """Take in rows of these lengths; return the bins that were closed, in order.
+        """Add rows of these lengths. Return the bins that were closed, in order.
 
         Args:
-            limit: Take in rows only until so many bins came; ``pushed`` tells how many that were.
+            lengths: Length of each row, int64.
+            limit: Stop adding rows when this number of bins is closed; ``pushed`` then counts the added rows.
 
         Raises:
-            RowTooLongError: A row is longer than a bin, and that is an error.
+            RowTooLongError: A row is longer than a bin, and ``too_long`` is "error".
         """
         given = self._given([], limit)
         for length in lengths.tolist():
@@ -112,37 +113,38 @@ class PackOrder:
         return given
 
     def finish(self, limit: int | None = None) -> list[Bin]:
-        """Return what is left when no row follows, ``limit`` bins at most; call again for what follows."""
+        """End the stream. Return up to ``limit`` remaining bins; call again for more."""
         self._closed += self._open
         self._open = []
         return self._given([], limit)
 
     def held(self) -> NDArray[np.int64]:
-        """Return the row of every piece that no bin was given with yet, bin by bin: a row may come twice."""
+        """Return the row number of each piece in bins that were not returned yet. Row numbers can repeat."""
         return np.array([piece.row for held in self._bins() for piece in held.pieces], np.int64)
 
     def rows_held(self) -> int:
-        """Return how many rows have their last piece in no bin that was given."""
+        """Return the number of rows whose last piece is in a bin that was not returned yet."""
         return sum(piece.is_last for held in self._bins() for piece in held.pieces)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data; with it belong the rows of :meth:`held`.
+        """Return the current position as plain data. Restoring it also needs the rows of :meth:`held`.
 
-        ``bins`` says how many pieces each bin has, of which the first ``closed`` ones take no more;
-        ``cuts`` names the pieces that may not be whole rows by their place in :meth:`held`.
+        ``bins`` lists the number of pieces in each bin. The first ``closed`` bins are closed. ``cuts`` lists the
+        pieces that may be parts of rows, by their index in :meth:`held`.
         """
         pieces = [piece for held in self._bins() for piece in held.pieces]
         cuts = [[place, *piece[1:]] for place, piece in enumerate(pieces) if self._may_be_cut(piece)]
         return {"bins": [len(held.pieces) for held in self._bins()], "closed": len(self._closed), "cuts": cuts}
 
     def restore(self, state: dict[str, Any], lengths: NDArray[np.int64]) -> None:
-        """Go to a position. The rows that were held now count as the first that came, one for every piece.
+        """Move to a saved position. The held rows are renumbered from 0, with one number per piece.
 
         Args:
-            lengths: Of the held rows, in the order of :meth:`held`.
+            state: Result of :meth:`state`.
+            lengths: Lengths of the held rows, in the order of :meth:`held`.
 
         Raises:
-            ValueError: These cannot be the rows that were held.
+            ValueError: The lengths do not match the state.
         """
         sizes, closed = state["bins"], state["closed"]
         if min(sizes, default=1) < 1 or sum(sizes) != len(lengths) or not 0 <= closed <= len(sizes):
@@ -160,7 +162,7 @@ class PackOrder:
         self._closed, self._open = deque(bins[:closed]), bins[closed:]
 
     def copy(self) -> PackOrder:
-        """Return another order at the same position."""
+        """Return a copy of this order at the same position."""
         other = PackOrder(self.max_length, self.open_bins, self.too_long)
         other.pushed, other.dropped = self.pushed, self.dropped
         other._closed, other._open = deque(self._closed), [held.copy() for held in self._open]
@@ -197,7 +199,7 @@ class PackOrder:
         size = piece.stop - piece.start
         found = next((held for held in self._open if held.room >= size), None)
         if found is None:
-            # A row that fills a bin by itself needs none of the open ones, but must not overtake a lone one.
+            # A piece that fills a bin needs no open bin. With one open bin, that bin closes first to keep the order.
             if len(self._open) == self.open_bins and (size < self.max_length or self.open_bins == 1):
                 self._close(min(self._open, key=lambda held: held.room))
             found = Bin(self.max_length)

@@ -1,4 +1,4 @@
-"""Stack rows whose shapes differ, short ones filled up."""
+"""Stack rows of different shapes, with padding for shorter rows."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackab
 from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
-"""One entry per axis; None for as long as the longest row of the batch."""
+"""Padded shape with one entry per axis; None means the maximum over the batch."""
 
 LONG_NBYTES: Final = 4 << 10
-"""Bytes of a row on average from which on it may be left in its place: shorter ones are faster copied together."""
+"""Minimum mean row size in bytes for which rows may stay in place; shorter rows are faster to copy at once."""
 
 _TEXT: Final = (bytes, str)
 _FILLS: Final = {"f": "biuf", "c": "biufc"}
-"""Kinds of numbers that may be rounded to a floating dtype; every other dtype must hold the value exactly."""
+"""Value dtype kinds that may be rounded to a floating-point or complex dtype. Other dtypes need an exact value."""
 
 
 class LeafPadding(NamedTuple):
-    """How one leaf is padded.
+    """Padding of one leaf.
 
     Attributes:
-        path: Name of the leaf in messages.
-        shape: What every row is padded to; None for the batch's maximum in every axis.
-        fill: What with; None for 0, or the empty string.
-        in_parts: Long rows are left where they are.
+        path: Name of the leaf for messages.
+        shape: Padded shape of each row; None for the maximum over the batch in every axis.
+        fill: Padding value; None for 0 or the empty string.
+        in_parts: If True, long rows stay in place instead of being copied.
     """
 
     path: str
@@ -45,14 +45,14 @@ class LeafPadding(NamedTuple):
 
 @dataclass(frozen=True)
 class PaddingRule:
-    """``padded_shapes`` and ``padding_values`` as the user gave them.
+    """The arguments ``padded_shapes`` and ``padding_values`` of the user.
 
     Attributes:
-        shapes: None, or the structure of the elements with a sequence of dimensions per leaf, where None
-            and -1 stand for the batch's maximum, or None as a whole for that in every axis.
+        shapes: None, or the structure of the elements with a shape per leaf. A shape is a sequence of sizes, where
+            None and -1 mean the maximum over the batch; or None for the maximum in every axis.
         values: None, one value for all leaves, or the structure of the elements with a value per leaf.
-        in_parts: Leave long rows where they are, as :class:`PaddedParts`, for whoever writes them into memory of its
-            own.
+        in_parts: If True, return long rows as :class:`PaddedParts` without copying them. The consumer copies them to
+            their destination.
     """
 
     shapes: Any = None
@@ -60,10 +60,10 @@ class PaddingRule:
     in_parts: bool = False
 
     def leaves(self, structure: Structure) -> list[LeafPadding]:
-        """Return how the leaves of elements of this structure are padded.
+        """Return the padding of each leaf, for elements of this structure.
 
         Raises:
-            PlanError: The rule is for elements of another structure, or a shape is none.
+            PlanError: The rule has a different structure than the elements, or a shape is invalid.
         """
         count = structure.leaf_count
         shapes = [None] * count if self.shapes is None else _leaves_of("padded_shapes", self.shapes, structure)
@@ -96,10 +96,10 @@ def _is_axis(axis: Any) -> bool:
 
 
 def fill_value(leaf: LeafPadding, values: NDArray[Any]) -> Any:
-    """Return what a leaf that holds such values is filled up with.
+    """Return the padding value of a leaf, converted to the dtype of ``values``.
 
     Raises:
-        PlanError: Their dtype cannot hold the value that was given.
+        PlanError: The dtype cannot hold the padding value.
     """
     dtype = values.dtype
     if leaf.fill is None:
@@ -116,7 +116,7 @@ def _as_text(value: Any) -> str | bytes | None:
 
 
 def _as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a scalar of the dtype, or None when it cannot hold the value."""
+    """Convert a value to a scalar of the dtype, or return None if the dtype cannot hold it."""
     try:
         given = np.array(value)
         if given.ndim or given.dtype.kind not in _FILLS.get(dtype.kind, given.dtype.kind):
@@ -133,19 +133,19 @@ def _empty_text(values: NDArray[Any]) -> str | bytes:
 
 
 def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int | None = None) -> Any:
-    """Return one element of the rows' structure whose leaves have a row per row, short ones filled up.
+    """Stack rows into one batch element, with padding for shorter rows.
 
-    bytes and str become an object array, as they do in a batch. Dense columns that need no filling are
-    used as they are; everything else is new memory.
+    bytes and str become an object array, as in a batch. Dense columns that need no padding are returned without a
+    copy; all other leaves are new arrays, or parts if the rule allows them.
 
     Args:
-        describe: Names a row in errors.
-        longest: What axes without a given length are padded to; the longest row where None.
+        describe: Returns the name of a row for error messages.
+        longest: Size of axes without a given size; None for the maximum over the rows.
 
     Raises:
-        BatchShapeError: A row is longer than its padded shape, or has another number of axes; dtypes or
-            structures differ.
-        PlanError: The rule does not fit the rows.
+        BatchShapeError: A row exceeds its padded shape or has a different number of axes, or dtypes or structures
+            differ.
+        PlanError: The rule does not match the rows.
     """
     rows = as_stackable(rows)
     if isinstance(rows, Columns):
@@ -157,7 +157,7 @@ def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int
     try:
         columns = structure.columns(rows.values)
     except StructureError:
-        return stack(rows.values, describe)  # which says how they differ
+        return stack(rows.values, describe)  # raises an error that describes the difference
     padded = [_pad_values(*pair, describe, longest) for pair in zip(columns, leaves, strict=True)]
     return structure.unflatten(padded)
 
@@ -186,7 +186,7 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
         shapes = {() if array is None else array.shape for array in found}
         if len(shapes) == 1:
             _target(leaf, list(shapes), describe, longest)
-        return stack_leaf(leaf.path, values, describe)  # which says how they differ
+        return stack_leaf(leaf.path, values, describe)  # raises an error if the rows differ
     target = _target(leaf, [array.shape for array in arrays], describe, longest)
     alike = {array.shape[1:] for array in arrays} == {target[1:]}
     if alike and not (leaf.in_parts and _are_long(arrays)):
@@ -195,7 +195,7 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
 
 
 def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Give empty lists, which have no dtype of their own, that of the other arrays."""
+    """Give empty lists the dtype of the other arrays."""
     dtype = next((array.dtype for value, array in zip(values, arrays, strict=True) if not _is_empty_list(value)), None)
     if dtype is None:
         return arrays
@@ -203,7 +203,7 @@ def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArr
 
 
 def _lists_of_text(values: Sequence[Any]) -> list[Any] | None:
-    """Return rows that are lists of words as arrays, which are filled up; None for any other rows."""
+    """Convert rows that are lists of words to object arrays. Return None for all other rows."""
     if not all(type(value) is list for value in values):
         return None
     first = next((type(words[0]) for words in values if words), None)
@@ -221,7 +221,7 @@ def _facts(arrays: Sequence[NDArray[Any]]) -> int:
 
 
 def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
-    """Return rows that are short in their first axis alone."""
+    """Pad rows that need padding only in their first axis."""
     fill = fill_value(leaf, rows.values)
     if leaf.in_parts and rows.nbytes >= LONG_NBYTES * len(rows) and not rows.values.dtype.hasobject:
         return PaddedParts(tuple(rows.elements()), target, fill)
@@ -229,7 +229,7 @@ def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> ND
 
 
 def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
-    """Return arrays of one dtype and number of axes as one array."""
+    """Pad arrays of one dtype and one number of axes, and stack them."""
     first = next((array for array in arrays if array.size), arrays[0])
     if leaf.in_parts and _are_long(arrays):
         return PaddedParts(tuple(arrays), target, fill_value(leaf, first))
@@ -241,17 +241,17 @@ def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafP
 
 
 def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
-    """Return True if rows are worth to be left where they are."""
+    """Return True if the rows are long enough to stay in place."""
     return not arrays[0].dtype.hasobject and sum(array.nbytes for array in arrays) >= LONG_NBYTES * len(arrays)
 
 
 def _target(
     leaf: LeafPadding, shapes: Sequence[tuple[int, ...]], describe: DescribeRow, longest: int | None
 ) -> tuple[int, ...]:
-    """Return the shape that rows of these shapes are padded to.
+    """Return the padded shape for rows of these shapes.
 
     Raises:
-        BatchShapeError: One does not fit into it.
+        BatchShapeError: A row exceeds the padded shape.
     """
     found = np.array(shapes, np.int64).reshape(len(shapes), -1)
     asked = leaf.shape

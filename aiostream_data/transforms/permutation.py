@@ -1,9 +1,9 @@
-"""A random order of ``range(n)`` that is computed where it is needed, and never stored when n is large.
+"""A random permutation of ``range(n)`` that is computed on demand, without storage if n is large.
 
-How this works. A small order is a table. A large one is a Feistel network: the index is written as two
-digits, and each round adds a hash of one digit to the other, which can be undone and so maps the pairs
-of digits onto themselves. There are a few more pairs than indices; an index that lands on one of those
-is mapped once more, until it lands on an index (cycle walking).
+How this works. A small permutation is a table. A large permutation is a Feistel network. The index is written as two
+digits, and each round adds a hash of one digit to the other. Rounds are invertible, so the network permutes all digit
+pairs. The number of pairs slightly exceeds n. A result of n or more is mapped again until it is below n (cycle
+walking).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.transforms.randomness import permutation, words
 
 TABLE_ROWS: Final = 1 << 16
-"""Most rows whose order is a table: every permutation is equally likely there."""
+"""Maximum n for which the permutation is a table; all permutations are then equally likely."""
 
 ROUNDS: Final = 6
 MAX_ROWS: Final = 1 << 62
@@ -28,12 +28,12 @@ _27, _30, _32 = np.uint64(27), np.uint64(30), np.uint64(32)
 
 
 class IndexPermutation:
-    """A random one-to-one map of ``range(n)`` onto itself: a function of ``key`` and ``n``, and no list of rows.
+    """A random permutation of ``range(n)`` that depends only on ``key`` and ``n``.
 
     Args:
-        key: From :func:`~aiostream_data.transforms.randomness.key_of`.
+        key: Random key from :func:`~aiostream_data.transforms.randomness.key_of`.
         n: Number of indices, from 0 to 2**62.
-        table_rows: Up to this n the order is kept as a table.
+        table_rows: Maximum n for which the permutation is stored as a table.
     """
 
     def __init__(self, key: np.uint64, n: int, table_rows: int = TABLE_ROWS) -> None:
@@ -47,13 +47,13 @@ class IndexPermutation:
         self._keys = words(key, 0, ROUNDS)
 
     def slice(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the rows that come in places ``start`` to ``stop`` (excluded), int64."""
+        """Return the row numbers at positions ``start`` to ``stop`` (exclusive), as int64."""
         if self._table is not None:
             return self._table[start:stop].copy()
         return self.at(np.arange(start, stop))
 
     def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows that come in these places, int64; all must be from 0 to n (excluded)."""
+        """Return the row numbers at these positions, as int64. Positions must be from 0 to n (exclusive)."""
         if self._table is not None:
             return self._table[places]
         rows = self._rounds(places.astype(np.uint64))
@@ -69,7 +69,7 @@ class IndexPermutation:
             changed = number % 2
             bound = self._bounds[changed]
             moved = digits[changed] + _hash_below(digits[1 - changed], key, bound)
-            digits[changed] = np.minimum(moved, moved - bound)  # modulo: what is below 0 is a huge unsigned number
+            digits[changed] = np.minimum(moved, moved - bound)  # modulo bound: a negative difference wraps around
         high, low = digits
         high *= self._low
         high += low

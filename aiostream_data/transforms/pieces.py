@@ -1,4 +1,4 @@
-"""Mark in row ids the piece of a row that pack() split."""
+"""Add the piece number of rows that ``pack()`` split to their row ids, and remove it again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiostream_data.transforms.packing import PackedPiece
 
 
 def with_pieces(rows: Lineage, pieces: Sequence[PackedPiece], max_length: int) -> Lineage:
-    """Return the rows of pieces, those that are but a part of their row with its number in their ids."""
+    """Append the piece number to the id of each row whose piece is only a part of the row."""
     is_cut = np.array([piece.start > 0 or not piece.is_last for piece in pieces])
     if not is_cut.any():
         return rows
@@ -21,7 +21,7 @@ def with_pieces(rows: Lineage, pieces: Sequence[PackedPiece], max_length: int) -
 
 
 def without_pieces(pieces: Lineage) -> tuple[Lineage, list[int]]:
-    """Return the rows themselves, and for each the number of its piece, or -1 where it stands for the whole row."""
+    """Remove piece numbers from row ids. Return the rows and the piece number of each, or -1 for a whole row."""
     is_cut = pieces.ids.ends_with(PIECE)
     numbers = np.where(is_cut, pieces.ids.last_ordinals(), -1).tolist()
     if not is_cut.any():

@@ -1,4 +1,4 @@
-"""Ragged leaves whose values stay where they are until somebody writes them into memory of its own."""
+"""Build ragged leaves without copying their values; the consumer copies the values to their destination."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.records import VarColumn
 
 PIECE_NBYTES: Final = 4 << 10
-"""Bytes that a piece should have on average: below that, handling pieces costs more than copying them together."""
+"""Minimum mean size of a piece in bytes. For smaller pieces, the overhead exceeds the cost of one copy."""
 
 
 def ragged_in_parts(columns: Sequence[VarColumn]) -> RaggedArray | None:
-    """Return the rows of columns of kind ``array`` as one ragged array, its values as :class:`Parts` of theirs.
+    """Combine columns of kind ``array`` into one ragged array whose values are :class:`Parts`.
 
-    Rows that stand one after another make one piece. The memory of the columns is kept alive.
+    Adjacent rows form one piece. The result keeps the memory of the columns alive.
 
     Returns:
-        The array, or None where its pieces would be small.
+        The ragged array, or None if its pieces would be smaller than :data:`PIECE_NBYTES` on average.
     """
     runs = [_runs(column) for column in columns]
     count = sum(len(firsts) for firsts, _ in runs)
@@ -37,7 +37,7 @@ def ragged_in_parts(columns: Sequence[VarColumn]) -> RaggedArray | None:
 
 
 def _runs(column: VarColumn) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where runs of rows that follow one another begin and end in the values; rows of nothing are in none."""
+    """Return the start and stop positions of runs of adjacent rows in the values. Empty rows are skipped."""
     some = column.lengths > 0
     starts = column.starts[some]
     stops = starts + column.lengths[some]

@@ -1,10 +1,9 @@
-"""Decide which rows of the one global order are this rank's, and what becomes of the last ones.
+"""Select this rank's rows from the global order, with equal row counts on all ranks.
 
-How this works. The rows come in *groups* of as many rows as there are ranks, and rank r gets row r of every
-group. A row is given only when its group is complete, so that every rank has given as many rows as all
-others when it has seen the same input, and ranks need not ask each other at the end: the last group, where it
-is incomplete, is left out, or filled up with its first rows again. Until then the rows of the group that might
-still be needed are held back: the rank's own, or the first ones while its own has not come.
+How this works. The rows are divided into *groups* of ``world_size`` rows, and rank r gets row r of each group. A row
+is emitted only when its group is complete. So all ranks emit the same number of rows for the same input, without
+communication. An incomplete last group is dropped, or filled by repeating its first rows. Until a group is complete,
+the rank holds back the rows it may need: its own row, or the first rows while its own row has not arrived.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from aiostream_data.errors import PlanError
 from aiostream_data.ranks.world import TAILS, Tail, too_few
 
 FILLERS: Final = 8
-"""So many rows of an incomplete group, at most, are given again, in turn, to the ranks that it has no rows for."""
+"""Maximum number of rows of an incomplete group that are repeated, in turn, on ranks without a row of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What becomes of rows. Rows are numbered: those held back first, then those that came.
+    """Rows to emit and rows to hold back. Row numbers count the held rows first, then the incoming rows.
 
     Attributes:
-        give: int64, ascending: this rank's rows, to be handed on now.
-        hold: int64, ascending: rows to hold back. All others are done with.
+        give: Numbers of this rank's rows to emit, int64, ascending.
+        hold: Numbers of the rows to hold back, int64, ascending. All other rows can be discarded.
     """
 
     give: NDArray[np.int64]
@@ -37,12 +36,12 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class LastShare:
-    """What becomes of the rows held back when no row follows.
+    """Result of the end of the stream for the rows held back.
 
     Attributes:
-        give: Which of them is handed on, or None.
-        is_filler: Another rank gives the same row as its own.
-        left_out: Rows of the incomplete group that no rank gives; the same number on every rank.
+        give: Number of the held row to emit, or None.
+        is_filler: True if the row repeats a row of another rank.
+        left_out: Number of rows of the incomplete group that no rank emits; equal on all ranks.
     """
 
     give: int | None
@@ -51,11 +50,12 @@ class LastShare:
 
 
 class RankOrder:
-    """Every rank's rows out of one global order; resumable, also by another number of ranks.
+    """Selection of one rank's rows from the global order. Resumable, also with a different number of ranks.
 
     Args:
-        rank, world_size: Which of how many.
-        tail: "drop" leaves an incomplete last group out; "pad" and "repeat" fill it up with its own rows.
+        rank: Number of this rank, from 0.
+        world_size: Number of ranks.
+        tail: "drop" drops an incomplete last group; "pad" and "repeat" fill it by repeating its own rows.
     """
 
     def __init__(self, rank: int, world_size: int, tail: Tail) -> None:
@@ -66,12 +66,12 @@ class RankOrder:
         self.rank = rank
         self.world_size = world_size
         self.tail: Tail = tail
-        self._grouped = 0  # rows in complete groups, since the beginning
-        self._open = 0  # rows that have come of the incomplete group
-        self._held = np.empty(0, np.int64)  # their numbers in the group, of those held back
+        self._grouped = 0  # rows in complete groups since the start
+        self._open = 0  # rows received of the incomplete group
+        self._held = np.empty(0, np.int64)  # numbers within the group of the rows held back
 
     def push(self, count: int) -> Share:
-        """Return what becomes of the rows held back and of ``count`` incoming ones."""
+        """Add ``count`` incoming rows. Return which held and incoming rows to emit and which to hold back."""
         groups, rest = divmod(self._open + count, self.world_size)
         grouped = groups * self.world_size
         give = np.arange(self.rank, grouped, self.world_size)
@@ -82,10 +82,10 @@ class RankOrder:
         return share
 
     def finish(self) -> LastShare:
-        """Return what becomes of the rows held back, since no row follows.
+        """End the stream. Return which held row to emit.
 
         Raises:
-            RankError: There were fewer rows than ranks, in all.
+            RankError: The stream has fewer rows than ranks.
         """
         if not self._grouped:
             raise too_few(self._open, "row", self.world_size)
@@ -96,40 +96,40 @@ class RankOrder:
         return LastShare(int(np.searchsorted(self._held, wanted)), is_filler, 0)
 
     def input_rows(self, given: int, came: int) -> int:
-        """Return how many of ``came`` rows of the input the first ``given`` rows of every rank stand for."""
+        """Return how many of ``came`` input rows correspond to the first ``given`` rows of each rank."""
         return min(given * self.world_size, came)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data: rows in complete groups, from where on the input is to be read.
+        """Return the current position as plain data: the number of input rows in complete groups.
 
-        It is the same on every rank, and says nothing of their number.
+        A resumed input starts at that row. The state is equal on all ranks and independent of their number.
         """
         return {"seen": self._grouped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position, with nothing held back; it may be one of another number of ranks."""
+        """Move to a saved position, with no rows held back. The state can come from a different number of ranks."""
         self._grouped = state["seen"]
         self._open, self._held = 0, np.empty(0, np.int64)
 
     def _needed(self, rest: int) -> NDArray[np.int64]:
-        """Return which rows of an incomplete group, of which ``rest`` have come, this rank may have to give."""
+        """Return the numbers of the rows that this rank may have to emit from a group with ``rest`` rows so far."""
         if rest > self.rank:
             return np.array([self.rank], np.int64)
         return np.arange(0 if self.tail == "drop" else min(rest, FILLERS), dtype=np.int64)
 
     def _numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers of rows that are counted from the beginning of the incomplete group."""
+        """Convert row numbers within the incomplete group to the numbering of :class:`Share`."""
         came = len(self._held) + rows - self._open
         return np.where(rows < self._open, np.searchsorted(self._held, rows), came)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchShare:
-    """A rank's rows of a batch that all ranks share.
+    """One rank's rows of a batch that is divided among all ranks.
 
     Attributes:
-        rows: int64, their numbers in the batch.
-        ends_in_filler: The last of them is another rank's row again.
+        rows: Numbers of the rows in the batch, int64.
+        ends_in_filler: True if the last row repeats a row of another rank.
     """
 
     rows: NDArray[np.int64]
@@ -137,9 +137,9 @@ class BatchShare:
 
 
 def share_of_batch(count: int, rank: int, world_size: int, tail: Tail) -> BatchShare:
-    """Return which of the ``count`` rows of a batch a rank gets: as many as every other rank."""
+    """Divide the ``count`` rows of a batch among all ranks. Return this rank's rows; all ranks get equally many."""
     order = RankOrder(rank, world_size, tail)
-    order.restore({"seen": world_size})  # a small batch is no small data set
+    order.restore({"seen": world_size})  # avoids the RankError of finish() for a batch with fewer rows than ranks
     share, last = order.push(count), order.finish()
     if last.give is None:
         return BatchShare(share.give, False)

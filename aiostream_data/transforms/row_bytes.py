@@ -1,7 +1,7 @@
-"""Turn rows into bytes, each by itself, and back: columns by their layout, plain Python elements by pickling.
+"""Serialize single rows to bytes and back: columns by their layout, plain Python elements with pickle.
 
-Nothing is unpickled here but what this process has pickled itself, of types that pickle builds without calling anything
-of anybody's: the bytes come from a file without a name that only this process has.
+Unpickling is safe here. The bytes were pickled by this process and stored in an unnamed file that only this process
+has open. They contain only built-in and NumPy types, which unpickle without running user code.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ _SCALARS = frozenset({bytes, bytearray, str, int, float, bool, complex, type(Non
 
 
 class ColumnBytes:
-    """Rows of one layout: dense leaves, lengths of variable leaves where they do not follow, values of these leaves.
+    """Serializer for rows of one layout.
+
+    The bytes of a row are its dense leaves, the lengths of its variable leaves, and the values of these leaves. The
+    lengths are omitted if they follow from the size of the row.
 
     Args:
-        example: A chunk of the layout, which :func:`has_bytes` is true of; nothing of it is kept.
+        example: A chunk of the layout, for which :func:`has_bytes` is True. The serializer does not keep it.
     """
 
     def __init__(self, example: Columns) -> None:
@@ -43,7 +46,7 @@ class ColumnBytes:
         )
 
     def packed(self, chunk: Columns) -> tuple[Bytes, Numbers]:
-        """Return the rows' bytes, one row after another, and how many each has."""
+        """Return the concatenated bytes of the rows, and the size of each row in bytes."""
         rows = len(chunk)
         dense = [(_raw(leaf), width) for leaf, width in self._dense(chunk.leaves)]
         variable = [(leaf, width) for leaf, width in self._of_leaves(chunk.leaves) if isinstance(leaf, VarColumn)]
@@ -60,7 +63,7 @@ class ColumnBytes:
         return values, lengths.sum(axis=1)
 
     def unpacked(self, values: Bytes, lengths: Numbers) -> tuple[Column, ...]:
-        """Return the columns of rows whose bytes stand one after another."""
+        """Deserialize concatenated rows to columns. ``lengths`` are the row sizes in bytes."""
         starts = np.cumsum(lengths) - lengths
         leaf_lengths = iter(self._variable_nbytes(values, starts, lengths).T)
         place, tail = starts, starts + self._head_nbytes
@@ -76,11 +79,11 @@ class ColumnBytes:
         return tuple(leaves)
 
     def chunk(self, values: Bytes, lengths: Numbers, ids: RowIds, made_of: Any) -> Columns:
-        """Return rows whose bytes stand one after another."""
+        """Deserialize concatenated rows to a chunk. ``lengths`` are the row sizes in bytes."""
         return Columns(self._structure, self.unpacked(values, lengths), ids, None, made_of)
 
     def _variable_nbytes(self, values: Bytes, starts: Numbers, lengths: Numbers) -> Numbers:
-        """Return the lengths of every variable leaf: int64 (rows, such leaves)."""
+        """Return the row lengths of each variable leaf, as int64 of shape (rows, variable leaves)."""
         if self._writes_lengths:
             at = starts + self._head_nbytes - 8 * self._variable
             table, _ = _native.compact(values, at, np.full(len(starts), 8 * self._variable))
@@ -96,7 +99,7 @@ class ColumnBytes:
 
 
 def has_bytes(chunk: Chunk) -> bool:
-    """Return True if rows of this layout can be turned into bytes: no column holds references to objects."""
+    """Return True if rows of this layout can be serialized: no column contains object references."""
     return isinstance(chunk, Columns) and not any(_has_references(leaf) for leaf in chunk.leaves)
 
 
@@ -113,13 +116,13 @@ def _without_rows(leaf: Column) -> Column:
 
 
 def _width(leaf: Column) -> int:
-    """Return the bytes of one row of a dense column, of one value of a variable one."""
+    """Return the size in bytes of one row of a dense column, or of one value of a variable column."""
     array = leaf.values if isinstance(leaf, VarColumn) else leaf
     return int(array.itemsize * np.prod(array.shape[1:], dtype=np.int64))
 
 
 def _raw(array: NDArray[Any]) -> Bytes:
-    """Return the bytes of an array, as a view where it is contiguous."""
+    """Return the bytes of an array, as a view if the array is contiguous."""
     if not array.nbytes:
         return np.empty(0, np.uint8)
     flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -142,13 +145,13 @@ def _variable_leaf(example: VarColumn, values: Bytes, starts: Numbers, lengths: 
 
 
 def element_bytes(element: Any) -> bytes | None:
-    """Return an element's bytes; None where it is not built of dicts, tuples, lists, arrays, numbers, bytes and str."""
+    """Pickle an element. Return None unless it consists of dicts, tuples, lists, arrays, numbers, bytes and str."""
     return pickle.dumps(element, protocol=5) if _is_plain(element) else None
 
 
 def element_of(data: memoryview) -> Any:
-    """Return the element that :func:`element_bytes` has turned into these bytes."""
-    return pickle.loads(data)  # of this process's own making, and held against the checksum that it kept
+    """Unpickle an element that :func:`element_bytes` pickled."""
+    return pickle.loads(data)  # pickled by this process; its checksum was verified
 
 
 def _is_plain(value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Decide which rows of a stream are kept: take, skip, shard; and number them.
+"""Row selection (take, skip, shard) and row numbering (enumerate).
 
-Each machine is told how many rows come and answers which of them stay, as a slice of the chunk, so
-that nothing is copied for it. All are resumable, and none depends on how the stream is cut.
+Each class receives the number of incoming rows and returns which of them to keep. take and skip return slices, so
+rows are not copied. All classes are resumable and independent of chunk boundaries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiostream_data.errors import CardinalityError, PlanError
 
 
 class TakeOrder:
-    """tf.data's ``take(count)``: the first ``count`` rows; -1 takes all."""
+    """Selection of tf.data's ``take(count)``: the first ``count`` rows, or all rows for -1."""
 
     def __init__(self, count: int) -> None:
         _check_count(count)
@@ -24,26 +24,26 @@ class TakeOrder:
 
     @property
     def done(self) -> bool:
-        """True when no later row will be kept, so that reading may stop."""
+        """True if no further row will be kept, so reading can stop."""
         return self.taken == self.count
 
     def push(self, count: int) -> slice:
-        """Return which of ``count`` incoming rows are kept."""
+        """Return the slice of ``count`` incoming rows to keep."""
         kept = count if self.count == -1 else min(count, self.count - self.taken)
         self.taken += kept
         return slice(0, kept)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Return the current position as plain data."""
         return {"taken": self.taken}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position."""
+        """Move to a saved position."""
         self.taken = state["taken"]
 
 
 class SkipOrder:
-    """tf.data's ``skip(count)``: all but the first ``count`` rows; -1 skips all."""
+    """Selection of tf.data's ``skip(count)``: all rows except the first ``count``, or no rows for -1."""
 
     def __init__(self, count: int) -> None:
         _check_count(count)
@@ -51,22 +51,22 @@ class SkipOrder:
         self.skipped = 0
 
     def push(self, count: int) -> slice:
-        """Return which of ``count`` incoming rows are kept."""
+        """Return the slice of ``count`` incoming rows to keep."""
         lost = count if self.count == -1 else min(count, self.count - self.skipped)
         self.skipped += lost
         return slice(lost, count)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Return the current position as plain data."""
         return {"skipped": self.skipped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position."""
+        """Move to a saved position."""
         self.skipped = state["skipped"]
 
 
 class ShardOrder:
-    """tf.data's ``shard(num_shards, index)``: row i of the stream is kept when i mod n is ``index``."""
+    """Selection of tf.data's ``shard(num_shards, index)``: rows whose number modulo ``num_shards`` is ``index``."""
 
     def __init__(self, num_shards: int, index: int) -> None:
         if num_shards < 1:
@@ -78,31 +78,31 @@ class ShardOrder:
         self.seen = 0
 
     def push(self, count: int) -> NDArray[np.int64]:
-        """Return which of ``count`` incoming rows are kept, as int64 indices, ascending."""
+        """Return the indices of the incoming rows to keep, as int64, ascending."""
         first = (self.index - self.seen) % self.num_shards
         self.seen += count
         return np.arange(first, count, self.num_shards)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Return the current position as plain data."""
         return {"seen": self.seen}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position."""
+        """Move to a saved position."""
         self.seen = state["seen"]
 
 
 class EnumerateOrder:
-    """tf.data's ``enumerate(start)``: a running number for every row."""
+    """Row numbers of tf.data's ``enumerate(start)``."""
 
     def __init__(self, start: int = 0) -> None:
         self.next = start
 
     def push(self, count: int) -> NDArray[np.int64]:
-        """Return the numbers (int64) of ``count`` incoming rows.
+        """Return the numbers of ``count`` incoming rows, as int64.
 
         Raises:
-            CardinalityError: A number does not fit into 64 bits.
+            CardinalityError: A number exceeds 2**63 - 1.
         """
         if self.next + count > 2**63:
             raise CardinalityError(f"enumerate() numbers rows up to 2**63 - 1, and {self.next:,} + {count:,} are more")
@@ -111,11 +111,11 @@ class EnumerateOrder:
         return numbers
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Return the current position as plain data."""
         return {"next": self.next}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position."""
+        """Move to a saved position."""
         self.next = state["next"]
 
 

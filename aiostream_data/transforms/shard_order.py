@@ -1,9 +1,9 @@
-"""Which shards are read one after another, and how many at once, so that the end of an epoch is as mixed as the rest.
+"""Choose the order of shards and the number of open shards, so that the end of an epoch is as well mixed as the rest.
 
-How this works. Rows of ``cycle_length`` open shards are interleaved; a shard that ends makes room for the
-next one. When none is left to follow, fewer and fewer stay open, and the last rows of an epoch would come
-from one shard. So the order is random, but the last shards come largest first, which makes them end
-together; and the number of open shards is lowered a little where that lets the last round be a full one.
+How this works. Rows of ``cycle_length`` open shards are interleaved, and a new shard replaces each finished one. When
+no shard follows, fewer and fewer shards stay open, so the last rows of an epoch could come from one shard. Two measures
+avoid this. The order is random, but the last shards are sorted largest first, so that they end together. The number of
+open shards is slightly reduced if this makes the last round full.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import numpy as np
 from aiostream_data.transforms.randomness import permutation
 
 LAST_ROUNDS: Final = 4
-"""Rounds of open shards at the end in which the larger ones come first."""
+"""Number of rounds of open shards at the end of an epoch that are sorted largest first."""
 
 LEAST_SHARE: Final = 0.75
-"""How much of the cycle is kept at least when the last round is evened out."""
+"""Minimum fraction of ``cycle_length`` that stays in use when the last round is evened out."""
 
 
 def shard_order(key: np.uint64, sizes: Sequence[int | None], cycle_length: int) -> list[int]:
-    """Return a random order of shards, for reading ``cycle_length`` of them at once, that ends evenly.
+    """Return a random order of shards in which the last shards are sorted largest first.
 
     Args:
-        key: From :func:`~aiostream_data.transforms.randomness.key_of`; one per seed and epoch.
-        sizes: In bytes, by shard; where one is not known the order is simply random.
+        key: Random key from :func:`~aiostream_data.transforms.randomness.key_of`; one per seed and epoch.
+        sizes: Size of each shard in bytes. If any size is None, the order is uniformly random.
+        cycle_length: Number of shards read at once.
     """
     order = permutation(key, len(sizes))
     known = [size for size in sizes if size is not None]
@@ -40,7 +41,7 @@ def shard_order(key: np.uint64, sizes: Sequence[int | None], cycle_length: int) 
 
 
 def even_cycle(shards: int, cycle_length: int) -> int:
-    """Return how many of ``shards`` to read at once: at most ``cycle_length``, such that the last round is fullest."""
+    """Return how many shards to read at once: at most ``cycle_length``, chosen so that the last round is fullest."""
     if shards <= cycle_length:
         return max(1, shards)
     least = max(1, round(cycle_length * LEAST_SHARE))

@@ -1,18 +1,18 @@
-"""How well rows are shuffled, told from their ids in the order of delivery.
+"""Measure shuffle quality from row ids in the order of delivery.
 
-Two numbers, each of the whole and of its first and last twentieth:
+The module computes two metrics, each for the whole stream, its first 5 % and its last 5 %.
 
-*Rank distance*: how far rows have moved. ``r(i)`` is the rank, in the order of the source, of the row
-delivered in place ``i``; over the places ``P`` of a part it is::
+*Rank distance*: how far rows have moved. ``r(i)`` is the rank, in source order, of the row delivered at position
+``i``. For a set ``P`` of positions, the rank distance is::
 
     sum of |r(i) - i| over P  /  sum of E(i) over P,    E(i) = (i (i + 1) + (n - 1 - i) (n - i)) / 2n
 
-``E(i)`` is what a uniformly random order of all ``n`` rows gives on average, so 1 means as far as in
-such an order, and 0 means not at all. Over all places the mean of E is about n / 3.
+``E(i)`` is the expected distance in a uniformly random order of all ``n`` rows. So 1 means fully shuffled, and 0 means
+unchanged order. The mean of E over all positions is about n / 3.
 
-*Same-shard adjacency*: the share of pairs of neighbours in a part that come from one shard. A uniformly
-random order gives the sum over shards of s (s - 1) / n (n - 1), s being a shard's rows: about one over
-the number of shards.
+*Same-shard adjacency*: the fraction of adjacent row pairs whose rows come from one shard. In a uniformly random order
+its expected value is the sum of s (s - 1) / n (n - 1) over all shards, where s is the number of rows in the shard.
+That is about one divided by the number of shards.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 from aiostream_data.arguments import integer
 
 PART: Final = 0.05
-"""Share of the rows that the first and the last part have."""
+"""Fraction of the rows in the first part, and in the last part."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartQuality:
-    """How well the rows of one part of a stream are shuffled.
+    """Shuffle quality of one part of a stream.
 
     Attributes:
-        rank_distance: Mean distance from the place in the source; 1 is what a uniform order gives.
-        same_shard: Share of neighbours that come from one shard, 0 to 1.
+        rank_distance: Mean distance between source and delivery positions, relative to a uniformly random order (1.0).
+        same_shard: Fraction of adjacent row pairs that come from one shard, from 0 to 1.
     """
 
     rank_distance: float
@@ -45,14 +45,16 @@ class PartQuality:
 
 @dataclass(frozen=True, slots=True)
 class ShuffleQuality:
-    """How well a data set is shuffled; print it with ``str``.
+    """Shuffle quality of a dataset. ``str()`` returns a table.
 
     Attributes:
-        rows: Rows looked at.
-        shards: Files (or other splits) that they came from.
-        complete: False when there were more rows, so that the last part is not the end of an epoch.
-        uniform_same_shard: ``same_shard`` of a uniformly random order of the same rows.
-        whole, first, last: All rows, the first 5 % of them, and the last 5 %.
+        rows: Number of rows measured.
+        shards: Number of files (or other splits) that these rows came from.
+        complete: False if the dataset has more rows; ``last`` is then not the end of an epoch.
+        uniform_same_shard: Expected ``same_shard`` of a uniformly random order of the same rows.
+        whole: Quality of all rows.
+        first: Quality of the first 5 % of the rows.
+        last: Quality of the last 5 % of the rows.
     """
 
     rows: int
@@ -74,11 +76,12 @@ class ShuffleQuality:
 
 
 def quality_of_elements(ids_of_elements: Iterable[NDArray[np.int64] | None], max_rows: int | None) -> ShuffleQuality:
-    """Return the quality of a stream, given the ids of the rows of each element in order of delivery.
+    """Compute the shuffle quality of a stream from the row ids of its elements.
 
     Args:
-        ids_of_elements: int64 (rows, 2 or more) each; not asked for more once ``max_rows`` are exceeded.
-        max_rows: Rows to look at, at most; None for all there are.
+        ids_of_elements: Row ids of each element in order of delivery, int64 of shape (rows, 2 or more). Iteration
+            stops when ``max_rows`` is exceeded.
+        max_rows: Maximum number of rows to measure; None for all rows.
     """
     if max_rows is not None:
         max_rows = integer("max_rows", max_rows, 1)
@@ -95,12 +98,12 @@ def quality_of_elements(ids_of_elements: Iterable[NDArray[np.int64] | None], max
 
 
 def quality_of(ids: NDArray[np.int64], complete: bool = True) -> ShuffleQuality:
-    """Return how well rows are shuffled.
+    """Compute the shuffle quality of a sequence of rows.
 
     Args:
-        ids: int64 (rows, 2), (shard, ordinal) of every row in order of delivery. Sorted, they are the
-            order of the source.
-        complete: Whether these are all rows.
+        ids: (shard, ordinal) of each row in order of delivery, int64 of shape (rows, 2). Sorting them gives the
+            source order.
+        complete: True if these are all rows of the dataset.
     """
     n = len(ids)
     sizes = np.unique(ids[:, 0], return_counts=True)[1].astype(np.float64)

@@ -1,9 +1,9 @@
-"""Hold rows in numbered slots, copied in and copied out.
+"""Stores that keep rows in numbered slots.
 
-A store never keeps memory of the chunks it was given, nor gives out memory of its own. What it holds is
-in proportion to the rows that are in it: dense columns in an array that grows with the slots in use,
-rows of differing length one after another in an arena that is packed once more than half of it is
-garbage, Python objects in a list.
+A store copies rows in and copies rows out, so it shares no memory with any chunk. Its memory use is proportional to
+the number of stored rows. Dense columns use an array that grows with the number of slots in use. Rows of different
+lengths use one shared array (the arena), which is compacted when more than half of it is garbage. Python objects
+use a list.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Rows = TypeVar("Rows")
 
 
 class SlotStore(Protocol[Rows]):
-    """Rows in slots 0, 1, 2, ..."""
+    """Interface of a store with rows in slots 0, 1, 2, ..."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, room included."""
+        """Allocated memory in bytes, including unused capacity."""
 
     def fill(self, first: int, rows: Rows) -> None:
-        """Put rows into the next free slots, from ``first`` on."""
+        """Store rows in the next free slots, starting at slot ``first``."""
 
     def exchange(self, slots: Slots, rows: Rows) -> Rows:
-        """For each i in order: give out what slot ``slots[i]`` holds and put row i in its place."""
+        """Replace the row in slot ``slots[i]`` by row i, for each i in order. Return the replaced rows."""
 
     def take(self, slots: Slots) -> Rows:
-        """Return copies of what these slots hold."""
+        """Return copies of the rows in these slots."""
 
 
 class DenseSlots:
-    """A dense column: ``max_slots`` rows at most, room for about twice the rows in use at most."""
+    """Store of a dense column with at most ``max_slots`` rows; allocates at most about twice the rows in use."""
 
     def __init__(self, example: NDArray[Any], max_slots: int) -> None:
         self._rows = np.empty((0, *example.shape[1:]), example.dtype)
@@ -61,7 +61,7 @@ class DenseSlots:
         self._rows[first:stop] = rows
 
     def put(self, slots: Slots, rows: NDArray[Any]) -> None:
-        """Put rows in the place of what these slots hold, each named once."""
+        """Overwrite the rows in these slots. The slot numbers must be distinct."""
         self._rows[slots] = rows
 
     def exchange(self, slots: Slots, rows: NDArray[Any]) -> NDArray[Any]:
@@ -72,7 +72,7 @@ class DenseSlots:
 
 
 class VarSlots:
-    """A column whose rows differ in length, in an arena."""
+    """Store of a column whose rows differ in length; the values lie in one shared array, the arena."""
 
     def __init__(self, example: VarColumn, max_slots: int) -> None:
         self._kind = example.kind
@@ -106,11 +106,11 @@ class VarSlots:
         return VarColumn(self._arena, starts, lengths, self._kind).compact()
 
     def _append(self, rows: VarColumn) -> NDArray[np.int64]:
-        """Copy rows to the end of the arena; return their starts in it."""
+        """Copy rows to the end of the arena. Return their start positions in the arena."""
         packed = rows.compact()
         stop = self._used + len(packed.values)
         if stop > len(self._arena):
-            # Twice the live rows is where packing happens, so the arena grows once between two packings.
+            # The arena is packed at twice the live size, so it grows at most once between two packings.
             grown = np.empty((max(stop, 2 * self._live), *self._arena.shape[1:]), self._arena.dtype)
             grown[: self._used] = self._arena[: self._used]
             self._arena = grown
@@ -129,7 +129,7 @@ class VarSlots:
 
 
 class MadeOfSlots:
-    """What rows were made of, kept only from the first row on that was made of several."""
+    """Store of the ``made_of`` entries of rows; uses no memory until the first row with such an entry arrives."""
 
     def __init__(self) -> None:
         self._held: list[MadeOf | None] | None = None
@@ -156,11 +156,11 @@ class MadeOfSlots:
 
 
 class ColumnSlots:
-    """Chunks of one layout, a store per column."""
+    """Store for chunks of one layout; holds one store per column."""
 
     def __init__(self, example: Columns, max_slots: int) -> None:
         nothing = np.empty(0, np.int64)
-        self._layout = gather([example], nothing.astype(np.int32), nothing)  # shares no memory with the example
+        self._layout = gather([example], nothing.astype(np.int32), nothing)  # copy without rows
         self._structure = example.structure
         self._ids = RowIdBuffer(max_slots)
         self._made_of = MadeOfSlots()
@@ -191,7 +191,7 @@ class ColumnSlots:
         return Columns(self._structure, leaves, self._ids.take(slots), None, self._made_of.take(slots))
 
     def rows_nbytes(self, rows: int) -> int:
-        """Return how many bytes the first ``rows`` rows are as a chunk."""
+        """Return the size in bytes that the first ``rows`` rows have as a chunk."""
         return self.take(np.arange(rows)).nbytes
 
     def lineage(self, slots: Slots) -> Lineage:
@@ -199,7 +199,7 @@ class ColumnSlots:
 
 
 class ListSlots:
-    """Chunks of any layout, as a list of elements."""
+    """Store for chunks of any layout; holds a list of elements."""
 
     def __init__(self, max_slots: int) -> None:
         self._values: list[Any] = []
@@ -234,7 +234,7 @@ class ListSlots:
         return Items(values, self._ids.take(slots), None, self._made_of.take(slots))
 
     def rows_nbytes(self, rows: int) -> int:
-        """Return how many bytes the first ``rows`` rows are as a chunk."""
+        """Return the size in bytes that the first ``rows`` rows have as a chunk."""
         return self.take(np.arange(rows)).nbytes
 
     def lineage(self, slots: Slots) -> Lineage:
@@ -242,7 +242,7 @@ class ListSlots:
 
 
 def owned_elements(chunk: Chunk) -> list[Any]:
-    """Return the elements of a chunk such that none keeps the chunk's arrays alive."""
+    """Return the elements of a chunk, with views copied so that no element keeps the chunk's arrays alive."""
     if isinstance(chunk, Items):
         return chunk.values
     return chunk.structure.rows([_owned_column_elements(leaf) for leaf in chunk.leaves])

@@ -1,9 +1,9 @@
-"""A file without a name that rows wait in: space is taken and given back in extents, and every failure says where.
+"""Unnamed temporary file for spilled rows, with space management in extents.
 
-How this works. The file has no name in any folder, so it is gone with the last descriptor of it, whatever ends the
-process. It is read and written at offsets, never mapped: what was mapped would count as memory of the process. What is
-given back is joined with free neighbours and handed out again, the first that is large enough; at the end of the file
-it is cut off.
+How this works. The file has no directory entry, so the system deletes it when its last descriptor closes, even after a
+crash. The file is read and written at offsets and never memory-mapped, because mapped pages would count as process
+memory. Freed extents are merged with free neighbours and reused, first fit. Free space at the end of the file is
+truncated.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from aiostream_data.errors import SpillError
 from aiostream_data.safe_url import safe_url
 
 GRAIN_NBYTES: Final = 4096
-"""Extents are multiples of this."""
+"""Allocation unit in bytes; extent sizes are multiples of it."""
 
 SLOW: Final = 5.0
-"""Reads that take so many times what memory would come from a disk, which is told of many at once from then on."""
+"""Ratio of measured to expected read time above which reads come from disk; later reads then use read-ahead hints."""
 
 READ_S: Final = 2e-6
 READ_NBYTES_PER_S: Final = 4e9
-"""What a read takes that the system serves from memory."""
+"""Expected cost of a read from the page cache: fixed time per read, and throughput."""
 
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
-"""What file systems say that have no files without a name."""
+"""Error codes of file systems that do not support unnamed files."""
 
 Numbers = NDArray[np.int64]
 
 
 class SpillFile:
-    """Not thread-safe; closed by its owner.
+    """An unnamed file with extents that can be allocated and freed. Not thread-safe; the owner closes it.
 
     Attributes:
-        folder: Where it is.
-        nbytes: Size of the file.
+        folder: Folder of the file.
+        nbytes: Size of the file in bytes.
 
     Raises:
-        SpillError: The folder is not there, or no file can be made in it.
+        SpillError: The folder does not exist, or no file can be created in it.
     """
 
     def __init__(self, folder: str) -> None:
@@ -56,7 +56,7 @@ class SpillFile:
             raise SpillError(safe_url(folder), 0, "this is a URL, and no local folder", cure)
         self.folder = folder
         self.nbytes = 0
-        self._free: list[tuple[int, int]] = []  # (start, size), ascending, no two of them adjacent
+        self._free: list[tuple[int, int]] = []  # free extents (start, size), ascending, never adjacent
         self._reads_ahead = False
         try:
             self._file = _unnamed(folder)
@@ -64,7 +64,7 @@ class SpillFile:
             raise self._failed("no file can be made there", error) from error
 
     def allocate(self, nbytes: int) -> int:
-        """Return where an extent with room for ``nbytes`` begins."""
+        """Allocate an extent of at least ``nbytes`` bytes. Return its offset in the file."""
         size = rounded(nbytes)
         for number, (start, room) in enumerate(self._free):
             if room >= size:
@@ -75,7 +75,11 @@ class SpillFile:
         return start
 
     def free(self, start: int, nbytes: int) -> None:
-        """Give an extent back."""
+        """Free the extent of ``nbytes`` bytes at offset ``start``.
+
+        Raises:
+            SpillError: The file could not be truncated.
+        """
         stop = start + rounded(nbytes)
         at = bisect_left(self._free, (start, 0))
         if at < len(self._free) and self._free[at][0] == stop:
@@ -93,10 +97,10 @@ class SpillFile:
             raise self._failed("the file could not be made shorter", error) from error
 
     def write(self, start: int, parts: Sequence[NDArray[np.uint8]]) -> None:
-        """Write parts one after another from ``start`` on, in one call where the system takes them all.
+        """Write the parts one after another at offset ``start``, in one system call if possible.
 
         Raises:
-            SpillError: There is no room, or writing failed.
+            SpillError: The disk is full, or writing failed.
         """
         left = [part.data for part in parts if len(part)]
         try:
@@ -111,10 +115,10 @@ class SpillFile:
             raise self._failed("rows could not be written", error) from error
 
     def read(self, offsets: Numbers, lengths: Numbers) -> NDArray[np.uint8]:
-        """Return ``lengths[i]`` bytes from ``offsets[i]`` on, for every i, one after another, in new memory.
+        """Read ``lengths[i]`` bytes at ``offsets[i]`` for each i. Return them concatenated in a new array.
 
         Raises:
-            SpillError: Reading failed, or the file is shorter than it was made.
+            SpillError: Reading failed, or the file is too short.
         """
         began = perf_counter()
         try:
@@ -126,11 +130,11 @@ class SpillFile:
         return found
 
     def damaged(self, what: str) -> SpillError:
-        """Return the error to raise when what was read is not what was written."""
+        """Return the error to raise when the data read differs from the data written."""
         return SpillError(self.folder, self.nbytes, what, "the disk or the memory is faulty: name a folder elsewhere")
 
     def close(self) -> None:
-        """Let the system have the file back. Idempotent."""
+        """Close the file, which also deletes it. Idempotent."""
         self._file.close()
 
     def _failed(self, what: str, error: OSError | EOFError) -> SpillError:
@@ -140,15 +144,15 @@ class SpillFile:
 
 
 def rounded(nbytes: int) -> int:
-    """Return the size of the extent for that many bytes."""
+    """Round a size up to a multiple of ``GRAIN_NBYTES``."""
     return -(-nbytes // GRAIN_NBYTES) * GRAIN_NBYTES
 
 
 def check_folder(folder: str) -> None:
-    """Make a file in the folder and let go of it.
+    """Check that a spill file can be created in the folder.
 
     Raises:
-        SpillError: That is not possible.
+        SpillError: No file can be created there.
     """
     SpillFile(folder).close()
 
@@ -166,11 +170,11 @@ def _descriptor(folder: str) -> int:
         try:
             return os.open(folder, without_name | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except (IsADirectoryError, FileNotFoundError):
-            pass  # what kernels say that do not know the flag
+            pass  # errors of kernels that do not support O_TMPFILE
         except OSError as error:
             if error.errno not in UNSUPPORTED:
                 raise
-    from tempfile import mkstemp  # takes milliseconds
+    from tempfile import mkstemp  # this import takes milliseconds
 
     descriptor, path = mkstemp(prefix="aiostream_data-spill-", dir=folder)
     os.unlink(path)

@@ -1,12 +1,12 @@
-"""A log of rows in a file: rows are added at its end in large pieces, leave in any order, and the space is used again.
+"""Log-structured row storage in a file: rows are appended in large segments, removed in any order, and space is reused.
 
-How this works. Rows are collected in one *segment* in memory, which is written in one piece when it is full, with the
-slots of its rows behind them. Rows leave at random, so old segments empty first. When less than half of what is written
-is still asked for, the emptiest of the oldest segments is read in one piece, what is left of it is added anew, and its
-extent is free: rows that leave uniformly cost a quarter more writing for a file of at most twice the rows.
+How this works. Rows are collected in one *segment* in memory. A full segment is written in one piece, followed by the
+slot numbers of its rows. Rows are removed at random, so old segments empty first. When less than half of the written
+bytes are live, the emptiest of the oldest segments is packed: its live rows are appended again and its extent is freed.
+For uniform removal, this writes 25 % more data, and the file stays below twice the size of the live rows.
 
-An *address* is the number of a segment in its upper 32 bits and a place in it in the lower ones. Whoever adds rows
-keeps their addresses, lengths and checksums; the log keeps a few numbers per segment.
+An *address* has the segment number in its upper 32 bits and the offset in the segment in its lower 32 bits. The caller
+stores the addresses, lengths and checksums of its rows. The log stores a few numbers per segment.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PLACE_BITS: Final = 32
 _PLACE: Final = (1 << PLACE_BITS) - 1
 
 SLOT_NBYTES: Final = 8
-"""What a segment holds beside the bytes of a row: its slot."""
+"""Size in bytes of the slot number that a segment stores per row."""
 
 CANDIDATES: Final = 64
-"""Of so many segments, the oldest ones, the emptiest is packed."""
+"""Number of oldest segments among which the emptiest is chosen for packing."""
 
 MOST_KEPT: Final = 0.75
-"""A segment that is fuller than this is not packed."""
+"""Maximum live fraction of a segment that is packed."""
 
 Numbers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -39,12 +39,14 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(slots=True)
 class Segment:
-    """A piece of the file: rows, then the slots they are held in.
+    """A part of the file that contains rows, followed by their slot numbers.
 
     Attributes:
-        start, nbytes: Where it is in the file.
-        rows: Rows that it was written with.
-        live, live_nbytes: Rows that have not left, and their bytes, with their slots.
+        start: Offset in the file.
+        nbytes: Size in bytes.
+        rows: Number of rows written.
+        live: Number of rows not removed yet.
+        live_nbytes: Size of these rows in bytes, with their slot numbers.
     """
 
     start: int
@@ -55,19 +57,19 @@ class Segment:
 
 
 class SpillLog:
-    """Not thread-safe.
+    """Log of rows in a spill file. Not thread-safe.
 
     Args:
-        file: Where it is kept; closed by :meth:`close`.
-        segment_nbytes: Bytes that are written at once.
+        file: The file; :meth:`close` closes it.
+        segment_nbytes: Size of a segment in bytes.
     """
 
     def __init__(self, file: SpillFile, segment_nbytes: int) -> None:
         self.file = file
-        self._segments: dict[int, Segment] = {}  # those in the file, oldest first
-        self._written = 0  # their bytes
-        self._live = 0  # bytes of the rows in them that have not left
-        self._number = 0  # of the segment in memory
+        self._segments: dict[int, Segment] = {}  # segments in the file, oldest first
+        self._written = 0  # total bytes of these segments
+        self._live = 0  # live bytes in these segments
+        self._number = 0  # number of the segment in memory
         self._arena = np.empty(segment_nbytes, np.uint8)
         self._begin()
 
@@ -78,14 +80,14 @@ class SpillLog:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Allocated memory in bytes."""
         return self._arena.nbytes + SLOT_NBYTES * self._open.rows
 
     def add(self, values: Bytes, lengths: Numbers, slots: Numbers) -> Numbers:
-        """Add rows that stand one after another in ``values``; return their addresses (int64).
+        """Append rows, whose bytes are concatenated in ``values``. Return their addresses (int64).
 
         Raises:
-            SpillError: They could not be written.
+            SpillError: The rows could not be written.
         """
         stops = np.cumsum(lengths)
         starts = stops - lengths
@@ -102,7 +104,7 @@ class SpillLog:
                 row = stop
             elif self._open.rows:
                 self._write(self._arena[: self._used])
-            else:  # larger than a segment
+            else:  # the row is larger than a segment
                 addresses[row] = self._number << PLACE_BITS
                 self._open = Segment(0, 0, 1, 1, int(lengths[row]) + SLOT_NBYTES)
                 self._slots = [slots[row : row + 1]]
@@ -120,7 +122,7 @@ class SpillLog:
         return addresses
 
     def _write(self, values: Bytes) -> None:
-        """Write the segment in memory, unless all of its rows have left, and begin another one."""
+        """Write the segment in memory, unless all of its rows were removed. Then begin a new segment."""
         segment = self._open
         if segment.live:
             slots = np.concatenate(self._slots).view(np.uint8)
@@ -134,10 +136,10 @@ class SpillLog:
         self._begin()
 
     def read(self, addresses: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]) -> Bytes:
-        """Return the bytes of rows, one after another.
+        """Return the concatenated bytes of the rows at these addresses.
 
         Raises:
-            SpillError: They could not be read, or are not what was added.
+            SpillError: The rows could not be read, or a checksum differs.
         """
         is_open = self.is_in(self._number, addresses)
         written = np.where(is_open, 0, lengths)
@@ -149,7 +151,7 @@ class SpillLog:
         return found
 
     def _offsets(self, addresses: Numbers) -> Numbers:
-        """Return where in the file rows are that were written."""
+        """Convert addresses of written rows to file offsets."""
         numbers, which = np.unique(addresses >> PLACE_BITS, return_inverse=True)
         begin = np.array([self._segments[number].start for number in numbers.tolist()], np.int64)
         return begin[which] + (addresses & _PLACE) if len(numbers) else addresses
@@ -159,7 +161,7 @@ class SpillLog:
             raise self.file.damaged("rows that were read back are not what was written, by their checksums")
 
     def forget(self, addresses: Numbers, lengths: Numbers) -> None:
-        """Record rows that left."""
+        """Record the removal of rows."""
         numbers, which = np.unique(addresses >> PLACE_BITS, return_inverse=True)
         counts = np.bincount(which, minlength=len(numbers)).tolist()
         sizes = np.bincount(which, weights=lengths + SLOT_NBYTES, minlength=len(numbers)).tolist()
@@ -179,7 +181,7 @@ class SpillLog:
         self.file.free(segment.start, segment.nbytes)
 
     def emptiest(self) -> int | None:
-        """Return the number of a segment to be packed now; None where that would not pay."""
+        """Return the number of the segment to pack next, or None if packing is not worthwhile."""
         if self._written <= 2 * self._live + 2 * len(self._arena):
             return None
         oldest = islice(self._segments.items(), CANDIDATES)
@@ -188,12 +190,12 @@ class SpillLog:
 
     @staticmethod
     def is_in(number: int, addresses: Numbers) -> NDArray[np.bool_]:
-        """Return, for each address, whether it is in that segment."""
+        """Return a mask of the addresses that are in segment ``number``."""
         inside: NDArray[np.bool_] = addresses >> PLACE_BITS == number
         return inside
 
     def slots_of(self, number: int) -> Numbers:
-        """Return the slots that a segment's rows were put into, each once, ascending; others may be there by now."""
+        """Return the distinct slot numbers written with a segment, ascending. Slots may have other rows since then."""
         segment = self._segments[number]
         nbytes = SLOT_NBYTES * segment.rows
         offset = np.array([segment.start + segment.nbytes - nbytes])
@@ -202,10 +204,10 @@ class SpillLog:
     def packed(
         self, number: int, slots: Numbers, addresses: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]
     ) -> Numbers:
-        """Add the rows anew that have not left a segment, and give up the segment; return their new addresses.
+        """Append the live rows of a segment again and free the segment. Return the new addresses of these rows.
 
         Raises:
-            SpillError: They could not be read or written, or are not what was added.
+            SpillError: The rows could not be read or written, or a checksum differs.
         """
         segment = self._segments[number]
         if len(slots) != segment.live:
@@ -217,7 +219,7 @@ class SpillLog:
         return self.add(values, lengths, slots)
 
     def close(self) -> None:
-        """Release everything. Idempotent."""
+        """Close the file and discard all segments. Idempotent."""
         self.file.close()
         self._segments.clear()
         self._begin()

@@ -1,9 +1,9 @@
-"""Hold rows in numbered slots, their bytes in a file.
+"""Store that keeps rows in numbered slots, with the row data in a file.
 
-In memory are, per row, its id and where its bytes are: 36 bytes where ids are two numbers; and one segment of the file.
-Rows of one layout come out as columns. From the first chunk of another layout on, rows are elements, as in
-:class:`~.slots.ListSlots`; elements that have no bytes (objects of other classes than arrays, numbers, bytes, str, and
-dicts, tuples and lists of them) stay in memory.
+Memory holds the id and the file address of each row (36 bytes for an id of two numbers), plus one segment of the file.
+Rows of one layout are returned as columns. After the first chunk of a different layout, rows are returned as elements,
+as in :class:`~.slots.ListSlots`. Elements that cannot be serialized stay in memory. Serializable are arrays, numbers,
+bytes, str, and dicts, tuples and lists of these.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ MIN_SEGMENT_NBYTES: Final = 64 << 10
 MAX_SEGMENT_NBYTES: Final = 4 << 20
 
 MEMORY_SHARE: Final = 8
-"""A shuffle whose rows may spill holds at most this fraction (1/8) of the memory limit before they do."""
+"""Divisor of the memory limit: a shuffle holds at most 1/8 of the limit in memory before its rows spill."""
 
 SEGMENT_SHARE: Final = 64
-"""Rows are written by as much of the memory limit as this says (1/64)."""
+"""Divisor of the memory limit that sets the segment size: rows are written in segments of 1/64 of the limit."""
 
 Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """Where rows go that find no room in memory.
+    """Settings for moving rows from memory to a file.
 
     Attributes:
-        folder: Where the file is.
-        memory_nbytes: Bytes of memory from which on rows go there.
-        segment_nbytes: Bytes written at once.
+        folder: Folder of the spill file.
+        memory_nbytes: Size of the rows in memory above which they move to the file, in bytes.
+        segment_nbytes: Size of one write, in bytes.
     """
 
     folder: str
@@ -52,14 +52,14 @@ class Spill:
 
     @staticmethod
     def within(folder: str, memory_limit: int) -> Spill:
-        """Return how to spill in a loader of this memory limit."""
+        """Return spill settings for a loader with this memory limit."""
         segment = min(MAX_SEGMENT_NBYTES, max(MIN_SEGMENT_NBYTES, memory_limit // SEGMENT_SHARE))
         return Spill(folder, memory_limit // MEMORY_SHARE, segment)
 
 
 @dataclass(slots=True)
 class _Found:
-    """Where rows are: their addresses, lengths and checksums; a negative address names an element in memory."""
+    """Addresses, lengths and checksums of rows. A negative address refers to an element in memory."""
 
     addresses: Numbers
     lengths: Numbers
@@ -67,13 +67,15 @@ class _Found:
 
 
 class SpilledSlots:
-    """Not thread-safe; :meth:`close` gives the file back.
+    """Slot store that keeps row data in a file. Not thread-safe; call :meth:`close` to delete the file.
 
     Args:
-        example: A chunk of the layout, which :func:`~.row_bytes.has_bytes` is true of; None for elements.
+        example: A chunk of the layout, for which :func:`~.row_bytes.has_bytes` is True; None to store elements.
+        max_slots: Maximum number of slots.
+        spill: Folder and sizes of the file.
 
     Raises:
-        SpillError: From every method: the file cannot be made, written or read, or was not read as it was written.
+        SpillError: Raised by any method if the file cannot be created, written or read, or if a checksum differs.
     """
 
     def __init__(self, example: Columns | None, max_slots: int, spill: Spill) -> None:
@@ -99,25 +101,25 @@ class SpilledSlots:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, room included."""
+        """Allocated memory in bytes, including unused capacity."""
         index = self._ids.nbytes + self._addresses.nbytes + self._lengths.nbytes + self._checksums.nbytes
         elements = 0 if self._are_elements is None else self._are_elements.nbytes
         return index + elements + self._log.nbytes + self._kept_nbytes
 
     @property
     def nbytes_on_disk(self) -> int:
-        """Bytes of the file."""
+        """Size of the spill file in bytes."""
         return self._file.nbytes
 
     def rows_nbytes(self, rows: int) -> int:
-        """Return how many bytes the ``rows`` rows held are as a chunk."""
+        """Return the size in bytes that the ``rows`` stored rows have as a chunk."""
         return self._rows_nbytes + self._ids.row_nbytes * rows
 
     def accepts(self, chunk: Chunk) -> bool:
         return True
 
     def fill(self, first: int, rows: Chunk, final: Slots | None = None) -> None:
-        """Put rows into the next free slots, from ``first`` on; :meth:`rearrange` puts them into ``final`` ones."""
+        """Store rows in the next free slots, starting at ``first``. :meth:`rearrange` later moves them to ``final``."""
         slots = np.arange(first, first + len(rows)) if final is None else final
         rows = self._as_held(rows)
         found, are_elements = self._put(rows, slots)
@@ -131,7 +133,7 @@ class SpilledSlots:
         self._used = first + len(rows)
 
     def rearrange(self, slots: Slots) -> None:
-        """Put what slot i holds into slot ``slots[i]``, for all slots; nothing may have left since they were filled."""
+        """Move the row in slot i to slot ``slots[i]``, for all slots. All filled slots must still hold their rows."""
         rows = np.argsort(slots)
         for part in (self._addresses, self._lengths, self._checksums, self._are_elements):
             if part is not None:
@@ -163,14 +165,14 @@ class SpilledSlots:
         return Lineage(self._ids.take(slots), self._made_of.take(slots))
 
     def close(self) -> None:
-        """Give the file back. Idempotent."""
+        """Delete the file and release the rows. Idempotent."""
         self._log.close()
         self._kept.clear()
 
     # -- rows in
 
     def _as_held(self, rows: Chunk) -> Chunk:
-        """Return rows in the form in which they will come out."""
+        """Convert incoming rows to the form in which this store returns rows."""
         if self._are_elements is None:
             assert self._layout is not None
             if same_layout([self._layout, rows]):
@@ -260,7 +262,7 @@ class SpilledSlots:
             self._kept_nbytes -= object_nbytes(self._kept.pop(address))
 
     def _pack(self) -> None:
-        """Make room in the file where less than half of it is rows."""
+        """Reclaim file space while less than half of the file is stored rows."""
         while (number := self._log.emptiest()) is not None:
             slots = self._log.slots_of(number)
             if len(slots) and not 0 <= slots[0] <= slots[-1] < self._used:
@@ -276,5 +278,5 @@ def _data_nbytes(rows: Chunk) -> int:
 
 
 def can_spill(held: Chunk) -> bool:
-    """Return True if rows like these can go to a file: elements, and columns without references to objects."""
+    """Return True if rows like these can move to a file: elements, and columns without object references."""
     return isinstance(held, Items) or has_bytes(held)

@@ -1,4 +1,4 @@
-"""What the inputs of a mixture have ready: the rows of each one's current chunk, and whether more may come."""
+"""Track the loaded rows of each input of a mixture, and which inputs have ended."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from aiostream_data import _native
 
 
 class Stock:
-    """Rows loaded and given of ``inputs`` streams, which the owner cuts into chunks as it likes.
+    """Counters of loaded and emitted rows for ``inputs`` streams, whose chunks can have any size.
 
     Attributes:
-        has_ended: Whether no further chunk comes, per input.
+        has_ended: For each input, True if no further chunk follows.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -20,19 +20,19 @@ class Stock:
         self.has_ended = [False] * inputs
         self._next_row = np.zeros(inputs, np.int64)
         self._stop_row = np.zeros(inputs, np.int64)
-        self._given_before = np.zeros(inputs, np.int64)  # rows before the current chunk
+        self._given_before = np.zeros(inputs, np.int64)  # rows in earlier chunks
 
     @property
     def given(self) -> NDArray[np.int64]:
-        """Rows given of each input since its beginning."""
+        """Number of rows emitted from each input since its start, int64."""
         return self._given_before + self._next_row
 
     def rows_left(self, slot: int) -> int:
-        """Return how many rows of the input's current chunk have not been given yet."""
+        """Return the number of rows in the input's current chunk that were not emitted yet."""
         return int(self._stop_row[slot] - self._next_row[slot])
 
     def load(self, slot: int, rows: int) -> None:
-        """Set the number of rows of the next chunk of ``slot``. The previous chunk is used up."""
+        """Set the number of rows in the next chunk of ``slot``. The previous chunk must be used up."""
         if self.has_ended[slot] or self.rows_left(slot) or rows < 0:
             raise ValueError(f"input {slot} cannot take a chunk of {rows} rows: {self.rows_left(slot)} are left")
         self._given_before[slot] += self._stop_row[slot]
@@ -40,24 +40,24 @@ class Stock:
         self._stop_row[slot] = rows
 
     def ended(self, slot: int) -> None:
-        """Mark ``slot`` as ended. Rows already loaded are still delivered."""
+        """Mark ``slot`` as ended. Rows that are already loaded are still emitted."""
         if self.has_ended[slot]:
             raise ValueError(f"input {slot} has ended before")
         self.has_ended[slot] = True
 
     def follow(self, choices: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Give a row of each chosen input in turn, until one has none loaded.
+        """Emit one row of each chosen input in turn, until a chosen input has no loaded row.
 
         Args:
-            choices: int32, input per row.
+            choices: Input of each row, int32.
 
         Returns:
-            int64, the row in its input's current chunk for each choice that could be followed.
+            The index of each emitted row in its input's current chunk, int64. Can be shorter than ``choices``.
         """
         return _native.follow_choices(choices, self._next_row, self._stop_row)
 
     def restore(self, given: list[int]) -> None:
-        """Go to where ``given`` rows of each input were given: nothing is loaded, and nothing has ended."""
+        """Move to the position after ``given`` emitted rows per input, with no rows loaded and no input ended."""
         if len(given) != self.inputs:
             raise ValueError(f"the state has {len(given)} inputs, this order has {self.inputs}")
         self._given_before[:] = given

@@ -18,25 +18,25 @@ from aiostream_data.rows.structure import flatten
 from aiostream_data.transforms.collate import column_of, object_array
 
 Describe = Callable[[RowIds, int], str]
-"""``describe(ids, row)`` names row ``row`` of ``ids`` for messages."""
+"""Function ``describe(ids, row)`` that returns the name of a row for error messages."""
 
 
 def unbatch(chunk: Chunk, describe: Describe) -> Chunk:
-    """Split axis 0 of every leaf of every element into rows, as tf.data's ``unbatch``.
+    """Split each element along the first axis of its leaves into rows, as tf.data's ``unbatch``.
 
-    The rows carry the id of the element they were split from, or of the very row where the element is a
-    batch of rows, and to its right their index in the element. They come as Columns where all have one
-    layout; those of a lone element may share its memory. A RaggedArray splits into arrays of differing
-    length; a list counts as an array, as in tf.data.
+    The id of a row is the id of its element, followed by its index in the element. If the element is a batch of rows,
+    the id of the original row replaces the id of the element. The result is Columns if all rows have one layout. Rows
+    of a single element may share its memory. A RaggedArray splits into arrays of different lengths. A list counts as
+    an array, as in tf.data.
 
     Raises:
-        BatchShapeError: The leaves of an element have no first axis, or first axes of several sizes.
+        BatchShapeError: A leaf has no first axis, or the first axes of an element's leaves differ in size.
     """
     return split_rows(chunk, describe)[0]
 
 
 def split_rows(chunk: Chunk, describe: Describe) -> tuple[Chunk, list[int]]:
-    """Do what :func:`unbatch` does, and return besides how many rows each element gave."""
+    """Split elements like :func:`unbatch`. Return the rows and the number of rows per element."""
     if isinstance(chunk, Columns) and (whole := _split_dense(chunk)) is not None:
         sizes = [len(whole) // max(1, len(chunk))] * len(chunk)
         return _named(whole, chunk, sizes), sizes
@@ -49,7 +49,7 @@ def split_rows(chunk: Chunk, describe: Describe) -> tuple[Chunk, list[int]]:
 
 
 def _named(rows: Chunk, elements: Chunk, sizes: list[int]) -> Chunk:
-    """Give rows the ids of what they are, and what they were cut from."""
+    """Set the ids and the lineage of the rows that were split from elements."""
     index = np.concatenate([np.arange(size) for size in sizes]) if sizes else np.empty(0, np.int64)
     if elements.made_of is None:
         return rows.with_ids(rows.ids.with_pair(CUT, index))
@@ -64,7 +64,7 @@ def _named(rows: Chunk, elements: Chunk, sizes: list[int]) -> Chunk:
 
 
 def _split_dense(chunk: Columns) -> Columns | None:
-    """Split stacked batches of one size by reshaping, where that is all there is to it."""
+    """Split dense batches of one size by reshaping. Return None if the leaves are variable or differ in size."""
     sizes = {leaf.shape[1] if not isinstance(leaf, VarColumn) and leaf.ndim > 1 else -1 for leaf in chunk.leaves}
     if len(sizes) != 1 or -1 in sizes:
         return None
@@ -99,14 +99,14 @@ def _split_named(path: str, leaf: Any, where: Callable[[], str]) -> Column | Non
 
 
 def _split_leaf(leaf: Any) -> Column | None:
-    """Return the rows of a leaf as a column, or None when it has no first axis."""
+    """Convert the rows of a leaf to a column, or return None if the leaf has no first axis."""
     if isinstance(leaf, RaggedArray):
         return VarColumn(leaf.values, leaf.row_splits[:-1], leaf.row_lengths, "array")
     if isinstance(leaf, list):
         return _split_list(leaf)
     if isinstance(leaf, np.ndarray) and leaf.dtype == np.dtype(object):
         if leaf.ndim == 1 and len(leaf) and isinstance(column := column_of(leaf.tolist()), VarColumn):
-            return column  # bytes and str go back into the kind of column they came from
+            return column  # bytes and str become a variable column again
         return leaf if leaf.ndim else None
     array = None if isinstance(leaf, tuple) else array_of(leaf)
     return array if array is not None and array.ndim else None
@@ -117,6 +117,6 @@ def _split_list(leaf: list[Any]) -> Column:
         return column
     try:
         array = array_of(leaf)
-    except NoNumpyFormError:  # lists of differing length, say
+    except NoNumpyFormError:  # for example, lists of different lengths
         array = None
     return object_array(leaf) if array is None else array

@@ -1,4 +1,4 @@
-"""Which rows of a stream stand in which window, and in which batch of a cycle of sizes."""
+"""Compute the rows of sliding windows, and of batches whose sizes follow a repeating cycle."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ Numbers = NDArray[np.int64]
 
 
 class WindowOrder:
-    """Windows of tf.data's ``window(size, shift, stride, drop_remainder)``; resumable.
+    """Windows of tf.data's ``window(size, shift, stride, drop_remainder)``. Resumable.
 
-    Window n stands for the rows ``n * shift + i * stride`` for i below ``size``, as far as there are such
-    rows. It is known as soon as its last row has come; at the end of the stream, windows that lack rows
-    follow, unless they are dropped. ``shift == size`` with ``stride == 1`` is how ``batch`` cuts.
+    Window n consists of the rows ``n * shift + i * stride`` for i below ``size``. It is emitted as soon as its last
+    row has arrived. Incomplete windows follow at the end of the stream, unless they are dropped. ``shift == size``
+    with ``stride == 1`` cuts the stream like ``batch``.
 
     Args:
-        size, shift, stride: At least 1.
-        drop_remainder: Leave out windows that lack rows.
+        size: Number of rows in a full window; at least 1.
+        shift: Distance between the first rows of two windows; at least 1.
+        stride: Distance between two rows of a window; at least 1.
+        drop_remainder: Drop incomplete windows.
 
     Attributes:
-        pushed: How many rows have come.
-        given: How many windows have been given.
+        pushed: Number of rows received.
+        given: Number of windows emitted.
     """
 
     def __init__(self, size: int, shift: int, stride: int = 1, drop_remainder: bool = False) -> None:
@@ -40,47 +42,47 @@ class WindowOrder:
 
     @property
     def span(self) -> int:
-        """Rows from the first of a full window to its last."""
+        """Number of stream rows from the first row of a full window to its last, inclusive."""
         return (self.size - 1) * self.stride + 1
 
     def push(self, count: int) -> list[Numbers]:
-        """Return the row numbers of every window that is full with ``count`` more rows."""
+        """Receive ``count`` rows. Return the row numbers of each window that they complete."""
         self.pushed += count
         return self._given_up_to((self.pushed - self.span) // self.shift + 1)
 
     def finish(self) -> list[Numbers]:
-        """Return the windows that are left when no row follows."""
+        """End the stream. Return the incomplete windows, or an empty list if they are dropped."""
         return [] if self.drop_remainder else self._given_up_to(-(-self.pushed // self.shift))
 
     def first_needed(self) -> int:
-        """Return the number of the first row that a window still to come can hold."""
+        """Return the number of the first row that a later window can contain."""
         return self.begins(self.given)
 
     def begins(self, window: int) -> int:
-        """Return the number of a window's first row."""
+        """Return the row number of a window's first row."""
         return window * self.shift
 
     def rows_behind(self, windows: int) -> int:
-        """Return up to which row the stream was read, at least, when so many full windows were given.
+        """Return the minimum number of rows read when ``windows`` full windows have been emitted.
 
-        Rows in a gap between two windows do not count: they may still be on their way.
+        Rows in a gap between two windows do not count, because they may not have arrived yet.
         """
         return min(self.begins(windows), self.begins(windows - 1) + self.span) if windows else 0
 
     def lacking(self) -> int:
-        """Return how many numbers to leave out so that the next window begins with the next row.
+        """Return how many row numbers to skip so that the next window begins with the next row.
 
-        0 unless the last window given lacks rows.
+        The result is 0 unless the last emitted window is incomplete.
         """
         lacks = self.given > 0 and self.pushed < self.begins(self.given - 1) + self.span
         return max(0, self.begins(self.given) - self.pushed) if lacks else 0
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Return the current position as plain data."""
         return {"given": self.given, "pushed": self.pushed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position. The next row to come has the number that ``pushed`` says."""
+        """Move to a saved position. The next row gets the number ``pushed``."""
         self.given, self.pushed = state["given"], state["pushed"]
 
     def _given_up_to(self, stop: int) -> list[Numbers]:
@@ -94,15 +96,15 @@ class WindowOrder:
 
 
 class CycleOrder:
-    """Batches of consecutive rows whose sizes come round and round, as tf.data's ``rebatch([2, 1, 1])``; resumable.
+    """Batches of consecutive rows whose sizes repeat in a cycle, as tf.data's ``rebatch([2, 1, 1])``. Resumable.
 
     Args:
-        sizes: At least one, each at least 1.
-        drop_remainder: Leave out a last batch that is not full.
+        sizes: Batch sizes of the cycle, each at least 1; at least one size.
+        drop_remainder: Drop the last batch if it is incomplete.
 
     Attributes:
-        pushed: How many rows have come.
-        given: How many batches have been given.
+        pushed: Number of rows received.
+        given: Number of batches emitted.
     """
 
     def __init__(self, sizes: Sequence[int], drop_remainder: bool = False) -> None:
@@ -114,7 +116,7 @@ class CycleOrder:
         self.given = 0
 
     def push(self, count: int) -> list[Numbers]:
-        """Return the row numbers of every batch that is full with ``count`` more rows."""
+        """Receive ``count`` rows. Return the row numbers of each batch that they complete."""
         self.pushed += count
         batches = []
         while self.begins(self.given + 1) <= self.pushed:
@@ -123,7 +125,7 @@ class CycleOrder:
         return batches
 
     def finish(self) -> list[Numbers]:
-        """Return the batch that is left when no row follows, if there is one."""
+        """End the stream. Return the last, incomplete batch, or an empty list if it is empty or dropped."""
         start = self.first_needed()
         if self.drop_remainder or start >= self.pushed:
             return []
@@ -131,26 +133,26 @@ class CycleOrder:
         return [np.arange(start, self.pushed)]
 
     def first_needed(self) -> int:
-        """Return the number of the first row that is in no batch yet."""
+        """Return the number of the first row that is not in a batch yet."""
         return self.begins(self.given)
 
     def begins(self, batch: int) -> int:
-        """Return the number of a batch's first row."""
+        """Return the row number of a batch's first row."""
         rounds, place = divmod(batch, len(self._begins) - 1)
         return rounds * self._begins[-1] + self._begins[place]
 
     def rows_behind(self, batches: int) -> int:
-        """Return how many rows so many full batches hold."""
+        """Return the total number of rows in the first ``batches`` full batches."""
         return self.begins(batches)
 
     def lacking(self) -> int:
-        """Return how many rows the last batch given lacks."""
+        """Return how many rows are missing in the last emitted batch."""
         return max(0, self.begins(self.given) - self.pushed)
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Return the current position as plain data."""
         return {"given": self.given, "pushed": self.pushed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to a position. The next row to come has the number that ``pushed`` says."""
+        """Move to a saved position. The next row gets the number ``pushed``."""
         self.given, self.pushed = state["given"], state["pushed"]
