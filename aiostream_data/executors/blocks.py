@@ -1,14 +1,13 @@
-"""Blocks of shared memory that one process lends to another, and gets back when nothing looks into them.
+"""Blocks of shared memory that one process lends to another and reuses after their return.
 
-How this works. A block is anonymous memory: no name in any folder, nothing that outlives the processes.
-Its descriptor is sent once and its number ever after; each side maps it once. A fresh block costs a page
-fault on either side for every 4 KiB, many times what writing it again costs, and so blocks are kept.
+A block is anonymous memory: it has no file name and does not outlive the processes. The lender sends the block's
+descriptor once, and afterwards only its number. Each process maps a block once. A fresh block costs both processes a
+page fault per 4 KiB, far more than rewriting it, so blocks are reused.
 
-The first words of a block tell how it stands, by the number of the loan: which loan was last given
-back, and which was last disowned. The borrower writes them when its last array dies, on whatever thread
-that happens and inside a garbage collection too; then it rings the :class:`Bell`, which never blocks. The
-lender looks at the words whenever the bell has rung. Nothing is lost when the bell's buffer is full: there
-is then a ring that the lender has yet to hear.
+The first words of a block hold three loan numbers: the current loan, the loan last returned, and the loan last
+disowned. The borrower updates them when its last array dies, on any thread and even during garbage collection. The
+borrower then rings the :class:`Bell`, which never blocks. The lender reads the words after each ring. A full bell
+buffer loses nothing, because the lender still has an unread ring.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ from aiostream_data.errors import SharedMemoryError
 from aiostream_data.executors.mapping import Mapping
 
 ALIGNMENT = 64
-"""Arrays in a block begin at multiples of this, and the first after as many bytes."""
+"""Alignment in bytes of arrays in a block, and size of the block's header."""
 
 GRAIN_NBYTES = 1 << 16
-"""Blocks are multiples of this, and of an eighth of the power of two below them."""
+"""Minimum granularity of block sizes in bytes; see :func:`rounded`."""
 
 MAX_BLOCKS = 1024
-"""Blocks in the hands of one borrower. Systems map a few ten thousand at most; what is more goes through the socket."""
+"""Maximum number of blocks held by one borrower, because systems limit mappings. Further messages use the socket."""
 
 _LOAN, _RETURNED, _DISOWNED = range(3)
 
 
 class LinkEnded(EOFError):
-    """The other process is gone, or the link was closed at this end."""
+    """The other process ended, or this process closed the link."""
 
 
 class SharedBlock:
-    """One mapping of shared memory, as either side has it."""
+    """One mapping of shared memory, in the lender or the borrower."""
 
     def __init__(self, number: int, mapping: Mapping) -> None:
         self.number = number
@@ -51,7 +50,7 @@ class SharedBlock:
         self._mapping = mapping
 
     def memory(self) -> NDArray[np.uint8]:
-        """Return the bytes behind the words. What is cut out of this array keeps it, and the mapping, alive."""
+        """Return the bytes after the header. Views of the returned array keep the mapping alive."""
         return self._mapping.view(ALIGNMENT, self.nbytes)
 
     def retire(self) -> None:
@@ -60,17 +59,17 @@ class SharedBlock:
 
 
 def rounded(nbytes: int) -> int:
-    """Return the size of the block for that many bytes: few sizes, at most an eighth larger or a grain."""
+    """Return the block size for ``nbytes`` bytes: rounded up by at most an eighth or one grain."""
     grain = max(GRAIN_NBYTES, 1 << max(0, nbytes.bit_length() - 4))
     return -(-(nbytes + ALIGNMENT) // grain) * grain
 
 
 class Lender:
-    """The blocks that one end of a link sends its messages in. Used by one thread at a time, :meth:`close` by any.
+    """Blocks in which one end of a link sends its messages. One thread at a time may use it; any thread may close it.
 
     Args:
-        max_nbytes: Most bytes lent at once and not disowned, and most kept idle beside them. A larger
-            block is lent when no other is.
+        max_nbytes: Maximum bytes lent and not disowned, and maximum total of lent and idle bytes. A larger block is
+            lent alone.
     """
 
     def __init__(self, max_nbytes: int) -> None:
@@ -86,13 +85,14 @@ class Lender:
         self._ear, self._bell = socket.socketpair()
 
     def borrow(self, nbytes: int) -> tuple[SharedBlock, list[int]] | None:
-        """Return a block with room for ``nbytes``, and descriptors to send with it; wait while too much is lent.
+        """Return a block with room for ``nbytes`` bytes, and descriptors to send with it. Waits while too many bytes
+        are lent.
 
-        The caller closes the descriptors. None means that the borrower keeps very many, or that the system has no
-        memory to share: a warning has said so, once.
+        The caller closes the descriptors. Returns None if the borrower holds :data:`MAX_BLOCKS` blocks, or if the
+        system cannot allocate shared memory. The first failed allocation issues a warning.
 
         Raises:
-            LinkEnded: There is nobody who could give anything back.
+            LinkEnded: The other process ended, or the link was closed.
         """
         size = rounded(nbytes)
         self._collect(wait=False)
@@ -118,16 +118,16 @@ class Lender:
         return block, descriptors
 
     def take_retired(self) -> list[int]:
-        """Return the numbers of blocks that the borrower may forget."""
+        """Return the numbers of blocks that the borrower may unmap, and clear the list."""
         retired, self.retired = self.retired, []
         return retired
 
     def wake(self) -> None:
-        """End a :meth:`borrow` that waits, on another thread, with LinkEnded."""
+        """Make a waiting :meth:`borrow` on another thread raise LinkEnded."""
         shut_down(self._ear)
 
     def close(self) -> None:
-        """Release all blocks; the memory goes when the borrower's last array does."""
+        """Release all blocks. Their memory is freed when the borrower's last array dies."""
         self._ear.close()
         self._bell.close()
         self._lent.clear()
@@ -136,7 +136,7 @@ class Lender:
         self.lent_nbytes = self.idle_nbytes = 0
 
     def _collect(self, *, wait: bool) -> None:
-        """Take back what was given back since the bell last rang."""
+        """Read the loan numbers of all blocks after a ring of the bell, and reclaim returned blocks."""
         if not self._heard(wait):
             return
         for number, block in list(self._lent.items()):
@@ -160,7 +160,7 @@ class Lender:
         except OSError as error:
             raise LinkEnded("the link was closed") from error
         if not rings:
-            raise LinkEnded("the other process is gone")
+            raise LinkEnded("the other process has ended")
         return True
 
     def _idle_block(self, size: int) -> SharedBlock | None:
@@ -193,15 +193,15 @@ class Lender:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"no {nbytes:,} bytes of memory could be shared with another process ({error}); what does not fit is "
-                "copied through a socket, which is slower. Give the container more memory, or send smaller batches",
+                f"could not share {nbytes:,} bytes of memory with another process ({error}). Such data is copied "
+                "through a socket, which is slower. Give the container more memory, or send smaller batches",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
 
 class Bell:
-    """Tells the lender that a block came back. May be rung on any thread, and inside a garbage collection."""
+    """Notifies the lender that a block was returned. Any thread may ring it, even during garbage collection."""
 
     def __init__(self, wire: socket.socket) -> None:
         wire.setblocking(False)
@@ -212,19 +212,19 @@ class Bell:
 
     def ring(self) -> None:
         self._wanted = True
-        # Whoever finds the lock taken leaves the ringing to its holder, who looks again after letting go.
+        # If the lock is taken, its holder rings instead: it checks `_wanted` again after releasing the lock.
         while self._wanted and self._lock.acquire(blocking=False):
             try:
                 self._wanted = False
                 self._wire.send(b"\1")
             except OSError:
-                pass  # full: a ring waits to be heard. Broken or closed: nobody listens any more
+                pass  # buffer full: an unread ring is pending. Link closed: the lender is no longer reading
             finally:
                 self._lock.release()
 
     def close(self) -> None:
         self.works = False
-        with self._lock:  # a number of a closed descriptor may soon stand for another file
+        with self._lock:  # ring() must not use a descriptor number that the system has reused
             self._wire.close()
 
     def let_go(self) -> None:
@@ -233,9 +233,9 @@ class Bell:
 
 
 class BlockLease:
-    """What the arrays of one message hold of the sender's memory: ``nbytes`` of its limit, until they die.
+    """Claim of one received message on the sender's memory limit: ``nbytes`` bytes until its arrays die.
 
-    A message without shared memory has a lease of no bytes.
+    A message without shared memory has a lease of zero bytes.
     """
 
     def __init__(self, nbytes: int = 0, memory: weakref.ref[NDArray[np.uint8]] | None = None) -> None:
@@ -245,20 +245,20 @@ class BlockLease:
         self._bell: Bell | None = None
 
     def release(self) -> None:
-        """Hand this memory to the receiver. It no longer keeps the sender from sending.
+        """Remove the block from the sender's memory limit, so that the block no longer delays the sender.
 
-        The arrays stay good for ever. Their block goes back to the sender when they die. Call it before
-        arrays are handed to somebody who may keep them. From any thread, any number of times.
+        The arrays stay valid indefinitely. Their block returns to the sender when they die. Call this method before
+        passing arrays to code that may keep them. Idempotent; safe to call from any thread.
         """
         memory = None if self._memory is None else self._memory()
-        # While the array lives the loan cannot end, and so the word cannot be that of a later one.
+        # The loan cannot end while `memory` lives, so the LOAN word still belongs to this loan.
         if memory is not None and self._block is not None and self._bell is not None and self._bell.works:
             self._block.words[_DISOWNED] = self._block.words[_LOAN]
             self._bell.ring()
 
 
 class Borrower:
-    """The blocks that the other end of a link has sent. Used by one thread at a time."""
+    """Blocks that the other end of a link has sent. One thread at a time may use it."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, SharedBlock] = {}
@@ -266,14 +266,15 @@ class Borrower:
         self._bell: Bell | None = None
 
     def learn(self, number: int, nbytes: int, descriptors: list[int]) -> None:
-        """Map a new block. The caller closes the descriptors that are left in the list.
+        """Map a new block. The caller closes the descriptors that remain in the list.
 
         Raises:
             OSError: The descriptor did not arrive, or cannot be mapped.
         """
         if not descriptors:
             raise SharedMemoryError(
-                "a block of shared memory came without descriptor: this process has too many files open"
+                "cannot receive shared memory: its file descriptor is missing, because this process has too many "
+                "open files. Raise the limit (ulimit -n)"
             )
         if len(descriptors) > 1:
             self._bell = Bell(socket.socket(fileno=descriptors.pop()))
@@ -290,15 +291,15 @@ class Borrower:
         """Return the bytes of a block that was just lent, and the lease on it.
 
         Raises:
-            LinkEnded: There is no such block: the other end has lost count.
+            LinkEnded: No such block exists; the other end sent a wrong number.
         """
         block, bell = self._blocks.get(number), self._bell
         if block is None or bell is None:
-            raise LinkEnded("the other process names a block of shared memory that it never sent")
+            raise LinkEnded("the other process sent the number of an unknown block of shared memory")
         memory, words, loan = block.memory(), block.words, int(block.words[_LOAN])
 
         def give_back(_: object) -> None:
-            if bell.works:  # not in a fork, where this is only a copy of the array
+            if bell.works:  # False in a forked child, whose arrays are copies
                 words[_RETURNED] = loan
                 bell.ring()
 
@@ -308,10 +309,10 @@ class Borrower:
         return memory, lease
 
     def close(self) -> None:
-        """Release all blocks; arrays that still look into them stay good."""
+        """Release all blocks. Arrays over them stay valid."""
         if self._bell is not None:
             self._bell.close()
-        self._ends.clear()  # they lead to the words of their blocks, and nobody listens any more
+        self._ends.clear()  # drops the callbacks, because the lender no longer reads the words
         for block in list(self._blocks.values()):
             block.retire()
         self._blocks.clear()
@@ -322,15 +323,15 @@ class Borrower:
 
 
 def shut_down(link: socket.socket) -> None:
-    """End all traffic of a socket and wake its waiters; do nothing if it has ended."""
+    """End all traffic of a socket and wake its waiting threads. Does nothing if the traffic has already ended."""
     try:
         link.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # closed, or the other end is gone: nobody waits then
+        return  # closed or disconnected, so no thread waits
 
 
 def _anonymous() -> int:
-    """Return the descriptor of memory without a name, where the system has it; else of a file without one."""
+    """Return a descriptor of anonymous memory where the system supports it, else of an unnamed temporary file."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("aiostream_data", os.MFD_CLOEXEC)
     import tempfile
@@ -340,10 +341,10 @@ def _anonymous() -> int:
 
 
 def _allocate(descriptor: int, nbytes: int) -> None:
-    """Reserve all bytes now: to find that there are none when they are written would be the end of the process.
+    """Reserve all bytes immediately, because running out of memory on a later write would kill the process.
 
     Raises:
-        OSError: There are none.
+        OSError: The system has not enough memory.
     """
     os.ftruncate(descriptor, nbytes)
     if hasattr(os, "posix_fallocate"):

@@ -1,13 +1,13 @@
 """A child process that calls one function with its end of an :class:`.exchange.Exchange`.
 
-How this works. The child is a fresh interpreter (never a fork: this process has threads and an event
-loop) that imports the function by name. The user's program is not run again in it, and so needs no
-``if __name__ == "__main__"``. Three links join it to its parent: the exchange; a pipe whose closing ends the
-child, whatever it does (:mod:`.lifeline`); and a socket over which it is asked for its stacks. All of them are
-closed in forks of either process, so that each sees the other's end at once.
+The child is a fresh interpreter that imports the function by name. The child is never a fork, because this process has
+threads and an event loop. The user's program is not run in the child, so the program needs no ``if __name__ ==
+"__main__"``. Three links connect child and parent. The exchange carries messages. A pipe ends the child when the pipe
+closes (:mod:`.lifeline`). A socket carries requests for the child's stacks. Forks of either process close their copies
+of the links, so each process detects the other's end immediately.
 
-A process that was stopped (SIGSTOP) runs nothing and sees no link end. SIGTERM waits until it continues, so SIGCONT
-follows. SIGKILL ends it as it is.
+A process stopped by SIGSTOP runs no code, and does not notice that a link ended. SIGTERM takes effect only when the
+process continues, so :meth:`Child.stop` also sends SIGCONT. SIGKILL ends a process in any state.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from aiostream_data.executors.in_child import STACKS_HEAD
 from aiostream_data.executors.lifeline import end_with
 
 JOIN_S = 1.0
-"""How long a child may take to end after a signal."""
+"""Seconds that a child may take to end after a signal."""
 
 TERM_S = 0.5
-"""How long children that end together may take after SIGTERM, which a function of the user may handle."""
+"""Seconds that children ended together may take after SIGTERM, which a user function may handle."""
 
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split('\\n'); from aiostream_data.executors.in_child import main; main()"
@@ -42,16 +42,15 @@ _HINTS = {9: ", likely out of memory", 11: ", a crash in native code", 7: ", whi
 
 
 class Child:
-    """One child process. All methods may be called from any thread.
+    """One child process. Any thread may call the methods.
 
     Args:
-        target: ``module:function``; called in the child with its end of the exchange. When it returns,
-            the child ends.
-        name: Shown in lists of processes.
-        max_nbytes: Most shared memory that either end lends at once; see :class:`.exchange.Exchange`.
+        target: ``module:function`` to call in the child with its end of the exchange. The child ends when it returns.
+        name: Name of the child in process lists.
+        max_nbytes: Maximum shared memory in bytes that either end lends at once; see :class:`.exchange.Exchange`.
 
     Raises:
-        WorkerDiedError: The system starts no more processes.
+        WorkerDiedError: The system could not start a process.
     """
 
     def __init__(self, target: str, name: str, max_nbytes: int) -> None:
@@ -92,7 +91,8 @@ class Child:
 
     @property
     def is_stopped(self) -> bool:
-        """True while a signal such as SIGSTOP keeps the process from running; False where the system does not say."""
+        """True while a signal such as SIGSTOP keeps the process from running. Always False on systems without
+        ``/proc``."""
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
         except OSError:
@@ -100,23 +100,22 @@ class Child:
         return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
     def stop(self) -> None:
-        """Ask the process to end (SIGTERM), without waiting. One that was stopped continues, and ends."""
+        """Send SIGTERM without waiting. A stopped process continues and ends."""
         self._process.terminate()
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL), without waiting."""
+        """Send SIGKILL without waiting."""
         self._process.kill()
 
     def bury(self, grace_s: float = 0.0) -> int | None:
-        """End the process for certain, let go of everything it held, and return its exit code.
+        """End the process, release its resources, and return its exit code.
 
         Args:
-            grace_s: How long the function may take to return after its exchange has ended. Then follow
-                SIGTERM and SIGKILL.
+            grace_s: Seconds for the function to return after its exchange was closed. SIGTERM and SIGKILL follow.
 
         Returns:
-            What the process returned, negative for a signal; None when the system does not end it.
+            Exit code of the process, negative for a signal; None if the process could not be ended.
         """
         with self._burying:
             if not self._buried:
@@ -134,26 +133,26 @@ class Child:
         self.wait(JOIN_S)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of the process; return whether it has ended."""
+        """Wait up to ``timeout_s`` seconds for the process to end. Return True if it has ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, timeout_s))
         return self._process.returncode is not None
 
     def obituary(self) -> WorkerDiedError:
-        """Bury a child whose link has ended, and return the error that says how it died."""
+        """Clean up after a child whose link has ended, and return an error with the cause of death."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(JOIN_S)
         code = self.bury()
         if code is not None and code < 0:
             return WorkerDiedError(f"a worker process was killed by signal {-code}{_HINTS.get(-code, '')}")
         return WorkerDiedError(
-            f"a worker process ended by itself with exit code {code}; its standard error says why, "
-            "unless a function in it called os._exit()"
+            f"a worker process ended with exit code {code}. Its standard error shows the cause, unless a function "
+            "called os._exit()"
         )
 
     def stacks(self, timeout_s: float) -> str:
-        """Return what every thread of the child is doing now, as text, also while it runs a function."""
-        silence = f"(process {self.pid} has not said within {timeout_s:g} s what it is doing"
+        """Return the current stack of every thread of the child as text, even while the child runs a function."""
+        silence = f"(process {self.pid} returned no stacks within {timeout_s:g} s"
         with self._asking:
             self._asked += 1
             try:
@@ -163,13 +162,13 @@ class Child:
             except TimeoutError:
                 if self.is_stopped:
                     return f"{silence}: a signal such as SIGSTOP has stopped it)\n"
-                return f"{silence}: native code in it keeps the interpreter's lock, or it is still starting)\n"
+                return f"{silence}: its native code holds the interpreter's lock, or the process is still starting)\n"
             except OSError:
                 answer = None
         return f"(process {self.pid} has ended)\n" if answer is None else answer
 
     def _answer(self, deadline: float) -> str | None:
-        """Read answers up to the last one asked for; None when the child has ended."""
+        """Read answers until the one to the latest request arrives. Return None if the child has ended."""
         while True:
             while len(self._answers) >= STACKS_HEAD.size:
                 number, nbytes = STACKS_HEAD.unpack_from(self._answers)
@@ -187,7 +186,7 @@ class Child:
             self._answers += heard
 
     def let_go(self) -> None:
-        """Close the descriptors of a forked copy, which has no such child."""
+        """Close the descriptors in a forked copy of this process, which does not own the child."""
         self._buried = True
         self._process.returncode = 0
         self._watch.close()
@@ -200,18 +199,18 @@ class Child:
 
     def _close_lifeline(self) -> None:
         lifeline, self._lifeline = self._lifeline, -1
-        if lifeline >= 0:  # once: the number may be another file's by now
+        if lifeline >= 0:  # close only once: the system may have reused the number
             os.close(lifeline)
 
 
 def bury_all(children: Sequence[Child], grace_s: float = 0.0) -> None:
-    """End processes for certain, all at the same time, and let go of everything that they held.
+    """End several processes at the same time, and release their resources.
 
     Args:
-        grace_s: How long they may take to end by themselves, together, before SIGTERM and SIGKILL follow.
+        grace_s: Seconds that all of them together may take to end before SIGTERM and SIGKILL follow.
     """
     for child in children:
-        if child.is_stopped:  # it cannot end by itself
+        if child.is_stopped:  # a stopped process cannot end by itself
             child.kill()
     left = _left(children, grace_s)
     for child in left:
@@ -225,7 +224,7 @@ def bury_all(children: Sequence[Child], grace_s: float = 0.0) -> None:
 
 
 def _left(children: Sequence[Child], patience_s: float) -> list[Child]:
-    """Wait for processes together; return those that have not ended in time."""
+    """Wait up to ``patience_s`` seconds for all processes. Return those that have not ended."""
     deadline = monotonic() + patience_s
     return [child for child in children if not child.wait(deadline - monotonic())]
 
@@ -239,9 +238,9 @@ def _command(target: str, name: str, max_nbytes: int, descriptors: list[int]) ->
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Block SIGINT in this thread, and so in a process started by it: Ctrl-C is the parent's business.
+    """Block SIGINT in this thread, and thus in a process started by it, because the parent handles Ctrl-C.
 
-    A signal handler set by the child would come too late for an interrupt while it still starts.
+    A signal handler installed by the child would miss an interrupt during its start.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

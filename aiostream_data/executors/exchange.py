@@ -1,17 +1,17 @@
-"""One end of a link to another process, over which Python objects pass and their arrays are not copied twice.
+"""One end of a link to another process that transfers Python objects, copying their arrays only once.
 
-How this works. A message is pickled with its large buffers apart. A small one goes through the socket.
-For a larger one pickle and buffers are written into a block of shared memory (:mod:`.blocks`), and only a
-head of some bytes goes through the socket; the receiver's arrays are views of the block. A frame is
+A message is pickled with its large buffers kept separate. A small message passes through the socket. A larger message
+is written into a block of shared memory (:mod:`.blocks`), and only a short head passes through the socket. The
+receiver's arrays are views of the block. A frame is
 
-    head | number of bytes of each part, blocks to forget | the parts, if they are not in a block
+    head | number of bytes of each part, blocks to unmap | the parts, if they are not in a block
 
-where the first part is the pickle. What follows the head, and every part, begins at a multiple of 64 bytes. Parts
-that are still to be put together (:class:`Unwritten`) stand last, and are written where they are to arrive.
+The first part is the pickle. The parts, and the data after the head, begin at multiples of 64 bytes. Parts that still
+have to be assembled (:class:`Unwritten`) come last, and are written directly to their destination.
 
-A block comes back when the last array that looks into it dies. Until then it counts as lent, and a sender
-with ``max_nbytes`` lent waits: that is the backpressure. A receiver whose arrays go to somebody who may
-keep them for ever says so with ``lease.release()``, or the two would wait for each other.
+A block returns to the sender when the last array over it dies. Until then, the block counts as lent. A sender that has
+lent ``max_nbytes`` bytes waits; this is the backpressure. A receiver must call ``lease.release()`` before it passes
+arrays to code that may keep them; otherwise both ends could wait for each other.
 """
 
 from __future__ import annotations
@@ -37,38 +37,41 @@ from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.pickling import dumps_apart
 
 BLOCK_NBYTES = 1 << 16
-"""Messages from this size on go into a block; below, a copy through the socket is as quick."""
+"""Minimum size in bytes of messages sent in a block. For smaller messages, a copy through the socket is as fast."""
 
 CLOSE_S = 1.0
-"""How long closing waits for another thread to leave the socket."""
+"""Seconds that closing waits for another thread to leave the socket."""
 
 _HEAD = struct.Struct("<4sIIIiqq")
 _MAGIC = b"asd\2"
 _MAX_PARTS = 1 << 22
 _ROOM_FOR_DESCRIPTORS = 256
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # not on every system
-_NO_MESSAGE = "what arrived from the other process is no message of this version"
+_NO_MESSAGE = (
+    "cannot read a message from the other process: its header is invalid. Install the same version of "
+    "aiostream-data for both processes"
+)
 
 
 class Unwritten(Protocol):
-    """Bytes that are put together where they are to arrive."""
+    """Bytes that are assembled directly at their destination."""
 
     @property
     def nbytes(self) -> int:
-        """How many."""
+        """Number of bytes."""
 
     def write_to(self, memory: NDArray[np.uint8]) -> None:
-        """Write all of them to memory of that size."""
+        """Write all bytes to ``memory``, which has exactly ``nbytes`` bytes."""
 
 
 Part: TypeAlias = memoryview | Unwritten
 
 
 class ReceivedMessage(NamedTuple):
-    """A message, and what its arrays hold of the sender's memory.
+    """A received message, and the lease of its arrays on the sender's memory.
 
     Attributes:
-        written: What was unwritten when it was sent; uint8, one array each.
+        written: The sender's unwritten parts, one uint8 array each.
     """
 
     message: Any
@@ -77,11 +80,11 @@ class ReceivedMessage(NamedTuple):
 
 
 class Exchange:
-    """One end. One thread may send while another receives; any thread may close.
+    """One end of a link. One thread may send while another receives; any thread may close.
 
     Args:
-        sock: A connected Unix stream socket, owned from now on.
-        max_nbytes: Most bytes that this end has lent to the other at once; a larger message passes alone.
+        sock: Connected Unix stream socket; the exchange takes ownership.
+        max_nbytes: Maximum bytes that this end lends at once. A larger message is sent while nothing else is lent.
     """
 
     def __init__(self, sock: socket.socket, max_nbytes: int) -> None:
@@ -97,26 +100,26 @@ class Exchange:
 
     @property
     def lent_nbytes(self) -> int:
-        """Bytes of shared memory that the other end holds, without those that it has disowned."""
+        """Bytes of shared memory that the other end holds and has not disowned."""
         return self._lender.lent_nbytes
 
     @property
     def idle_nbytes(self) -> int:
-        """Bytes of shared memory kept for the next messages."""
+        """Bytes of shared memory kept for later messages."""
         return self._lender.idle_nbytes
 
     def send(self, message: object, unwritten: Sequence[Unwritten] = ()) -> None:
-        """Send a message; wait while too much memory is lent, or the socket is full.
+        """Send a message. Waits while too much memory is lent or the socket is full.
 
-        Arrays are copied before this returns. The other end should have somebody who receives: two ends
-        that only send will wait for each other once their sockets are full.
+        Arrays are copied before the method returns. The other end must receive: two ends that only send will deadlock.
 
         Args:
-            unwritten: Arrives beside the message; written into the memory that is lent for it.
+            unwritten: Parts sent with the message, assembled directly in the lent memory.
 
         Raises:
-            LinkEnded: The other process is gone, or this end was closed.
-            Exception: The message does not pickle, and nothing was sent; or what writing raised, which ends the link.
+            LinkEnded: The other process ended, or this end was closed.
+            Exception: The message cannot be pickled, and nothing was sent; or an ``unwritten`` part raised and ended
+                the link.
         """
         pickled, buffers = dumps_apart(message)
         parts: list[Part] = [memoryview(pickled), *buffers, *unwritten]
@@ -134,24 +137,24 @@ class Exchange:
                 head = self._head(parts, len(unwritten), nbytes, block, new=bool(descriptors))
                 self._send_all([head], descriptors)
             except BaseException:
-                shut_down(self._sock)  # the block is lent, and nobody knows of it
+                shut_down(self._sock)  # the receiver will never return this block
                 raise
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
 
     def receive(self) -> ReceivedMessage:
-        """Wait for a message. Its arrays may be written into, and stay good as long as anybody has them.
+        """Wait for a message. The arrays in the message are writable and stay valid as long as they are referenced.
 
         Raises:
-            LinkEnded: The other process is gone, or this end was closed.
-            Exception: The message does not unpickle: what its objects raised. The link can be used further.
+            LinkEnded: The other process ended, or this end was closed.
+            Exception: The message cannot be unpickled. The link remains usable.
         """
         with self._receiving:
             try:
                 sizes, unwritten, memory, lease = self._read_frame()
             except BaseException:
-                shut_down(self._sock)  # whatever it was, where the next message begins is not known any more
+                shut_down(self._sock)  # the start of the next message is unknown
                 raise
         places, _ = _layout(sizes)
         views = [memory[place : place + size] for place, size in zip(places, sizes, strict=True)]
@@ -160,7 +163,7 @@ class Exchange:
         return ReceivedMessage(pickle.loads(views[0].data, buffers=views[1:whole]), lease, views[whole:])
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until a message begins to arrive, or the link ends; False when neither happened in time."""
+        """Wait until a message begins to arrive or the link ends. Return False after ``timeout_s`` seconds."""
         descriptor = self._sock.fileno()
         if descriptor < 0:
             return True
@@ -169,7 +172,7 @@ class Exchange:
         return bool(poll.poll(None if timeout_s is None else max(0, math.ceil(timeout_s * 1000))))
 
     def close(self) -> None:
-        """End the link, for threads that wait in it too. Arrays that were received stay good. Idempotent."""
+        """End the link and wake threads that wait in it. Received arrays stay valid. Idempotent."""
         with self._closing:
             if self._closed:
                 return
@@ -177,7 +180,7 @@ class Exchange:
         shut_down(self._sock)
         self._lender.wake()
         with ExitStack() as held:
-            # Whoever was inside has been woken, and must be out before the descriptors' numbers are free again.
+            # Threads in send and receive were woken, and must leave before the descriptor numbers can be reused.
             for lock in (self._sending, self._receiving):
                 if lock.acquire(timeout=CLOSE_S):
                     held.callback(lock.release)
@@ -186,7 +189,7 @@ class Exchange:
             self._borrower.close()
 
     def let_go(self) -> None:
-        """Close the descriptors of a forked copy, without a word to the other end."""
+        """Close the descriptors in a forked copy of this process, without notifying the other end."""
         self._closed = True
         self._sock.close()
         self._lender.close()
@@ -210,7 +213,7 @@ class Exchange:
             for piece in pieces:
                 self._sock.sendall(piece)
         except OSError as error:
-            raise self._ended("the other process is gone") from error
+            raise self._ended("the other process has ended") from error
 
     def _read_frame(self) -> tuple[list[int], int, NDArray[np.uint8], BlockLease]:
         head, descriptors = self._read_head()
@@ -242,14 +245,14 @@ class Exchange:
         try:
             head, others, _, _ = self._sock.recvmsg(_HEAD.size, _ROOM_FOR_DESCRIPTORS, _CLOSE_ON_EXEC)
         except OSError as error:
-            raise self._ended("the other process is gone") from error
+            raise self._ended("the other process has ended") from error
         for level, kind, data in others:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
         if not head:
-            raise self._ended("the other process is gone")
+            raise self._ended("the other process has ended")
         if len(head) < _HEAD.size:
             head += self._read(_HEAD.size - len(head)).tobytes()
         return head, descriptors.tolist()
@@ -258,13 +261,13 @@ class Exchange:
         try:
             memory = np.empty(nbytes, np.uint8)
         except (MemoryError, ValueError) as error:
-            raise LinkEnded(f"a message of {nbytes:,} bytes from the other process fits into no memory") from error
+            raise LinkEnded(f"not enough memory for a message of {nbytes:,} bytes from the other process") from error
         left = memory.data
         while left.nbytes:
             try:
                 got = self._sock.recv_into(left)
             except OSError as error:
-                raise self._ended("the other process is gone") from error
+                raise self._ended("the other process has ended") from error
             if got == 0:
                 raise self._ended("the other process ended in the middle of a message")
             left = left[got:]
@@ -275,13 +278,13 @@ class Exchange:
 
 
 def linked(max_nbytes: int) -> tuple[Exchange, Exchange]:
-    """Return the two ends of a link within this process."""
+    """Return both ends of a link within this process."""
     here, there = socket.socketpair()
     return Exchange(here, max_nbytes), Exchange(there, max_nbytes)
 
 
 def _layout(sizes: list[int]) -> tuple[list[int], int]:
-    """Return where parts of these sizes begin, and how many bytes they take together."""
+    """Return the offsets of parts of these sizes, and their total size in bytes."""
     *places, nbytes = accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)
     return places, nbytes
 
@@ -294,7 +297,7 @@ def _write(part: Part, memory: NDArray[np.uint8]) -> None:
 
 
 def _padded(parts: list[Part]) -> list[bytes | memoryview]:
-    """Return the parts with what stands between them."""
+    """Return the parts and the padding after each."""
     pieces: list[bytes | memoryview] = []
     for part in parts:
         if not isinstance(part, memoryview):
@@ -306,7 +309,7 @@ def _padded(parts: list[Part]) -> list[bytes | memoryview]:
 
 
 def _joined(pieces: list[bytes | memoryview]) -> bytes:
-    """Take pieces from the front that together are small, and return them as one, for one system call."""
+    """Remove small pieces from the front, and return them as one for a single system call."""
     taken, nbytes = 0, 0
     while taken < len(pieces) and nbytes + len(pieces[taken]) <= 2 * BLOCK_NBYTES:
         nbytes += len(pieces[taken])

@@ -1,12 +1,12 @@
-"""Worker processes, each served by one thread of this process that speaks to it over an exchange.
+"""Worker processes. One thread of this process serves each worker over an exchange.
 
-How this works. The threads of a :class:`ThreadExecutor` each own one child. A function is pickled once, sent
-to each worker once, and called by its key. Arguments and results that are arrays pass through shared memory:
-results are views of it, without a copy. Because exactly one thread waits for each child, a child that
-dies is noticed at once: its end of the link closes. A parent that dies is noticed by its children the same way.
+Each thread of a :class:`ThreadExecutor` owns one child process. A function is pickled once, sent to each worker once,
+and called by its key. Arrays in arguments and results pass through shared memory; results are views of it, without a
+copy. Each child has one thread that waits for it. When a child ends, its end of the link closes, so the thread notices
+immediately. Children detect the end of the parent in the same way.
 
-The memory of a result is disowned on arrival, so that a consumer who keeps everything never stops a worker.
-What limits memory is that a worker has one request at a time, and is given the next by who counts the results.
+The memory of a result is disowned on arrival, so a consumer that keeps every result never blocks a worker. Memory stays
+bounded because a worker has one request at a time, and the stage that counts the results submits the next request.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from aiostream_data.executors.serving import MAX_FUNCTIONS, CallRequest, Learn, 
 from aiostream_data.executors.thread import Job, ThreadExecutor
 
 MAX_NBYTES = 64 << 20
-"""Shared memory that a worker, and this process for each worker, keep idle between messages, at most."""
+"""Maximum idle shared memory in bytes, per worker and per direction."""
 
 IDLE_SHARE = 8
-"""All of them together keep at most this fraction (1/8) of a memory limit idle."""
+"""All workers together keep at most 1/IDLE_SHARE of a memory limit idle."""
 
 LOOK_S = 0.25
-"""How often a process that learns a function is looked at, to see whether it is stopped."""
+"""Seconds between checks whether a process that is loading a function is stopped."""
 
 _SERVE = "aiostream_data.executors.serving:serve"
 
 
 def idle_nbytes(memory_limit: int, workers: int) -> int:
-    """Return how much shared memory may be idle, per worker and direction, under a memory limit in bytes."""
+    """Return the maximum idle shared memory in bytes, per worker and direction, under a memory limit in bytes."""
     return max(1, min(MAX_NBYTES, memory_limit // (2 * IDLE_SHARE * workers)))
 
 
 class ProcessExecutor(ThreadExecutor):
     """Up to ``max_workers`` worker processes; see :class:`.base.Executor`.
 
-    Functions, arguments and results must pickle, with cloudpickle where it is installed. An exception comes
-    back as a ``RecordError`` that also has the original's type; a worker that dies as a ``WorkerDiedError``, and
-    is replaced. A call whose time is over ends with its worker.
+    Functions, arguments and results must be picklable, with cloudpickle if it is installed. An exception arrives as a
+    ``RecordError`` that also has the original's type. A worker that dies raises ``WorkerDiedError`` and is replaced. A
+    call that exceeds its time limit ends its worker.
 
     Args:
-        max_workers: Processes at once; they start when first needed.
-        name: Of threads and processes.
-        max_nbytes: Most shared memory kept idle, per worker and direction.
+        max_workers: Maximum number of processes; they start when first needed.
+        name: Name of threads and processes.
+        max_nbytes: Maximum idle shared memory in bytes, per worker and direction.
     """
 
     def __init__(self, max_workers: int, name: str, *, max_nbytes: int = MAX_NBYTES) -> None:
@@ -65,7 +65,7 @@ class ProcessExecutor(ThreadExecutor):
         self._parcels = _Parcels()
 
     def stacks(self, timeout_s: float) -> str:
-        """Return what every thread of every worker is doing now, as text."""
+        """Return the current stack of every thread of every worker as text."""
         return "\n".join(worker.child.stacks(timeout_s) for worker in list(self._workers.values()))
 
     @property
@@ -78,7 +78,7 @@ class ProcessExecutor(ThreadExecutor):
             self._closed = True
         children = [worker.child for worker in list(self._workers.values())]
         for child in children:
-            child.stop()  # a thread that waits for a busy worker is released by this
+            child.stop()  # releases the thread that waits for a busy worker
         ended = super().close(timeout_s)
         bury_all(children)
         return ended
@@ -96,16 +96,16 @@ class ProcessExecutor(ThreadExecutor):
             self._workers.pop(me, None)
             return Outcome(None, error, perf_counter() - started)
         except BaseException as error:  # noqa: BLE001 - delivered to the caller as a value
-            failure = Failure(error, "on the way to the worker or back")
+            failure = Failure(error, "in transit to or from the worker")
             return Outcome(None, failure.as_error(), perf_counter() - started)
         raised = None if answer.failure is None else answer.failure.as_error()
         return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s, transfer_s)
 
     def _ask_worker(self, me: int, parcel: _Parcel, job: Job) -> tuple[Reply, float]:
-        """Have this thread's worker call a function; another one, once, where it died before it knew any function.
+        """Call a function in this thread's worker. Retry once if the worker died before it loaded a function.
 
         Returns:
-            The answer, and the seconds of the transfer: all of the call but the work.
+            The reply, and the transfer time in seconds: the duration of the call without the function's own time.
         """
         worker = self._workers.get(me) or self._start_worker(me)
         try:
@@ -116,7 +116,7 @@ class ProcessExecutor(ThreadExecutor):
         return self._start_worker(me).call(parcel, job.args, job.limit_s)
 
     def _start_worker(self, me: int) -> _Worker:
-        with self._starting:  # the process itself starts beside others: this returns long before it is up
+        with self._starting:  # processes start concurrently: Child() returns before the process is ready
             if self._closed:
                 raise WorkerDiedError("the workers are being closed")
             worker = self._workers[me] = _Worker(Child(_SERVE, self._name, self._max_nbytes))
@@ -124,7 +124,7 @@ class ProcessExecutor(ThreadExecutor):
 
 
 class _Worker:
-    """One worker process, and which functions it knows."""
+    """One worker process, and the functions that it has loaded."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
@@ -132,16 +132,16 @@ class _Worker:
 
     @property
     def is_new(self) -> bool:
-        """Whether it has not yet said that it knows a function: whatever ends it now is no fault of a record."""
+        """True until the worker has loaded a function. A death before that is not caused by a record."""
         return not self._known
 
     def call(self, parcel: _Parcel, args: tuple[Any, ...], limit_s: float | None) -> tuple[Reply, float]:
-        """Have the worker call a function, and wait for the answer; return it with the seconds of the transfer.
+        """Call a function in the worker, and return the reply with the seconds of the transfer.
 
         Raises:
-            WorkerDiedError: It died; it is buried.
-            RecordTimeoutError: The time is over; the worker is buried.
-            Exception: Arguments did not pickle, or the result did not unpickle.
+            WorkerDiedError: The worker died; its resources are released.
+            RecordTimeoutError: The call exceeded ``limit_s``; the worker was ended.
+            Exception: Arguments cannot be pickled, or the result cannot be unpickled.
         """
         if parcel.key not in self._known:
             forget_all = len(self._known) >= MAX_FUNCTIONS
@@ -172,9 +172,9 @@ class _Worker:
         return answer
 
     def _learns_within(self, limit_s: float) -> bool:
-        """Wait for a worker to learn a function; return False when it was stopped for ``limit_s`` meanwhile.
+        """Wait for the worker to load a function. Return False if the worker was stopped for ``limit_s`` seconds.
 
-        A worker has no limit to start and to import what the function needs, as these are not part of a call.
+        Starting the worker and importing modules have no time limit, because they are not part of a call.
         """
         look_s = min(limit_s, LOOK_S)
         stopped_s = 0.0
@@ -185,8 +185,8 @@ class _Worker:
         return True
 
     def _ended_after(self, limit_s: float) -> RecordTimeoutError:
-        """End the worker; return the error that says why."""
-        cause = "while a signal such as SIGSTOP kept its worker from running" if self.child.is_stopped else ""
+        """End the worker and return the timeout error with its cause."""
+        cause = "while a signal such as SIGSTOP had stopped its worker" if self.child.is_stopped else ""
         self.child.kill()
         self.child.bury()
         took = f"a call took longer than {limit_s:g} s{cause and f', {cause}'}"
@@ -194,26 +194,26 @@ class _Worker:
 
 
 class _Parcel:
-    """A function as it is sent."""
+    """A pickled function and its key."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function  # kept, so that its identity stands for it
+        self.function = function  # keeps the function alive, so that its id() stays unique
         self.pickled = dumps(function)
         self.key = hashlib.blake2b(self.pickled, digest_size=16).digest()
 
 
 class _Parcels:
-    """The functions that were sent last. Safe to use from any thread."""
+    """Cache of recently pickled functions. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._by_identity: OrderedDict[int, _Parcel] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, function: Callable[..., Any]) -> _Parcel:
-        """Return a function as it is sent, pickled when it is first seen.
+        """Return a pickled function. Pickles it on first use.
 
         Raises:
-            Exception: It does not pickle.
+            Exception: ``function`` cannot be pickled.
         """
         with self._lock:
             parcel = self._by_identity.get(id(function))

@@ -1,7 +1,7 @@
-"""A small pool of daemon threads whose results arrive on the caller's event loop.
+"""A small pool of daemon threads that deliver results to the caller's event loop.
 
-The standard library's pool is not used because its threads are joined at interpreter exit: one user
-function that never returns would keep the program alive for ever.
+The standard library's pool is not used, because the interpreter joins its threads at exit: a user function that never
+returns would keep the program alive forever.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from aiostream_data.executors.base import Outcome, prepare_worker, run_timed
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One call, and where its outcome goes.
+    """One submitted call, and the future for its outcome.
 
     Attributes:
-        limit_s: Seconds it may take, or None.
-        verdict: What says how the job ended takes the one item out: the thread when the call returns, or
-            the loop when its time is over. The other comes too late.
+        limit_s: Time limit in seconds, or None.
+        verdict: List with one item. The thread that finishes the call and the loop's timeout compete to remove it; the
+            first decides the outcome.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -37,7 +37,7 @@ class Job:
     verdict: list[None] = field(default_factory=lambda: [None])
 
     def decide(self) -> bool:
-        """True for the first who asks."""
+        """Return True for the first caller, and False for every later caller."""
         try:
             self.verdict.pop()
         except IndexError:
@@ -48,11 +48,10 @@ class Job:
 class ThreadExecutor:
     """Up to ``max_threads`` threads, started when first needed; see :class:`.base.Executor`.
 
-    Python cannot end a thread. One whose call was given up is left to itself until the call returns,
-    and another takes its place.
+    Python cannot end a thread. A thread whose call timed out runs until the call returns, and a new thread replaces it.
 
     Attributes:
-        at_work: Identifiers of the threads that are in a call. May be read from any thread.
+        at_work: Identifiers of the threads that are running a call. May be read from any thread.
     """
 
     def __init__(self, max_threads: int, name: str) -> None:
@@ -98,7 +97,7 @@ class ThreadExecutor:
             self._thread_ends()
 
     def _thread_ends(self) -> None:
-        """Release what belongs to this thread."""
+        """Release resources of the current thread before it ends."""
 
     def _work(self) -> None:
         me = threading.get_ident()
@@ -107,12 +106,12 @@ class ThreadExecutor:
             outcome = Outcome() if job.future.cancelled() else self._call(job)
             self.at_work.discard(me)
             if not job.decide():
-                return  # given up: another thread has this one's place
+                return  # the call timed out, and another thread has replaced this one
             try:
                 job.loop.call_soon_threadsafe(self._deliver, job, outcome)
             except RuntimeError:
-                return  # the loop was closed under us: nobody wants results any more
-            # Waiting for the next job must not keep this one's chunks alive.
+                return  # the loop was closed, so no caller waits for results
+            # Free this job's chunks before waiting for the next job.
             del job, outcome
 
     def _call(self, job: Job) -> Outcome:
@@ -124,7 +123,7 @@ class ThreadExecutor:
         try:
             job.loop.call_soon_threadsafe(self._count, job, threading.current_thread())
         except RuntimeError:
-            return Outcome()  # the loop was closed: nobody waits
+            return Outcome()  # the loop was closed, so no caller waits
         return run_timed(job.function, job.args)
 
     def _count(self, job: Job, thread: threading.Thread) -> None:
@@ -137,8 +136,8 @@ class ThreadExecutor:
         self._threads.remove(thread)
         self._left_behind = [left for left in self._left_behind if left.is_alive()] + [thread]
         error = RecordTimeoutError(
-            f"a call took longer than {job.limit_s:g} s. Python cannot end its thread, which goes on until the call "
-            "returns: give the call a time-out of its own, or use executor='process', whose workers can be ended"
+            f"a call took longer than {job.limit_s:g} s, and its thread keeps running because Python cannot end it. "
+            "Set a timeout inside the function, or use executor='process'"
         )
         self._deliver(job, Outcome(None, error, job.limit_s or 0.0))
         if not self._closed:
@@ -162,15 +161,15 @@ class ThreadExecutor:
 
     @property
     def unfinished(self) -> int:
-        """How many hops were begun, or wait for a thread, and have no outcome yet."""
+        """Number of submitted hops without an outcome."""
         return self._unfinished
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """The threads that are alive."""
+        """Threads of the pool that are alive."""
         return [thread for thread in list(self._threads) if thread.is_alive()]
 
     @property
     def ended(self) -> bool:
-        """True when no thread is left, nor one that was left behind in a call."""
+        """True if no thread is alive, including threads whose calls timed out."""
         return not any(thread.is_alive() for thread in (*self._threads, *self._left_behind))
