@@ -1,4 +1,4 @@
-"""Where work runs: the interface of every executor, and the outcome of one hop."""
+"""The interface of every executor, and the outcome of one hop."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aiostream_data.executors.failure import workable
 
 if TYPE_CHECKING:
-    import asyncio  # workers do without, and start sooner
+    import asyncio  # not imported in workers, so that they start sooner
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one hop, kept as a value so that an error is raised once, in its chunk's turn.
+    """Result of one hop. An error is stored as a value, so that it is raised once, when its chunk is delivered.
 
     Attributes:
-        value: What the function returned.
-        error: What it raised instead; any BaseException.
-        busy_s, cpu_s: Wall and CPU seconds it took on its thread.
-        transfer_s: Seconds between this process and the worker process, in both directions; 0.0 on threads.
+        value: Return value of the function.
+        error: Exception that the function raised, or None. Can be any BaseException.
+        busy_s, cpu_s: Wall and CPU seconds of the call on its thread.
+        transfer_s: Seconds for transfers to and from the worker process; 0.0 on threads.
     """
 
     value: Any = None
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
-    """Call ``function`` and return how it ended."""
+    """Call ``function`` and return its timed outcome. Never raises."""
     wall, cpu = perf_counter(), thread_time()
     try:
         value = function(*args)
@@ -42,10 +42,9 @@ def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
 
 
 def prepare_worker(function: Callable[..., Any]) -> None:
-    """Let a function that wants to make something on a new worker do so before its time is taken.
+    """Call ``function.prepare_worker()`` if it exists, before the time of the function's calls is measured.
 
-    Such a function has a method ``prepare_worker()``, which is called again and again and should do
-    something at the first call only.
+    The method may be called repeatedly on a worker, and should do its work only on the first call.
     """
     prepare = getattr(function, "prepare_worker", None)
     if prepare is not None:
@@ -53,21 +52,21 @@ def prepare_worker(function: Callable[..., Any]) -> None:
 
 
 class Executor(Protocol):
-    """Runs blocking functions off the event loop."""
+    """Runs blocking functions outside the event loop."""
 
     def submit(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
-        """Begin ``function(*args)`` on a worker; call on the event loop that will await the future.
+        """Start ``function(*args)`` on a worker. Call it on the event loop that awaits the future.
 
-        The future never raises what the function raised: that is in the outcome. Cancelling the
-        future abandons the result; a function that has begun runs to its end.
+        The future never raises the function's exception; the outcome holds it. Cancelling the future discards the
+        result, but a running function runs to its end.
         """
 
     def submit_within(self, limit_s: float, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
-        """Do the same, and give up a call that runs longer than ``limit_s`` seconds.
+        """Like :meth:`submit`, but abandon a call that runs longer than ``limit_s`` seconds.
 
-        Its outcome's error is then a RecordTimeoutError. What a worker needs before its first call, such as
-        to start, to import the function and ``prepare_worker()``, is not counted, nor is waiting for one.
+        The outcome of an abandoned call holds a RecordTimeoutError. The limit does not cover waiting for a worker,
+        starting it, importing the function, or ``prepare_worker()``.
         """
 
     def close(self, timeout_s: float) -> bool:
-        """Stop taking work and wait for the workers; False when some are still in a function."""
+        """Accept no more calls and wait up to ``timeout_s`` seconds for workers. Return False if a call still runs."""

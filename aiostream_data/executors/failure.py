@@ -1,4 +1,4 @@
-"""How an exception travels out of a worker: always as text, and as itself if it survives the trip."""
+"""Transfer exceptions from workers: always as text, and also as the exception object if it can be pickled."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from aiostream_data.errors import RecordError
 from aiostream_data.executors.pickling import dumps
 
 WORKER_TRACEBACK = "worker traceback:\n"
-"""How the note with the traceback of a worker begins."""
+"""First line of the note that holds a worker's traceback."""
 
 
 _PYTHONS_OWN = ("__init__", "__str__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "add_note")
-"""What an exception class may define such that its objects cannot be raised and told about as any other."""
+"""Methods restored to those of Exception, because overriding them can prevent raising or printing an error."""
 
 
 class Failure:
-    """What a worker tells of an exception, whatever the exception is like. Pickles always.
+    """Description of an exception from a worker. Can always be pickled.
 
     Args:
-        error: What was raised.
-        during: Where arguments or result did not survive their way between the processes, what was being done
-            with them, such as "while the result was pickled".
+        error: The exception.
+        during: Step at which transferring arguments or results failed, e.g. "while the result was pickled"; else "".
     """
 
     def __init__(self, error: BaseException, during: str = "") -> None:
         self.message = f"{_text(error)} ({during})" if during else _text(error)
         self.in_transit = bool(during)
         self.notes = list(error.__notes__) if hasattr(error, "__notes__") and _notes_are_notes(error) else []
-        if isinstance(error, RecordError) and error.worker_traceback:  # of a worker that this worker has
+        if isinstance(error, RecordError) and error.worker_traceback:  # from a nested worker
             self.type_name, self.line, self.text = error.type_name, self.message, error.worker_traceback
             self.notes = [note for note in self.notes if not note.startswith(WORKER_TRACEBACK)]
         else:
@@ -40,9 +39,9 @@ class Failure:
         self.pickled = _round_trip(error)
 
     def as_error(self) -> BaseException:
-        """Return the RecordError to raise in the parent, caused by the original where there is one.
+        """Return a RecordError to raise in the parent, with the original as its cause if it can be rebuilt.
 
-        All notes are the RecordError's, the last one with the worker's traceback; the original has none.
+        The RecordError has all notes, and the worker's traceback as the last one. The original has no notes.
         """
         original = self._original()
         kind = RecordError if not isinstance(original, Exception) else _record_error_like(type(original))  # type: ignore[arg-type]
@@ -53,7 +52,7 @@ class Failure:
         error.__cause__ = original
         for note in self.notes:
             error.add_note(note)
-        if "\n  File " in self.text:  # without frames it says what the error says
+        if "\n  File " in self.text:  # a traceback without frames repeats the message
             error.add_note(WORKER_TRACEBACK + self.text)
         return error
 
@@ -62,7 +61,7 @@ class Failure:
             return None
         try:
             original = pickle.loads(self.pickled)
-        except BaseException:  # noqa: BLE001 - what could be rebuilt in the worker cannot be here: the text says it
+        except BaseException:  # noqa: BLE001 - unpickling failed; the text remains
             return None
         if not isinstance(original, BaseException):
             return None
@@ -71,14 +70,14 @@ class Failure:
 
 
 def workable(error: BaseException) -> BaseException:
-    """Return an error, or a RecordError of its type where it lets nobody set what Python sets on errors.
+    """Return ``error``, or a RecordError of its type if Python cannot set attributes on ``error``.
 
-    A frozen dataclass is such an error: to hand it on, the standard library sets its traceback, and fails at that.
-    Notes that are none, on which Python fails, too, are dropped.
+    For example, a frozen dataclass rejects the traceback that the standard library sets on raised errors. Notes that
+    are not strings also break Python's printing, so they are dropped.
     """
     try:
         error.__traceback__ = error.__traceback__
-    except Exception:  # noqa: BLE001 - whatever it raises instead
+    except Exception:  # noqa: BLE001 - the class may raise anything
         return _stand_in(error)
     if type(error).add_note is not BaseException.add_note:
         return _stand_in(error)
@@ -113,12 +112,12 @@ def _rebuild(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any
 
 @lru_cache(maxsize=256)
 def _record_error_like(kind: type[Exception]) -> type[RecordError]:
-    """Return a RecordError class that is also of the original's type, where Python allows that."""
+    """Return a class derived from both RecordError and ``kind``, or RecordError if Python does not allow that."""
 
     def reduce(self: RecordError) -> tuple[Any, ...]:
         return (_rebuild, (kind, self.args, dict(self.__dict__)))
 
-    if issubclass(kind, (RecordError, StopIteration, StopAsyncIteration)):  # the latter mean something to any loop
+    if issubclass(kind, (RecordError, StopIteration, StopAsyncIteration)):  # StopIteration has a special meaning
         return RecordError
     body: dict[str, Any] = {name: getattr(Exception, name) for name in _PYTHONS_OWN}
     body["__reduce__"] = reduce
@@ -142,12 +141,12 @@ def _name(kind: type[BaseException]) -> str:
 
 
 def _traceback_text(error: BaseException) -> str:
-    """Return the traceback as Python prints it, without the notes of the error, which travel by themselves."""
+    """Return the traceback as Python prints it, without the error's notes, which are transferred separately."""
     try:
         shown = traceback.TracebackException.from_exception(error)
         shown.__notes__ = None
         return "".join(shown.format())
-    except Exception as second:  # noqa: BLE001 - nor may whatever else is broken in it
+    except Exception as second:  # noqa: BLE001 - a broken exception must not hide the error
         return "".join(traceback.format_tb(error.__traceback__)) + f"<{type(second).__name__} while it was shown>\n"
 
 
@@ -155,6 +154,6 @@ def _round_trip(error: BaseException) -> bytes | None:
     try:
         pickled = dumps(error)
         pickle.loads(pickled)
-    except BaseException:  # noqa: BLE001 - whatever goes wrong, the text is sent instead
+    except BaseException:  # noqa: BLE001 - an exception that cannot be pickled is sent as text
         return None
     return pickled

@@ -1,7 +1,7 @@
-"""Close links in a process that the user forks: only the parent may use them, and they must end with it.
+"""Close links in forked children of this process, because links must end with the parent.
 
-A forked child has copies of all descriptors. While it holds them, a worker would not see that the parent
-died, and the parent would not see that a worker did.
+A forked child inherits copies of all descriptors. While the child holds them, a worker cannot detect that the parent
+ended, nor the parent that a worker ended.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Protocol
 
 
 class NotForForks(Protocol):
-    """Something that a forked child must let go of."""
+    """An object whose descriptors a forked child must close."""
 
     def let_go(self) -> None:
-        """Close all descriptors of this process, and say nothing to the other end. Must take no lock."""
+        """Close all descriptors in this process without notifying the other end. Must not take a lock."""
 
 
 _open: weakref.WeakSet[NotForForks] = weakref.WeakSet()
 
 
 def keep_from_forks(thing: NotForForks) -> None:
-    """Have ``thing.let_go()`` called in every child that this process forks from now on."""
+    """Register ``thing`` so that every forked child calls ``thing.let_go()``."""
     _open.add(thing)
 
 

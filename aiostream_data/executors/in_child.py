@@ -1,4 +1,4 @@
-"""What a child process does before and beside the function that it was started for."""
+"""Entry point of a child process: sets up signals and the watcher thread, then calls the target function."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.lifeline import end_with
 
 also_told: list[Callable[[], str]] = []
-"""What else is told of this process when it is asked for its stacks; called on a thread of its own."""
+"""Functions that return further text for the child's stack report. The watcher thread calls them."""
 
 STACKS_HEAD = struct.Struct("<II")
-"""Of an answer with stacks: the number of the question, and the bytes that follow."""
+"""Header of a stack report: number of the request, and size of the text in bytes."""
 
 
 def main() -> None:
-    """Call the function that the command line names with this process's end of the exchange."""
+    """Call the function named on the command line with this process's end of the exchange."""
     name, target, max_nbytes, *descriptors = sys.argv[1:]
     sys.argv[1:] = []
     link, watch, lifeline = map(int, descriptors)
@@ -34,7 +34,7 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     _settle_signals(lifeline)
     if sys.stderr is not None:
-        with suppress(OSError, ValueError):  # a standard error that was closed has no descriptor
+        with suppress(OSError, ValueError):  # a closed standard error has no descriptor
             faulthandler.enable()
     threading.current_thread().name = name
     Watcher(socket.socket(fileno=watch)).start()
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _settle_signals(lifeline: int) -> None:
-    """Leave Ctrl-C to the parent, and have the system end this process when the lifeline closes."""
+    """Ignore Ctrl-C, which the parent handles, and let the system end this process when the lifeline closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGIO):
         signal.signal(number, signal.SIG_DFL)
@@ -56,7 +56,7 @@ def _settle_signals(lifeline: int) -> None:
 
 
 class Watcher(threading.Thread):
-    """Says what all threads are doing when the parent asks, and ends the process when the parent is gone."""
+    """Sends the stacks of all threads when the parent requests them. Ends the process when the parent has ended."""
 
     def __init__(self, wire: socket.socket) -> None:
         super().__init__(name="watcher", daemon=True)
@@ -77,11 +77,11 @@ class Watcher(threading.Thread):
 
 
 def stacks_text(without: int = 0) -> str:
-    """Return what there is to tell of this process, and the stack of every thread but one, the last call last."""
+    """Return the process's extra reports, and the stack of every thread except ``without``, innermost call last."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     text = [f"process {os.getpid()}"]
     for told in also_told:
-        with suppress(Exception):  # it looks at what others change meanwhile, and stacks must be told anyway
+        with suppress(Exception):  # a report may fail because other threads change its data
             text.append(told())
     for ident, frame in sys._current_frames().items():
         if ident != without:

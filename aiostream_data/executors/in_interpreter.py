@@ -1,4 +1,4 @@
-"""The side of a subinterpreter: keep functions, call them, answer in bytes. Imports nothing that needs NumPy."""
+"""Code of a subinterpreter: stores functions, calls them, and returns pickles. Must not import NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _functions: dict[bytes, Callable[..., Any]] = {}
 
 
 class Queue(Protocol):
-    """What of a queue between interpreters is used here."""
+    """Methods that this module uses of a queue between interpreters."""
 
     def get(self) -> Any: ...
 
@@ -21,13 +21,13 @@ class Queue(Protocol):
 
 
 def learn(requests: Queue, answers: Queue) -> None:
-    """Keep the function that was put into ``requests``: its key, then its pickle."""
+    """Store the function in ``requests``, which holds its key and then its pickle."""
     key, pickled = requests.get(), requests.get()
     answers.put(_ended(lambda: _functions.__setitem__(key, pickle.loads(pickled))))
 
 
 def call(requests: Queue, answers: Queue) -> None:
-    """Call the function whose key was put into ``requests``, with the pickled arguments behind it."""
+    """Call the function whose key is in ``requests``, with the pickled arguments that follow the key."""
     key, pickled = requests.get(), requests.get()
     answers.put(_ended(lambda: _functions[key](*pickle.loads(pickled))))
 

@@ -1,4 +1,4 @@
-"""Call functions where they are submitted, in the thread that steps the event loop."""
+"""Call functions in the thread that submits them, which runs the event loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiostream_data.executors.thread import ThreadExecutor
 
 
 class InlineExecutor(ThreadExecutor):
-    """An executor without threads; see :class:`.base.Executor`. Futures are done when they are returned.
+    """Executor without threads; see :class:`.base.Executor`. Returned futures are already done.
 
-    Time limits do not count: whoever looks at a function with a debugger needs time.
+    Time limits are ignored, because debugging a function takes time.
 
     Attributes:
-        calling: A function is being called.
+        calling: True while a function runs.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class InlineExecutor(ThreadExecutor):
         self, limit_s: float | None, function: Callable[..., Any], args: tuple[Any, ...]
     ) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        with outside_of_loops():  # the function may run a loop of its own, as it may on a thread
+        with outside_of_loops():  # the function may run an event loop, as it may on a thread
             outcome = run_timed(self._call_here, (function, args))
         future.set_result(outcome)
         return future
@@ -43,7 +43,7 @@ class InlineExecutor(ThreadExecutor):
 
 @contextmanager
 def outside_of_loops() -> Iterator[None]:
-    """Let the block run another event loop in this thread, although one is running: a notebook's, or a stepped one."""
+    """Allow the block to run another event loop in this thread while one is already running, as in a notebook."""
     running = asyncio._get_running_loop()
     if running is None:
         yield

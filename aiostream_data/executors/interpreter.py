@@ -1,9 +1,9 @@
-"""Threads with an interpreter of their own each, and so a lock of their own (Python 3.14 and later).
+"""Threads with one subinterpreter each, and thus one GIL each (Python 3.14 and later).
 
-How this works. Work runs on the threads of a :class:`ThreadExecutor`, in this interpreter, where NumPy is. The
-user's functions it calls are :class:`RemoteFunction` objects: a call pickles the element, runs the function in the
-subinterpreter that belongs to the thread, and unpickles what it returns. Elements so cross as plain Python objects,
-and functions that import NumPy fail, because NumPy does not load in subinterpreters.
+Work runs on the threads of a :class:`ThreadExecutor`, in the main interpreter, which has NumPy. User functions are
+wrapped as :class:`RemoteFunction`. A call pickles the element, runs the function in the thread's subinterpreter, and
+unpickles the result. So elements are transferred as plain Python objects. Functions that import NumPy fail, because
+NumPy does not support subinterpreters.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _FIRST_VERSION = (3, 14)
 
 
 class InterpreterExecutor(ThreadExecutor):
-    """Up to ``max_workers`` threads, each with an interpreter; see :class:`.base.Executor`.
+    """Up to ``max_workers`` threads, each with a subinterpreter; see :class:`.base.Executor`.
 
     Raises:
-        StageBuildError: This Python has no subinterpreters that programs can use.
+        StageBuildError: This Python is older than 3.14.
     """
 
     def __init__(self, max_workers: int, name: str) -> None:
@@ -42,10 +42,10 @@ class InterpreterExecutor(ThreadExecutor):
             raise StageBuildError("executor='interpreter' needs Python 3.14 or later: use executor='process'")
 
     def remote(self, function: Callable[..., Any]) -> RemoteFunction:
-        """Return a function that runs ``function`` in the interpreter of the executor's thread that calls it.
+        """Return a function that runs ``function`` in the subinterpreter of the calling executor thread.
 
         Raises:
-            Exception: It does not pickle.
+            Exception: ``function`` cannot be pickled.
         """
         return RemoteFunction(function, self._interpreter)
 
@@ -62,7 +62,7 @@ class InterpreterExecutor(ThreadExecutor):
 
 
 class RemoteFunction:
-    """Stands for a function and looks like it, but runs it elsewhere."""
+    """Wrapper of a function that looks like the function, but runs it in a subinterpreter."""
 
     def __init__(self, function: Callable[..., Any], interpreter: Callable[[], Interpreter]) -> None:
         self.__wrapped__ = function
@@ -74,10 +74,10 @@ class RemoteFunction:
         self._interpreter = interpreter
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function.
+        """Call the function in the calling thread's subinterpreter.
 
         Raises:
-            RecordError: What it raised there; also an exception of the original's type.
+            RecordError: The function raised an exception. If possible, the RecordError also has its type.
         """
         interpreter = self._interpreter()
         interpreter.learn(self._key, self._pickled)
@@ -98,23 +98,23 @@ class Interpreter:
         self._known: set[bytes] = set()
 
     def learn(self, key: bytes, pickled: bytes) -> None:
-        """Make a function known; nothing if it is."""
+        """Send a function to the subinterpreter, unless it already has the function."""
         if key not in self._known:
             self._ask("learn", key, pickled)
             self._known.add(key)
 
     def call(self, key: bytes, args: tuple[Any, ...]) -> Any:
-        """Call a known function."""
+        """Call a function that :meth:`learn` has sent."""
         return self._ask("call", key, dumps(args))
 
     def close(self) -> None:
-        """End the interpreter."""
+        """Close the subinterpreter."""
         self._interpreter.close()
 
     def _ask(self, what: str, key: bytes, pickled: bytes) -> Any:
         self._requests.put(key)
         self._requests.put(pickled)
-        self._interpreter.exec(f"{what}(requests, answers)")  # on this thread, under the other interpreter's lock
+        self._interpreter.exec(f"{what}(requests, answers)")  # runs on this thread, with the subinterpreter's GIL
         value, failure = pickle.loads(self._answers.get())
         if isinstance(failure, Failure):
             raise failure.as_error()

@@ -1,8 +1,7 @@
-"""A pipe whose closing ends a process: its parent holds the other end, and the system closes it whatever happens.
+"""A pipe that ends a process when its parent ends. The parent holds the other end, and the system always closes it.
 
-The system sends a signal when the pipe closes. That works while native code of the process keeps the interpreter's
-lock, as a regular expression may for ever. Where the signal can be chosen, on Linux, it is SIGKILL, which also ends
-a process that was stopped (SIGSTOP).
+The system sends a signal when the pipe closes. This works even while native code holds the GIL, as a regular expression
+can do indefinitely. On Linux, the signal is SIGKILL, which also ends a process stopped by SIGSTOP.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from contextlib import suppress
 
 
 def end_with(lifeline: int, pid: int) -> None:
-    """Have the system end a process when the other end of its lifeline closes.
+    """Make the system end a process when the other end of its lifeline closes.
 
-    Both the process and its parent call this: the parent so that it holds from the first moment on, and the process
-    since not every system lets another one do it.
+    Both the process and its parent call this function. The parent's call protects the process from its start. The
+    process repeats the call because some systems do not let a process configure this for another one.
 
     Args:
-        lifeline: Descriptor of the end that is read.
-        pid: The process.
+        lifeline: Descriptor of the read end.
+        pid: Id of the process to end.
     """
-    with suppress(OSError):  # not every system does it for pipes: then the watcher ends the process
+    with suppress(OSError):  # some systems do not support pipes here; the watcher thread ends the process
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, pid)
         if hasattr(fcntl, "F_SETSIG"):
             fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Map shared memory without keeping its descriptor.
+"""Map shared memory without keeping a descriptor open.
 
-``mmap.mmap`` keeps a copy of the descriptor for as long as the mapping lives (before Python 3.13, always). A
-consumer that keeps a few thousand batches would have no descriptors left.
+``mmap.mmap`` keeps a copy of the descriptor as long as the mapping lives (always before Python 3.13). A consumer that
+keeps a few thousand batches would run out of descriptors.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 class Mapping:
-    """``nbytes`` of a descriptor, shared with whoever else maps it. Unmapped when nothing looks into it any more.
+    """A shared mapping of the first ``nbytes`` bytes of a descriptor. Unmapped when no array refers to it.
 
     Attributes:
-        retired: Set by its user when nobody will write into it again.
+        retired: Set to True by the owner when no process will write into the mapping again.
 
     Raises:
-        OSError: The system does not map it.
+        OSError: The system could not map the memory.
     """
 
     def __init__(self, descriptor: int, nbytes: int) -> None:
@@ -47,7 +47,7 @@ class Mapping:
         self._address = address
 
     def view(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Return an array of its own over these bytes; it and all that is cut out of it keep the mapping."""
+        """Return bytes ``start`` to ``stop`` as a new array. The array and its views keep the mapping alive."""
         assert self._address is not None
         return np.asarray(_Window(self, self._address + start, stop - start))
 
@@ -57,7 +57,7 @@ class Mapping:
 
 
 class _Window:
-    """What NumPy asks for the place of an array's bytes, and keeps."""
+    """Array interface for part of a mapping. NumPy arrays made from it keep the mapping alive."""
 
     def __init__(self, mapping: Mapping, address: int, nbytes: int) -> None:
         self.mapping = mapping
@@ -65,7 +65,7 @@ class _Window:
 
 
 def mapping_of(array: NDArray[Any]) -> Mapping | None:
-    """Return the mapping that an array looks into, however often it was cut and cast; None where it is in none."""
+    """Return the mapping that an array refers to, through any number of views and casts, or None."""
     below: Any = array
     while isinstance(below, (np.ndarray, memoryview)):
         below = below.base if isinstance(below, np.ndarray) else below.obj

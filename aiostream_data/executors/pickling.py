@@ -1,4 +1,4 @@
-"""Pickle messages for another process: large buffers apart, and what ``__main__`` defines by value."""
+"""Pickle messages for another process: large buffers separately, and objects defined in ``__main__`` by value."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 APART_NBYTES = 4096
-"""Buffers from this size on stay out of the pickle: copying them twice costs more than a place of their own."""
+"""Minimum size in bytes of buffers kept out of the pickle. Sending smaller buffers separately costs more."""
 
 
 def has_cloudpickle() -> bool:
-    """True when functions and classes can be sent by value."""
+    """Return True if functions and classes can be pickled by value."""
     return find_spec("cloudpickle") is not None
 
 
 def dumps(value: object) -> bytes:
-    """Pickle, by value what another process could not import, if cloudpickle is installed.
+    """Pickle ``value``. With cloudpickle installed, objects that another process cannot import are pickled by value.
 
     Raises:
-        Exception: It does not pickle; what pickle or the object raised.
+        Exception: ``value`` cannot be pickled; the error of pickle or of the object.
     """
     return dumps_apart(value, 1 << 62)[0]
 
 
 def dumps_apart(value: object, apart_nbytes: int = APART_NBYTES) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of ``value``, and its buffers of at least ``apart_nbytes`` as they lie in memory.
+    """Return the pickle of ``value``, and its buffers of at least ``apart_nbytes`` bytes without copying them.
 
     Raises:
-        Exception: It does not pickle; what pickle or the object raised.
+        Exception: ``value`` cannot be pickled; the error of pickle or of the object.
     """
     try:
         pickled, buffers = _dumps(pickle.dumps, value, apart_nbytes)
     except Exception:
         if not has_cloudpickle():
             raise
-        with suppress(Exception):  # of the two errors the plain one is what people know
+        with suppress(Exception):  # if both fail, the error of plain pickle is better known
             return _dumps(_by_value(), value, apart_nbytes)
         raise
-    if b"__main__" in pickled and has_cloudpickle():  # another process has another __main__
+    if b"__main__" in pickled and has_cloudpickle():  # other processes have a different __main__
         return _dumps(_by_value(), value, apart_nbytes)
     return pickled, buffers
 

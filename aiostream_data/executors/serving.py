@@ -1,4 +1,4 @@
-"""The worker's side of a pool of processes: learn functions, call them, answer."""
+"""The worker's side of a process pool: loads functions, calls them, and sends replies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.failure import Failure
 
 MAX_FUNCTIONS = 64
-"""Functions that a worker keeps at once. The parent counts along."""
+"""Maximum number of functions that a worker keeps. The parent counts the same way."""
 
 
 class Learn(NamedTuple):
-    """Keep a function under a key; the pickled function unpickles in the worker, whatever it does there."""
+    """Request to unpickle a function in the worker and store it under a key."""
 
     key: bytes
     pickled: bytes
@@ -27,14 +27,14 @@ class Learn(NamedTuple):
 
 
 class CallRequest(NamedTuple):
-    """Call a function that was learned."""
+    """Request to call a stored function."""
 
     key: bytes
     args: tuple[Any, ...]
 
 
 class Reply(NamedTuple):
-    """How a request ended; see :class:`.base.Outcome`."""
+    """Result of a request; see :class:`.base.Outcome`."""
 
     value: Any
     failure: Failure | None
@@ -43,12 +43,12 @@ class Reply(NamedTuple):
 
 
 def serve(exchange: Exchange) -> None:
-    """Work off requests until the parent ends the link or is gone."""
+    """Process requests until the parent closes the link or ends."""
     functions: dict[bytes, Callable[..., Any]] = {}
     while True:
         try:
             request, lease, _ = exchange.receive()
-            # A function may keep its arguments for ever, and must not stop the parent from sending by that.
+            # A function may keep its arguments, which must not block the parent's sends.
             lease.release()
             answer = _answer(functions, request)
             del request
@@ -61,7 +61,7 @@ def serve(exchange: Exchange) -> None:
             _send(exchange, answer)
         except LinkEnded:
             return
-        del answer  # waiting for the next request must not keep this one's memory
+        del answer  # frees this result's memory before waiting for the next request
 
 
 def _answer(functions: dict[bytes, Callable[..., Any]], request: Learn | CallRequest) -> Reply:
@@ -78,7 +78,7 @@ def _answer(functions: dict[bytes, Callable[..., Any]], request: Learn | CallReq
 
 
 def _learn(functions: dict[bytes, Callable[..., Any]], request: Learn) -> None:
-    function = pickle.loads(request.pickled)  # first, so that states that it shares with the others stay
+    function = pickle.loads(request.pickled)  # unpickle first, so that state shared with the old functions survives
     if request.forget_all:
         functions.clear()
     prepare_worker(function)
@@ -86,10 +86,10 @@ def _learn(functions: dict[bytes, Callable[..., Any]], request: Learn) -> None:
 
 
 def _flush() -> None:
-    """Write out what was printed, which would be lost when the process is ended."""
+    """Flush stdout and stderr, whose buffers would be lost if the process were killed."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            with suppress(OSError, ValueError):  # closed, full or broken: nothing a pipeline could do about
+            with suppress(OSError, ValueError):  # the stream is closed, full or broken
                 stream.flush()
 
 
