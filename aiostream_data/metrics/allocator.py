@@ -1,8 +1,8 @@
-"""What the C library's allocator holds of this process's memory, and how much of that is in use.
+"""Memory held by the C library's allocator, and the part of it that is in use.
 
-Memory that was freed may stay with the process: an arena of malloc gives back what lies at its end alone, and
-every thread may have an arena of its own. A process then grows although nothing it can name does. That is told
-apart from a leak here. Only glibc (2.33 or later) says what its arenas hold.
+Freed memory can stay with the process: a malloc arena returns only the memory at its end to the system, and each
+thread can have its own arena. The process then grows without a leak. This module distinguishes such fragmentation from
+a leak. Only glibc 2.33 or later reports the sizes of its arenas.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final
 MIB: Final = 1 << 20
 
 WIDE_NBYTES: Final = 64 * MIB
-"""Free bytes in arenas below this are not worth mentioning, ..."""
+"""Minimum free bytes in arenas for reporting fragmentation."""
 
 WIDE_SHARE: Final = 0.5
-"""... nor are they below this fraction of what is in use."""
+"""Minimum ratio of free bytes in arenas to bytes in use for reporting fragmentation."""
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -42,14 +42,14 @@ class _Mallinfo2(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class AllocatorState:
-    """Bytes of one process at one moment.
+    """Memory of one process at one moment, in bytes.
 
     Attributes:
-        resident: In memory, of everything.
-        arenas: What malloc's arenas have from the system.
-        live: Of these, in use.
-        free: Of these, freed and kept; what was given back by trimming is still counted.
-        mapped: Large blocks, each mapped by itself and given back when freed.
+        resident: Resident set size of the process.
+        arenas: Memory that malloc's arenas obtained from the system.
+        live: Part of ``arenas`` that is in use.
+        free: Part of ``arenas`` that was freed. Includes memory that trimming returned to the system.
+        mapped: Large blocks that are mapped individually and returned to the system when freed.
     """
 
     resident: int
@@ -60,23 +60,23 @@ class AllocatorState:
 
     @property
     def is_fragmented(self) -> bool:
-        """Whether arenas hold far more than is in use, and it is in memory."""
+        """True if the arenas keep far more resident memory than is in use."""
         return self.kept > max(WIDE_NBYTES, WIDE_SHARE * (self.live + self.mapped))
 
     @property
     def kept(self) -> int:
-        """Bytes that were freed and are in memory still, at most: trimming gives back those on whole pages."""
+        """Upper bound of the bytes that were freed but are still resident. Trimming returns whole pages of them."""
         return max(0, min(self.free, self.resident - self.mapped - self.live))
 
     @property
     def advice(self) -> str | None:
-        """One sentence on what to set; None when there is nothing to gain."""
+        """Recommended allocator settings, in one sentence; None without fragmentation."""
         if not self.is_fragmented:
             return None
         return (
             f"fragmentation: malloc's arenas hold {self.arenas / MIB:.0f} MiB, of which {self.live / MIB:.0f} MiB are "
             f"live; start the process with MALLOC_ARENA_MAX=2, or with MALLOC_MMAP_THRESHOLD_={MIB} and "
-            f"MALLOC_TRIM_THRESHOLD_={MIB}, so that freed memory goes back to the system"
+            f"MALLOC_TRIM_THRESHOLD_={MIB}, so that freed memory is returned to the system"
         )
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ class AllocatorState:
 
 
 def allocator_state() -> AllocatorState | None:
-    """Return what the allocator of this process holds; None where it does not say (no glibc, or an old one)."""
+    """Measure the memory of this process's allocator. Return None without glibc 2.33 or later."""
     library = _glibc()
     resident = _resident_nbytes()
     if library is None or resident is None:
@@ -100,7 +100,7 @@ def allocator_state() -> AllocatorState | None:
 
 
 def trim() -> None:
-    """Give freed memory of all arenas back to the system, as far as whole pages are free; nothing without glibc."""
+    """Return free whole pages of all arenas to the system. Does nothing without glibc."""
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)

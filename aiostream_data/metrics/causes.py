@@ -1,9 +1,9 @@
-"""Why one stage takes the time that it takes: what its workers did, and what they waited for.
+"""Determine why a stage is slow, from the work and wait times of its workers.
 
-How this works. Wall time alone does not tell: a thread that waits for a core is as late as one that waits for a disk.
-So each cause has evidence of its own. A function computes where its threads were on a core, or where the system took
-the core from them. Otherwise it waits. The GIL shows in threads that take it as
-soon as another one lets it go. A disk shows in reads that the page cache could not answer.
+How this works. Wall time alone is not sufficient: waiting for a core and waiting for a disk take the same wall time. So
+each cause needs separate evidence. A function computes if its threads were on a core, or if the system preempted them.
+Otherwise it waits. GIL contention shows in threads that acquire the GIL as soon as another thread releases it. Disk
+waits show in reads that miss the page cache.
 """
 
 from __future__ import annotations
@@ -32,81 +32,84 @@ from aiostream_data.metrics.sizes import as_size
 from aiostream_data.metrics.window import MeasuredWindow
 
 COMPUTES = 0.3
-"""A function that is on a core for this share of its time computes, ..."""
+"""Share of its time on a core above which a function with several workers counts as computing."""
 
 COMPUTES_ALONE = 0.2
-"""... and with one worker for this share: nobody but other programs keeps it from a core."""
+"""The same threshold for one worker, which only other programs can keep from a core."""
 
 HARDLY = 0.05
-"""A function that wants a core for less than this share of its time waits, however many cores all calls use."""
+"""Share of its time on or waiting for a core below which a function counts as waiting."""
 
 USED = 0.5
-"""One that uses this share of all cores computes, however many threads it has, ..."""
+"""Share of all cores above which a function counts as computing, regardless of its number of threads."""
 
 USED_BESIDE_OTHERS = 0.15
-"""... or this share, where other programs take cores away, ..."""
+"""The same threshold while other programs compete for the cores."""
 
 USED_BETWEEN_OTHERS = 0.03
 PREEMPTED_PER_S = 15
 PREEMPTED_PER_CPU_S = 4000
-"""... or this share, where its threads lose their cores so often in a second off them. Threads that wait lose them as
-well, whenever they wake up, and so far more often for each second on a core."""
+"""The same threshold for threads that are preempted often: more than ``PREEMPTED_PER_S`` times per second off a core,
+and less than ``PREEMPTED_PER_CPU_S`` times per CPU second. Waiting threads are preempted far more often per CPU second,
+because they can lose the core at each wake-up."""
 
 ONE_CORE = 1.25
-"""Threads that got more cores than this together do not hold the GIL all the time."""
+"""Number of cores above which the threads of a function are not limited by the GIL."""
 
 HOLDING = 0.4
-"""Threads that hold the GIL most of the time get this share of a core together, ..."""
+"""Minimum share of a core, summed over threads, for a function that is limited by the GIL."""
 
 HOLDING_LESS = 0.05
-"""... or this share, where other programs take cores away."""
+"""The same minimum while other programs compete for the cores."""
 
 TAKEN = 0.6
-"""Where threads that hold the GIL run, it is taken at so many looks, whatever else runs."""
+"""Share of GIL probes that find the GIL taken, above which a function is limited by the GIL."""
 
 MANY_FOR_A_CORE = 4
 HAS_GIL = 0.8
-"""Where there are more threads for each core, and they share the GIL, they want a core for less than this share of
-their time: they wait for the GIL."""
+"""With more than ``MANY_FOR_A_CORE`` threads per core, threads limited by the GIL are on or waiting for a core for less
+than ``HAS_GIL`` of their time, because they wait for the GIL instead."""
 
 ENOUGH_LOOKS = 6
-"""Looks before that is believed."""
+"""Minimum number of GIL probes for a conclusion."""
 
 WAITED = 0.4
-"""A source whose readers waited for bytes for this share of the time is limited by what it reads from."""
+"""Share of the time that readers waited for bytes, above which a source is limited by its storage."""
 
 WAITED_FOR_MEMORY = 0.5
-"""The same for the memory limit."""
+"""Share of the time that readers waited for the memory limit, above which a source is limited by it."""
 
 MOST = 0.5
-"""A part of a sum that is the main part."""
+"""Fraction above which a part of a total counts as the main part."""
 
 THROTTLED = 0.10
-"""Above this share of requests that were retries, the store is holding back."""
+"""Ratio of retries to requests above which the store is considered to throttle requests."""
 
 SMALL_FILE_NBYTES = 128 << 10
-"""Opening a file costs more than copying this much."""
+"""File size in bytes below which opening a file costs more than copying its contents."""
 
 LOOP_IS_BUSY = 0.6
-"""An event loop that computes for this share of the time does little else, ..."""
+"""CPU share of an event loop above which the loop is the limit."""
 
 LOOP_IS_KEPT_BUSY = 0.3
-"""... or this share, where other programs take cores away."""
+"""The same threshold while other programs compete for the cores."""
 
 LOOP_IS_BLOCKED = 0.5
-"""Coroutines whose steps take this share of the time keep the event loop from everything else."""
+"""Share of the time that coroutine steps block the event loop, above which they are the limit."""
 
 ALL_CORES = 0.85
-"""Above this share of all cores, cores are what is missing, whatever else was waited for."""
+"""Share of all cores in use above which the pipeline lacks cores, regardless of other waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a stage takes its time.
+    """Reason why a stage is slow.
 
     Attributes:
-        name, detail, evidence: As of :class:`.verdict.Verdict`.
-        is_wait: Its workers waited for something that is no core.
+        name: Name of the cause; see :class:`.verdict.Limit`.
+        detail: Detail of the cause, such as "latency".
+        evidence: The measurement that supports the cause.
+        is_wait: True if the workers waited for something other than a core.
     """
 
     name: str
@@ -116,10 +119,10 @@ class Cause:
 
 
 def cause_of(place: str, window: MeasuredWindow) -> Cause:
-    """Return why a stage takes the time that it takes."""
+    """Determine why the stage at ``place`` is slow."""
     stage = window.stages[place]
     if stage.waits_for == "device":
-        return Cause("device", evidence="copies to the device are waited for", is_wait=True)
+        return Cause("device", evidence="the pipeline waited for copies to the device", is_wait=True)
     if stage.waits_for in ("network", "disk"):
         return _cause_of_source(stage, place, window)
     if stage.waits_for != "user":
@@ -130,7 +133,7 @@ def cause_of(place: str, window: MeasuredWindow) -> Cause:
 
 
 def uses_all_cores(window: MeasuredWindow) -> bool:
-    """Return True if the pipeline has all cores at work."""
+    """Return True if the pipeline uses almost all cores."""
     return window.cores_used > ALL_CORES * window.cpus
 
 
@@ -141,7 +144,7 @@ def _cause_of_function(stage: StageCounters, place: str, window: MeasuredWindow)
     busy_s, extra = max(1e-9, stage.busy_s), stage.extra
     if stage.transfer_s > stage.busy_s:
         return Cause(
-            "transfer", evidence=f"rows took {stage.transfer_s / busy_s:.1f} times as long to travel as to be worked on"
+            "transfer", evidence=f"sending rows took {stage.transfer_s / busy_s:.1f} times as long as processing them"
         )
     if extra.get(SLOW_ROWS, 0.0) > MOST * busy_s:
         return Cause("skew", evidence=f"a few slow rows took {extra[SLOW_ROWS] / busy_s:.0%} of the function's time")
@@ -156,7 +159,7 @@ def _cause_of_function(stage: StageCounters, place: str, window: MeasuredWindow)
 
 
 def _computes(stage: StageCounters, place: str, window: MeasuredWindow) -> bool:
-    """Return True if threads were on a core, or would have been if nobody had taken it."""
+    """Return True if the threads of a function were on a core, or were kept from it by preemption."""
     least = COMPUTES if stage.workers > 1 else COMPUTES_ALONE
     if stage.cpu_s > least * stage.busy_s:
         return True
@@ -172,7 +175,7 @@ def _computes(stage: StageCounters, place: str, window: MeasuredWindow) -> bool:
 
 
 def _share_with_core_wanted(stage: StageCounters) -> float | None:
-    """Return for which share of its time a function was on a core or waited for one; None where nothing tells."""
+    """Return the share of its time that a function was on a core or waited for one; None if not measured."""
     had_s = stage.extra.get(CORE_HAD, 0.0)
     if not had_s:
         return None
@@ -210,7 +213,7 @@ def _cause_of_coroutine(stage: StageCounters, place: str, window: MeasuredWindow
 
 
 def loop_share_held(place: str, window: MeasuredWindow) -> float:
-    """Return for which share of the time a stage's coroutines kept their event loop between their awaits."""
+    """Return the share of the time that a stage's coroutines blocked their event loop between awaits."""
     stage, hosted = window.stages[place], window.host_of(place)
     looks, loops = stage.extra.get(LOOP_LOOKS, 0), 1 if hosted is None else hosted.processes
     if not looks:
@@ -226,15 +229,15 @@ def _cause_of_source(stage: StageCounters, place: str, window: MeasuredWindow) -
     storage = window.storage
     refused = storage.get("retries", 0) / max(1, storage.get("requests", 0))
     if refused > THROTTLED:
-        return Cause("throttle", evidence=f"{refused:.0%} of the requests had to be repeated", is_wait=True)
+        return Cause("throttle", evidence=f"{refused:.0%} of the requests were retried", is_wait=True)
     if window.memory_wait_s > WAITED_FOR_MEMORY * window.seconds:
-        evidence = f"readers waited {window.memory_wait_s:.1f} s for room, added up"
+        evidence = f"readers waited a total of {window.memory_wait_s:.1f} s for free memory"
         return Cause("memory", evidence=evidence, is_wait=True)
     if stage.waits_for == "network":
         return _cause_of_remote_source(stage, place, window)
     waited_s = storage.get("disk_wait_s", 0.0)
     if waited_s > WAITED * window.seconds:
-        return Cause("disk", evidence=f"reads waited {waited_s:.1f} s for the file system, added up", is_wait=True)
+        return Cause("disk", evidence=f"reads waited a total of {waited_s:.1f} s for the file system", is_wait=True)
     return _cause_of_reading(stage, place, window)
 
 
@@ -243,20 +246,20 @@ def _cause_of_remote_source(stage: StageCounters, place: str, window: MeasuredWi
     if waited_s < WAITED * window.seconds_of(place):
         return _cause_of_reading(stage, place, window)
     first_byte_s, body_s = (window.storage.get(name, 0.0) for name in ("first_byte_s", "body_s"))
-    evidence = f"readers waited {waited_s:.1f} s for bytes, added up"
+    evidence = f"readers waited a total of {waited_s:.1f} s for data"
     if first_byte_s + body_s == 0.0:
         return Cause("network", evidence=evidence, is_wait=True)
     share = first_byte_s / (first_byte_s + body_s)
     return Cause(
         "network",
         "latency" if share > MOST else "bandwidth",
-        f"{evidence}; answers took {share:.0%} of their time to begin",
+        f"{evidence}; {share:.0%} of the request time passed before the first byte",
         is_wait=True,
     )
 
 
 def _cause_of_reading(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
-    """Return what reading costs that waited for nothing."""
+    """Determine the cause for a source whose readers did not wait: many small files, CPU time, or unclear."""
     seconds, files = window.seconds_of(place), stage.extra.get(FETCHES, 0)
     nbytes = stage.extra.get(FETCHED, 0) / max(1, files)
     if files > seconds and nbytes < SMALL_FILE_NBYTES and stage.cpu_s < MOST * seconds:
@@ -267,12 +270,12 @@ def _cause_of_reading(stage: StageCounters, place: str, window: MeasuredWindow) 
     return Cause("cpu", stage.work, f"it used {_cores(stage, place, window):.1f} of {window.cpus} cores")
 
 
-# -- everything else
+# -- other stages
 
 
 def _cause_of_step(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
     if ON_DISK in stage.extra and stage.cpu_s < MOST * stage.busy_s:
-        return Cause("disk", evidence="rows wait in a file", is_wait=True)
+        return Cause("disk", evidence="rows wait in a spill file", is_wait=True)
     used = f"it used {_cores(stage, place, window):.1f} of {window.cpus} cores"
     return Cause("cpu", _work(stage), used)
 
@@ -286,9 +289,9 @@ def _work(stage: StageCounters) -> str:
 
 
 def _function(stage: StageCounters) -> str:
-    """Return the name of the stage's function; that of the stage where it has none."""
+    """Return the name of the stage's function, or of the stage if it has no function."""
     name = stage.what.partition(" (")[0] if stage.waits_for == "user" else ""
     return name or stage.name.rpartition("/")[2]
 
 
-NOTHING_FOUND: Final = Cause("unclear", evidence="no stage was at work or waited for most of the time")
+NOTHING_FOUND: Final = Cause("unclear", evidence="no stage was busy or waiting most of the time")

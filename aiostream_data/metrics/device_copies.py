@@ -1,4 +1,4 @@
-"""What one device stage did: how much it copied, how fast, and which side waited for which."""
+"""Counters of one device stage: bytes copied, speed, and wait times of each side."""
 
 from __future__ import annotations
 
@@ -12,37 +12,44 @@ Side = Literal["source", "device", "consumer", "nobody"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCopies:
-    """Counters of one ``to_device``, at one instant. Seconds are of the host's clock, except for ``copy_s``.
+    """Counters of one ``to_device`` at one moment. Times are host times in seconds, except ``copy_s``.
 
     Attributes:
         device: ``cpu`` or ``cuda:N``.
-        batches, copied_nbytes: Batches sent to the device, and the bytes copied for them, with the padding between
-            arrays.
-        launches: Copies and kernels enqueued for them, to the device and out of its slots.
-        copy_s: Seconds that the copies to the device took there; None without ``open(profile=True)``.
-        timed_nbytes: Bytes of the copies that ``copy_s`` is about: those that have run.
-        exposed_s: Seconds that consumers stood still, at most, for batches that were still on their way; 0.0 on
-            ``cpu``.
-        late: Such batches.
-        source_waits, source_wait_s: Waits for batches to send: what comes before is slower than the device.
-        host_slot_waits, host_slot_wait_s: Waits for a host slot to be written: copies, or writing, are slower than
-            the source. Not those while filled slots waited for the consumer.
-        device_slot_waits, device_slot_wait_s: Waits of written batches for a device slot: the consumer is slower.
-        host_slots, device_slots: How many there are.
-        device_slots_asked: How many there were to be; more than ``device_slots`` when the device had no room.
-        host_nbytes, device_nbytes: What they take now, or took when the stage was closed.
-        pinned_nbytes: How much of ``host_nbytes`` is page-locked; 0 on ``cpu``.
-        written_nbytes: Bytes written into host slots.
-        rewritten_nbytes: Those of them that stood in an array of the whole batch before, so that they were copied once
-            more than a batch is that is put together in its slot.
-        in_place_nbytes: Bytes copied to the device from where a process of ``in_subprocess()`` wrote them.
-        shared_blocks, shared_nbytes: Blocks of such memory that are page-locked now, and their bytes.
-        shared_blocks_locked: Blocks page-locked so far; far more of them than there are now are not used again.
-        shared_arrays_rewritten: Arrays in such memory that were written into a host slot all the same.
-        shared_refused: True once the system has refused to page-lock such a block.
-        regrows: Slots replaced by larger ones; each of these held everything up.
-        leaked_leases: Batches lent out that the garbage collector had to give back.
-        abandoned_nbytes: Memory never freed because a copy might still reach it.
+        batches: Number of batches sent to the device.
+        copied_nbytes: Bytes copied for these batches, including the padding between arrays.
+        launches: Number of copies and kernels enqueued for these batches, to the device and out of its slots.
+        copy_s: Device time of the copies to the device, in seconds; None without ``open(profile=True)``.
+        timed_nbytes: Bytes of the finished copies that ``copy_s`` covers.
+        exposed_s: Upper bound of the seconds that consumers waited for batches still being copied; 0.0 on ``cpu``.
+        late: Number of batches that were still being copied when the consumer received them.
+        source_waits: Number of waits for batches to send. Many waits mean that the pipeline is slower than the device.
+        source_wait_s: Seconds spent in ``source_waits``.
+        host_slot_waits: Number of waits for a free host slot. Many waits mean that copying or writing is slower than
+            the source. Waits while filled slots waited for the consumer are not counted.
+        host_slot_wait_s: Seconds spent in ``host_slot_waits``.
+        device_slot_waits: Number of waits of written batches for a free device slot. Many waits mean that the consumer
+            is slower.
+        device_slot_wait_s: Seconds spent in ``device_slot_waits``.
+        host_slots: Number of host slots.
+        device_slots: Number of device slots.
+        device_slots_asked: Requested number of device slots; more than ``device_slots`` if device memory was short.
+        host_nbytes: Size of all host slots in bytes, at this moment or when the stage was closed.
+        device_nbytes: Size of all device slots in bytes, at this moment or when the stage was closed.
+        pinned_nbytes: Page-locked part of ``host_nbytes``; 0 on ``cpu``.
+        written_nbytes: Bytes written to host slots.
+        rewritten_nbytes: Part of ``written_nbytes`` that came from an array of the whole batch. These bytes were copied
+            once more than rows that are stacked directly in the slot.
+        in_place_nbytes: Bytes copied to the device directly from memory that a process of ``in_subprocess()`` wrote.
+        shared_blocks: Number of page-locked memory blocks shared with ``in_subprocess()`` processes.
+        shared_nbytes: Size of these blocks in bytes.
+        shared_blocks_locked: Number of blocks page-locked so far. If it is far larger than ``shared_blocks``, blocks
+            are not reused.
+        shared_arrays_rewritten: Number of arrays in shared memory that were nevertheless written to a host slot.
+        shared_refused: True if the system refused to page-lock a block.
+        regrows: Number of slots replaced by larger ones. Each replacement stalls the device stage.
+        leaked_leases: Number of lent batches that were released by the garbage collector.
+        abandoned_nbytes: Bytes never freed because a copy could still access them.
     """
 
     device: str
@@ -79,35 +86,35 @@ class DeviceCopies:
 
     @property
     def pinned(self) -> bool:
-        """True when all host slots are page-locked, and there are some."""
+        """True if all host slots are page-locked and at least one slot exists."""
         return 0 < self.host_nbytes == self.pinned_nbytes
 
     @property
     def h2d_gbps(self) -> float | None:
-        """10**9 bytes per second of the copies to the device, while they ran; None without a profile."""
+        """Speed of the copies to the device while they ran, in 10**9 bytes per second; None without a profile."""
         return None if not self.copy_s else self.timed_nbytes / self.copy_s / 1e9
 
     @property
     def exposed_share(self) -> float | None:
-        """``exposed_s`` as a share of the seconds that copies took, at most 1; None without a profile."""
+        """Ratio of ``exposed_s`` to ``copy_s``, at most 1; None without a profile."""
         return None if not self.copy_s else min(1.0, self.exposed_s / self.copy_s)
 
     @property
     def launches_per_batch(self) -> float:
-        """Copies and kernels enqueued per batch."""
+        """Mean number of copies and kernels enqueued per batch."""
         return self.launches / max(1, self.batches)
 
     @property
     def host_copies(self) -> float:
-        """How often a byte was copied on the host from where batches are made: 1 when they are made in their slots.
+        """Mean number of host copies per byte of a batch.
 
-        Or when they are copied from where another process made them.
+        The value is 1 if batches are built in their slots or copied directly from shared memory of another process.
         """
         return 1.0 + self.rewritten_nbytes / max(1, self.written_nbytes + self.in_place_nbytes)
 
     @property
     def slowest(self) -> Side:
-        """Who was waited for most: what makes batches, the copies of them, or the consumer of them."""
+        """Side that caused the longest total wait: the source of batches, the device copies, or the consumer."""
         waits: dict[Side, float] = {
             "source": self.source_wait_s,
             "device": self.host_slot_wait_s,
@@ -117,25 +124,25 @@ class DeviceCopies:
         return side if waits[side] > 0.0 else "nobody"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same, and what follows from it, as JSON-safe data."""
+        """Return the counters and the derived properties as JSON-safe data."""
         derived = ("pinned", "h2d_gbps", "exposed_share", "launches_per_batch", "host_copies", "slowest")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
     @property
     def sentences(self) -> list[str]:
-        """What a report says of it, a line each."""
+        """Lines of text for a report."""
         return [self._copied(), self._waited(), *self._odd()]
 
     def _copied(self) -> str:
         speed = "" if self.h2d_gbps is None else f" at {self.h2d_gbps:.1f} GB/s"
         share = "" if self.exposed_share is None else f", {self.exposed_share:.1%} of the copies"
-        exposed = f"; waited for on the device {self.exposed_s:.3f} s at most{share}" if self.device != "cpu" else ""
+        exposed = f"; the device waited at most {self.exposed_s:.3f} s{share}" if self.device != "cpu" else ""
         total = f"{self.copied_nbytes / (1 << 20):.1f} MiB in {self.batches:,} batches"
         return f"{self.device}: {total}{speed}, {self.host_copies:.2f} copies on the host{exposed}"
 
     def _waited(self) -> str:
         pinned = "" if self.device == "cpu" else " page-locked" if self.pinned else " NOT page-locked"
-        slots = f"{self.host_slots} host slots of together {as_size(self.host_nbytes)}{pinned}"
+        slots = f"{self.host_slots} host slots with {as_size(self.host_nbytes)}{pinned} in total"
         waits = (
             f"for batches {self.source_wait_s:.2f} s, for host slots {self.host_slot_wait_s:.2f} s, "
             f"for device slots {self.device_slot_wait_s:.2f} s"
@@ -146,20 +153,20 @@ class DeviceCopies:
         lines = []
         if self.in_place_nbytes:
             lines.append(
-                f"  {as_size(self.in_place_nbytes)} of them were copied from where in_subprocess() wrote them, in "
-                f"{self.shared_blocks_locked:,} blocks of memory"
+                f"  {as_size(self.in_place_nbytes)} of it was copied directly from the memory of in_subprocess(), in "
+                f"{self.shared_blocks_locked:,} blocks"
             )
         if self.shared_arrays_rewritten:
-            why = ", as none is page-locked any more" if self.shared_refused else ""
+            why = ", because no more memory was page-locked" if self.shared_refused else ""
             lines.append(f"  {self.shared_arrays_rewritten:,} arrays of in_subprocess() were written into slots{why}")
         if self.device_slots < self.device_slots_asked:
             lines.append(f"  the device had room for {self.device_slots} of {self.device_slots_asked} slots")
         if self.regrows:
             lines.append(f"  slots were replaced by larger ones {self.regrows:,} times, as batches grew")
         if self.leaked_leases:
-            lines.append(f"  {self.leaked_leases:,} batches were never released; the garbage collector did it")
+            lines.append(f"  {self.leaked_leases:,} batches were released only by the garbage collector")
         if self.abandoned_nbytes:
-            lines.append(f"  {as_size(self.abandoned_nbytes)} were not freed, as copies might still reach them")
+            lines.append(f"  {as_size(self.abandoned_nbytes)} were not freed, because copies may still use them")
         return lines
 
 

@@ -1,4 +1,4 @@
-"""What requests and bytes cost, by a table that the user gives: none is known here, since prices change."""
+"""Compute the cost of requests and bytes from a price table of the user. There are no built-in prices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 
 COUNTERS: Final = {"GET": "gets", "HEAD": "heads", "LIST": "lists", "egress": "received_nbytes"}
-"""What a table may name, and the counter that it is multiplied with."""
+"""Keys of a price table, and the name of the counter that each price applies to."""
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 _UNITS: Final = {"GET": 1_000, "HEAD": 1_000, "LIST": 1_000, "egress": 1_000_000_000}
@@ -20,32 +20,32 @@ _UNITS: Final = {"GET": 1_000, "HEAD": 1_000, "LIST": 1_000, "egress": 1_000_000
 
 @dataclass(frozen=True)
 class Prices:
-    """A price for each kind of request and for bytes, of every store or of those named.
+    """Prices of requests and of received bytes, for all stores or by store.
 
     Attributes:
-        by_store: Prices by the store's scheme; under "" those of all others. In any currency, per 1,000 requests
-            ("GET", "HEAD", "LIST") and per 10**9 bytes that came ("egress"). What is not named costs nothing.
+        by_store: Price tables keyed by URL scheme; the key "" is for all other stores. Prices are in any currency, per
+            1,000 requests ("GET", "HEAD", "LIST") or per 10**9 received bytes ("egress"). Missing prices are 0.
     """
 
     by_store: Mapping[str, Mapping[str, float]]
 
     @classmethod
     def of(cls, value: Any) -> Prices | None:
-        """Return what the argument ``prices`` stands for: one table, or one for each scheme.
+        """Convert the argument ``prices``: one price table, or a dict from URL scheme to price table.
 
         Raises:
-            PlanError: It names something that is not counted, or a price that is none.
+            PlanError: A key is unknown, or a price is not a number of at least 0.
         """
         if value is None or isinstance(value, Prices):
             return value
         if not isinstance(value, Mapping):
-            raise PlanError(f"prices is a table such as {{'GET': 0.0004, 'egress': 0.09}}, got {shown(value)}")
+            raise PlanError(f"prices must be a dict such as {{'GET': 0.0004, 'egress': 0.09}}, got {shown(value)}")
         nested = {_scheme(name): _checked(table) for name, table in value.items() if isinstance(table, Mapping)}
         common = {name: price for name, price in value.items() if not isinstance(price, Mapping)}
         return cls({**nested, "": _checked(common) if common or not nested else {}})
 
     def cost(self, stores: Mapping[str, Mapping[str, float]]) -> float:
-        """Return what stores cost so far, given their counters by scheme."""
+        """Return the total cost for the counters of all stores, keyed by URL scheme."""
         return math.fsum(
             counters.get(COUNTERS[kind], 0) / _UNITS[kind] * price
             for scheme, counters in stores.items()
@@ -56,16 +56,16 @@ class Prices:
 def _scheme(name: Any) -> str:
     scheme = name.removesuffix("://").lower() if isinstance(name, str) else ""
     if not _SCHEME.fullmatch(scheme):
-        raise PlanError(f"prices are for stores by their scheme, such as 's3', got some for {shown(name)}")
+        raise PlanError(f"prices must be keyed by URL scheme, such as 's3', got {shown(name)}")
     return scheme
 
 
 def _checked(table: Mapping[Any, Any]) -> dict[str, float]:
     if not table:
-        raise PlanError(f"a table of prices must name one of {', '.join(COUNTERS)}, got an empty one")
+        raise PlanError(f"a price table must have one of {', '.join(COUNTERS)}, got an empty table")
     for kind, price in table.items():
         if kind not in COUNTERS:
-            raise PlanError(f"prices are for {', '.join(COUNTERS)}, got one for {shown(kind)}")
+            raise PlanError(f"prices must be for {', '.join(COUNTERS)}, got {shown(kind)}")
         if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price < math.inf:
             raise PlanError(f"the price of {kind} must be a number of at least 0, got {shown(price)}")
     return {kind: float(price) for kind, price in table.items()}

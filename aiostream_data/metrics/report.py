@@ -1,4 +1,4 @@
-"""Turn counters into an answer: what each stage did, and which one limits the pipeline."""
+"""Statistics and report of a run: counters of each stage, and the stage that limits the pipeline."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from aiostream_data.metrics.html_table import html_table
 from aiostream_data.metrics.verdict import Limit
 
 SHARD_CACHE: Final = "shard cache"
-"""Holder of what a shard cache keeps in memory, beside the budget: it has a limit of its own."""
+"""Holder name of the memory of a shard cache, which has its own limit and is not part of the memory budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """The byte budget.
+    """Use of the memory limit.
 
     Attributes:
-        limit: Bytes that may be held.
-        used, peak: Bytes held now, and the most at any time.
-        wait_s: Seconds spent waiting for room.
-        holders: The same two numbers by what holds the memory: ``queues``, ``ranges``, ``shuffle``, ...; and
-            ``in_subprocess/queues``, ... for what such processes hold together. ``shard cache`` is beside the other
-            three numbers.
+        limit: Memory limit in bytes.
+        used: Bytes currently in use.
+        peak: Maximum bytes in use at any time.
+        wait_s: Seconds spent waiting for free memory.
+        holders: (used, peak) in bytes by holder: ``queues``, ``ranges``, ``shuffle``, ... The total of all
+            ``in_subprocess`` processes is under ``in_subprocess/queues``, ... ``shard cache`` is not included in the
+            other numbers.
     """
 
     limit: int
@@ -39,7 +40,7 @@ class MemoryStats:
 
 
 _WORTH_A_QUANTILE: Final = 100
-"""Waits from which on a 99th percentile says something."""
+"""Minimum number of waits for a meaningful 99th percentile."""
 
 _TOLD: Final = {
     "GET": "gets",
@@ -50,13 +51,13 @@ _TOLD: Final = {
     "hedges": "hedges",
     "read from the shard cache": "cache_hits",
 }
-"""What else a report says of stores where it happened, and its counter."""
+"""Labels and names of further store counters that a report shows if they are not 0."""
 
 
 def with_holders_elsewhere(
     here: Mapping[str, tuple[int, int]], elsewhere: Iterable[Mapping[str, tuple[int, int]]]
 ) -> dict[str, tuple[int, int]]:
-    """Return the holders of this process, and those of others under a name of their own, added up."""
+    """Merge the holders of this process with the summed holders of other processes, named ``in_subprocess/...``."""
     holders = dict(here)
     for process in elsewhere:
         for holder, (used, peak) in process.items():
@@ -68,20 +69,20 @@ def with_holders_elsewhere(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LoaderStats:
-    """Everything a loader counted, at one instant. ``str()`` is a few lines, ``as_dict()`` all numbers.
+    """All counters of a loader at one moment. ``str()`` returns a short summary, ``as_dict()`` all numbers.
 
     Attributes:
-        stages: Sources first.
-        consumer: What the training loop saw.
-        storage: Requests, bytes, retries and whatever else :class:`.StorageCounters` counts, of all stores together.
-        memory: The byte budget.
-        waiting: Elements ready for the consumer.
-        wall_s: Seconds from open to the consumer's last step, or to now before the first delivery.
-        stream_hash: Over the rows received, as 32 hexadecimal digits; see ``Loader.stream_hash``.
-        stream_rows: How many rows that is over.
-        stores: As ``storage``, of each store by its scheme.
-        cost: Of requests and bytes, by ``open(prices=...)``; 0 without.
-        devices: What each ``to_device`` copied, and who waited for whom there.
+        stages: Counters of each stage, sources first.
+        consumer: Counters of the training loop.
+        storage: Totals over all stores: requests, bytes, retries and the other counters of :class:`.StorageCounters`.
+        memory: Use of the memory limit.
+        waiting: Number of elements ready for the consumer.
+        wall_s: Seconds from open to the consumer's last step, or to the current time before the first delivery.
+        stream_hash: Hash over the received rows, as 32 hexadecimal digits; see ``Loader.stream_hash``.
+        stream_rows: Number of rows in ``stream_hash``.
+        stores: The counters of ``storage`` for each store, by URL scheme.
+        cost: Cost of requests and bytes according to ``open(prices=...)``; 0 without prices.
+        devices: Copy counters and wait times of each ``to_device``.
     """
 
     stages: tuple[StageCounters, ...]
@@ -97,7 +98,7 @@ class LoaderStats:
     devices: tuple[DeviceCopies, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same as JSON-safe data."""
+        """Return the statistics as JSON-safe data."""
         return {
             "stages": [stage.as_dict() for stage in self.stages],
             "consumer": self.consumer.as_dict(),
@@ -136,10 +137,12 @@ def snapshot(
     devices: Sequence[DeviceCopies] = (),
     until: float = 0.0,
 ) -> LoaderStats:
-    """Return a copy of counters that the engine goes on writing.
+    """Copy the counters of a running engine.
 
     Args:
-        until: ``perf_counter()`` of the consumer's last step; 0.0: of the last delivery, or now before the first.
+        stores: Counters of each store, by URL scheme.
+        until: ``perf_counter()`` of the consumer's last step. 0.0 selects the last delivery, or the current time before
+            the first delivery.
     """
     until = until or consumer.last_at or perf_counter()
     first = next(iter(stores.values()), {})
@@ -163,12 +166,12 @@ def snapshot(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """A readable account of a run. ``str()`` is a table and one sentence; ``to_json()`` the numbers.
+    """Report of a run. ``str()`` returns a table and a summary, ``to_json()`` all numbers.
 
     Attributes:
-        stats: All numbers, since the loader was opened.
-        limit: The stage that limited the pipeline since the first element, why, and what to do about it.
-        start: What was done before the first element, where that took most of the time; else "".
+        stats: All counters since the loader was opened.
+        limit: The stage that limited the pipeline since the first element, with cause and advice.
+        start: Description of the work before the first element, if it took most of the time; else "".
     """
 
     stats: LoaderStats
@@ -176,7 +179,7 @@ class Report:
     start: str = ""
 
     def to_json(self) -> str:
-        """Return stats and limit as one line of JSON."""
+        """Serialize statistics, limit and start to one line of JSON."""
         return json.dumps({**self.stats.as_dict(), "limit": self.limit.as_dict(), "start": self.start})
 
     def __str__(self) -> str:
@@ -193,7 +196,7 @@ class Report:
         return html_table(header, rows, self._below())
 
     def _below(self) -> list[str]:
-        """Return the lines below the table."""
+        """Return the text lines below the table."""
         allocator = allocator_state()
         advice = None if allocator is None else allocator.advice
         beside = [line for line in (advice, self.start) if line]
@@ -201,13 +204,13 @@ class Report:
 
 
 def _table(stats: LoaderStats) -> list[tuple[str, ...]]:
-    """Return the names of the columns, and a row for each stage."""
+    """Return the column names, then one table row per stage."""
     names = ("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers", "what")
     return [names, *map(_row, stats.stages)]
 
 
 def _holders(memory: MemoryStats) -> str:
-    """Return who held how much at most, the largest first; those that do not matter are left out."""
+    """Format the peak memory of each holder, largest first; holders below 2 % of the total peak are omitted."""
     inside = {holder: peak for holder, (_, peak) in memory.holders.items() if not holder.endswith(SHARD_CACHE)}
     peaks = {holder: peak for holder, peak in inside.items() if peak > memory.peak / 50}
     ordered = sorted(peaks.items(), key=lambda entry: -entry[1])
@@ -216,16 +219,16 @@ def _holders(memory: MemoryStats) -> str:
 
 
 def _beside(memory: MemoryStats) -> list[str]:
-    """Return the line of what is held in memory beside the limit."""
+    """Return the line about shard cache memory, which is not part of the memory limit."""
     caches = [held for holder, held in memory.holders.items() if holder.endswith(SHARD_CACHE)]
     if not caches:
         return []
     now, peak = (sum(numbers) / (1 << 20) for numbers in zip(*caches, strict=True))
-    return [f"shard cache in memory: {now:.1f} MiB, at most {peak:.1f} MiB; beside the memory limit"]
+    return [f"shard cache in memory: {now:.1f} MiB, at most {peak:.1f} MiB; not part of the memory limit"]
 
 
 def _storage(stats: LoaderStats) -> list[str]:
-    """Return the line of what was asked of stores, and what that cost."""
+    """Return the line about store requests and their cost."""
     storage = stats.storage
     if not storage:
         return []
@@ -238,7 +241,7 @@ def _storage(stats: LoaderStats) -> list[str]:
 
 def _on_disk(stage: StageCounters) -> str:
     now, peak = stage.extra[ON_DISK] / (1 << 20), stage.extra[PEAK_ON_DISK] / (1 << 20)
-    return f"{stage.name} on disk: {now:.1f} MiB, at most {peak:.1f} MiB; not part of the memory"
+    return f"{stage.name} on disk: {now:.1f} MiB, at most {peak:.1f} MiB; not part of the memory limit"
 
 
 def _row(stage: StageCounters) -> tuple[str, ...]:
@@ -253,7 +256,7 @@ def _line(row: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _per_hand_over(consumer: ConsumerCounters) -> str:
-    """Return how long single waits were, where there were enough to say."""
+    """Format the median and the 99th percentile of single waits, if there were enough waits."""
     if len(consumer.waits) < _WORTH_A_QUANTILE:
         return ""
     p50, p99 = (1e3 * consumer.wait_quantile_s(share) for share in (0.5, 0.99))
@@ -261,21 +264,21 @@ def _per_hand_over(consumer: ConsumerCounters) -> str:
 
 
 def _lost(stages: Sequence[StageCounters]) -> list[str]:
-    """Return the line of records on which stages failed and whose error policy let the run go on."""
+    """Return the line about records that the error policy skipped or replaced."""
     left_out = ", ".join(f"{_called(stage)} {stage.skipped:,}" for stage in stages if stage.skipped)
     replaced = ", ".join(f"{_called(stage)} {stage.replaced:,}" for stage in stages if stage.replaced)
-    told = [f"{did}: {where}" for did, where in (("left out", left_out), ("replaced", replaced)) if where]
+    told = [f"{did}: {where}" for did, where in (("skipped", left_out), ("replaced", replaced)) if where]
     return [f"{'; '.join(told)} (see on_error=)"] if told else []
 
 
 def _called(stage: StageCounters) -> str:
-    """Return the name of a stage with that of its function, but without its line."""
+    """Return the name of a stage with the name of its function, without the line number."""
     function = stage.what.partition(" (")[0] if stage.waits_for == "user" else ""
     return f"{stage.name} {function}".rstrip()
 
 
 def _waited(consumer: ConsumerCounters) -> str:
-    """Return how long the training loop waited, for the first element and since."""
+    """Format the wait times of the training loop, for the first element and since then."""
     since_s = consumer.wait_s - consumer.first_wait_s
     waited = f"the training loop waited {since_s:.2f} s{_per_hand_over(consumer)}"
     return f", the first after {consumer.first_s:.2f} s; since then {waited}" if consumer.first_at else f"; {waited}"

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people read them."""
+"""Format and parse sizes in bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from aiostream_data.errors import PlanError
 
 
 def as_size(nbytes: int) -> str:
-    """Return a number of bytes in the largest binary unit that it fills, such as ``1.5 MiB``."""
+    """Format a size in bytes with the largest suitable binary unit, e.g. ``1.5 MiB``."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if nbytes >= scale:
             return f"{nbytes / scale:.4g} {unit}"
@@ -15,14 +15,14 @@ def as_size(nbytes: int) -> str:
 
 
 def as_nbytes(value: int | str, what: str) -> int:
-    """Return a number of bytes from an int or a text such as ``"256MB"`` or ``"1.5 GiB"``; units are binary ones.
+    """Parse a size in bytes from an int or a text such as ``"256MB"`` or ``"1.5 GiB"``. All units are binary.
 
     Args:
-        value: As the user gave it.
-        what: Whose number it is, for the error.
+        value: Value passed by the user.
+        what: Name of the argument for the error message.
 
     Raises:
-        PlanError: It is not a positive number with a known unit.
+        PlanError: The value is not a positive number with a known unit.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         number: float = integer(what, value, maximum=MOST)
@@ -32,7 +32,9 @@ def as_nbytes(value: int | str, what: str) -> int:
         try:
             number = float(text[:-1] if scale else text) * (1 << scale)
         except ValueError:
-            raise PlanError(f"{what} must be bytes or a text like '256MB', got {shown(value)}") from None
+            raise PlanError(
+                f"{what} must be a number of bytes, or a string such as '256MB', got {shown(value)}"
+            ) from None
     if not 1 <= number < float("inf"):
         raise PlanError(f"{what} must be at least 1 byte, got {shown(value)}")
     return int(number)
