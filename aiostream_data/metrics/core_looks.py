@@ -1,7 +1,8 @@
-"""Measure for how long functions were on a core and waited for one, in some of the hops that call them.
+"""Sample how long user functions are on a core, and how long they wait for one.
 
-How this works. A function that sleeps and one that gets no core look alike on a clock. Linux counts for each thread how
-long it was ready to run and had no core. To read that takes as long as a cheap hop, so one hop in a while is enough.
+How this works. Wall time cannot distinguish a sleeping function from one that gets no core. Linux counts for each
+thread how long it was ready to run without a core. Reading this counter takes as long as a cheap hop, so only some
+hops are sampled.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import Final
 from aiostream_data.metrics.machine import CoreTime, thread_core_s
 
 EVERY_S: Final = 0.01
-"""Seconds between the beginnings of two hops that are looked at."""
+"""Minimum seconds between the starts of two sampled hops."""
 
 NO_LOOK: Final = CoreTime()
 
 
 class CoreLooks:
-    """Decides which hops are looked at. Any thread; two at the same moment may both be."""
+    """Sampler that selects hops and measures their core time. Thread-safe; two concurrent hops may both be sampled."""
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def begin(self) -> CoreTime | None:
-        """Read the clocks of this thread before a hop; None where it is not its turn, or where nothing tells."""
+        """Read the clocks of this thread before a hop. Return None if the hop is not sampled or clocks are missing."""
         now = perf_counter()
         if now < self._due:
             return None
@@ -32,7 +33,7 @@ class CoreLooks:
         return thread_core_s()
 
     def end(self, began: CoreTime | None) -> CoreTime:
-        """Return what was seen of a hop that ends now, on the thread on which it began."""
+        """Return the core times of a hop that ends now. Must run on the thread that called :meth:`begin`."""
         now = None if began is None else thread_core_s()
         if began is None or now is None:
             return NO_LOOK

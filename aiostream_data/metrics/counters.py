@@ -1,4 +1,4 @@
-"""What one stage did: rows, bytes, and where its time went. Plain numbers, written by the engine."""
+"""Counters of one stage (rows, bytes and times) and of the consumer. The engine updates them."""
 
 from __future__ import annotations
 
@@ -8,45 +8,46 @@ from typing import Any, Final
 
 ON_DISK: Final = "disk_nbytes"
 PEAK_ON_DISK: Final = "disk_peak_nbytes"
-"""Under ``extra``, bytes of the files in which rows of a stage wait now, and the most at any time."""
+"""Keys in ``extra``: current and peak size in bytes of the files with a stage's rows."""
 
 FETCH: Final = "fetch_s"
-"""Under ``extra`` of a source, seconds that its reads took, summed."""
+"""Key in ``extra`` of a source: total duration of its reads, in seconds."""
 
 FETCHES: Final = "fetches"
 FETCHED: Final = "fetched_nbytes"
-"""... how many there were, and their bytes, ..."""
+"""Keys in ``extra`` of a source: number of reads, and bytes read."""
 
 BYTES_WAIT: Final = "bytes_wait_s"
-"""... seconds that its readers waited for them, summed, ..."""
+"""Key in ``extra`` of a source: seconds that its readers waited for bytes, summed."""
 
 SHARDS: Final = "shards"
-"""... and how many shards it has in an epoch."""
+"""Key in ``extra`` of a source: number of shards in an epoch."""
 
 TRANSFER: Final = "transfer_s"
-"""Under ``extra``, seconds that rows took to worker processes and back, beside what was done there."""
+"""Key in ``extra``: seconds of transfer of rows to worker processes and back, without the work there."""
 
 GIL_LOOKS: Final = "gil_looks"
 GIL_TAKEN: Final = "gil_taken"
-"""Under ``extra``, how often the event loop let the GIL go while functions ran, and how often it was taken at once."""
+"""Keys in ``extra``: how often the event loop released the GIL while functions ran, and how often a thread took it
+immediately."""
 
 SLOW_ROWS: Final = "slow_rows_s"
-"""Under ``extra``, the part of ``busy_s`` in which rows were worked on that took far longer than others."""
+"""Key in ``extra``: part of ``busy_s`` spent on rows that took far longer than others."""
 
 PREEMPTIONS: Final = "preemptions"
-"""Under ``extra``, how often other threads took the core from those of the stage."""
+"""Key in ``extra``: number of times that the system preempted threads of the stage."""
 
 CORE_HAD: Final = "core_had_s"
 CORE_WAITED: Final = "core_waited_s"
-"""Under ``extra``, seconds in which calls that were looked at were on a core, and in which they waited for one."""
+"""Keys in ``extra``: seconds that sampled calls were on a core, and seconds that they waited for a core."""
 
 LOOP_CALLS: Final = "loop_calls"
 LOOP_LOOKS: Final = "loop_looks"
 LOOP_HELD: Final = "loop_held_s"
-"""Under ``extra``, calls on the event loop, how many of these were timed, and the seconds that these kept the loop."""
+"""Keys in ``extra``: calls on the event loop, number of timed calls, and seconds that timed calls blocked the loop."""
 
 LAST_WAITS: Final = 4096
-"""Hand-overs of which the consumer's waits are kept."""
+"""Number of recent consumer waits that are kept."""
 
 
 @dataclass(slots=True)
@@ -54,24 +55,27 @@ class StageCounters:
     """Counters of one stage, over all epochs.
 
     Attributes:
-        name: The stage's label.
-        rows, nbytes, chunks: What it handed on.
-        rows_in: Elements it received; a source counts what it read.
-        busy_s: Seconds of work, summed over its workers; for a source, seconds with a request in flight.
-        cpu_s: CPU seconds within ``busy_s``, where they are measured.
-        input_wait_s: Seconds in which it had nothing to work on.
-        output_wait_s: Seconds in which it could not hand on what it had.
-        workers: How many hops may run at once.
-        waits_for: What its busy time is spent on, for reports: "cpu", "network", "disk", "device" or "user".
-        what: What the user gave it and where, for reports, such as "decode (train.py:12)".
-        work: What it does while it computes, for reports, such as "decode" or "parse".
-        runs_in: Where functions of the user run: "threads", "processes", "interpreters" or "loop"; "" where none do.
-        inputs: Places of the stages whose rows it takes.
-        dropped: Rows it left out on purpose (a tail with drop_remainder, a filter, take, skip, shard).
-        skipped, replaced: Rows on which it failed, and that its error policy left out or gave a value for.
-        retries: Further attempts that its error policy made.
-        fused_wait_s: Seconds in which stages that run in the same hops had the worker.
-        extra: What only some stages count.
+        name: Label of the stage.
+        rows: Number of rows emitted.
+        rows_in: Number of elements received; for a source, number of records read.
+        nbytes: Bytes emitted.
+        chunks: Number of chunks emitted.
+        busy_s: Seconds of work, summed over workers; for a source, seconds with a request in flight.
+        cpu_s: CPU seconds within ``busy_s``, if measured.
+        input_wait_s: Seconds spent waiting for input.
+        output_wait_s: Seconds spent waiting for space in the output queue.
+        workers: Maximum number of hops that run at once.
+        waits_for: Resource that busy time depends on: "cpu", "network", "disk", "device" or "user" (a function).
+        what: User function or files, with source line, such as "decode (train.py:12)".
+        work: Name of the computation for reports, such as "decode" or "parse".
+        runs_in: Executor of user functions: "threads", "processes", "interpreters" or "loop"; "" without functions.
+        inputs: Plan positions of the stages that this stage reads from.
+        dropped: Rows dropped intentionally (remainder, filter, take, skip, shard).
+        skipped: Failed rows that the error policy dropped.
+        replaced: Failed rows that the error policy replaced with a value.
+        retries: Number of retries by the error policy.
+        fused_wait_s: Seconds during which other stages in the same hops used the worker.
+        extra: Counters that only some stages have.
     """
 
     name: str
@@ -98,25 +102,25 @@ class StageCounters:
 
     @property
     def title(self) -> str:
-        """Name of the stage, and of what the user gave it."""
+        """Name of the stage, followed by its function or files."""
         return f"{self.name} {self.what}" if self.what else self.name
 
     @property
     def transfer_s(self) -> float:
-        """Seconds that rows took to worker processes and back, beside what was done there."""
+        """Seconds of transfer of rows to worker processes and back, without the work there."""
         return self.extra.get(TRANSFER, 0.0)
 
     @property
     def at_work_s(self) -> float:
-        """Seconds in which its workers could take nothing else."""
+        """Seconds during which the workers were occupied: work plus transfer."""
         return self.busy_s + self.transfer_s
 
     def add(self, name: str, value: float) -> None:
-        """Add to one of the values under ``extra``."""
+        """Add ``value`` to a counter in ``extra``."""
         self.extra[name] = self.extra.get(name, 0) + value
 
     def since(self, before: StageCounters | None) -> StageCounters:
-        """Return what was counted since, given what was counted before."""
+        """Return the difference between these counters and an earlier copy."""
         if before is None:
             return replace(self, extra=dict(self.extra))
         summed = {name: getattr(self, name) - getattr(before, name) for name in _SUMMED}
@@ -136,15 +140,17 @@ _SUMMED: Final = tuple(
 
 @dataclass(slots=True)
 class ConsumerCounters:
-    """What the training loop saw.
+    """Counters of the training loop.
 
     Attributes:
-        elements: Elements delivered.
-        nbytes: Their bytes.
-        wait_s: Seconds the training loop waited in ``next()``.
-        first_wait_s: Of these, the ones before the first delivery.
-        waits: Of these, the last :data:`LAST_WAITS`, one per hand-over.
-        started_at, first_at, last_at: ``time.perf_counter()`` at open, first and last delivery; 0.0 before.
+        elements: Number of elements delivered.
+        nbytes: Bytes of these elements.
+        wait_s: Seconds that the training loop waited in ``next()``.
+        first_wait_s: Part of ``wait_s`` before the first delivery.
+        waits: Seconds of each of the last :data:`LAST_WAITS` waits.
+        started_at: ``time.perf_counter()`` when the loader was opened; 0.0 before.
+        first_at: ``time.perf_counter()`` at the first delivery; 0.0 before.
+        last_at: ``time.perf_counter()`` at the last delivery; 0.0 before.
     """
 
     elements: int = 0
@@ -157,31 +163,31 @@ class ConsumerCounters:
     waits: deque[float] = field(default_factory=lambda: deque(maxlen=LAST_WAITS), repr=False)
 
     def waited(self, seconds: float) -> None:
-        """Note a wait for a hand-over."""
+        """Record a wait for an element, in seconds."""
         self.wait_s += seconds
         self.waits.append(seconds)
 
     def received(self, now: float) -> None:
-        """Note a delivery."""
+        """Record a delivery at time ``now`` (``time.perf_counter()``)."""
         if not self.first_at:
             self.first_at, self.first_wait_s = now, self.wait_s
         self.last_at = now
 
     @property
     def first_s(self) -> float:
-        """Seconds from open to the first delivery; 0.0 before."""
+        """Seconds from open to the first delivery; 0.0 before the first delivery."""
         return max(0.0, self.first_at - self.started_at)
 
     def wait_quantile_s(self, share: float) -> float:
-        """Return how long a hand-over was waited for at most in this share of the last ones; 0.0 before the first."""
+        """Return a quantile of the recent waits in seconds, e.g. ``share=0.99``; 0.0 without waits."""
         waits = sorted(self.waits)
         return waits[min(len(waits) - 1, int(share * len(waits)))] if waits else 0.0
 
     def copy(self, elements: int) -> ConsumerCounters:
-        """Return the same as it is now, with another number of elements."""
+        """Return a copy of the counters with another number of elements."""
         return replace(self, elements=elements, waits=self.waits.copy())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same as JSON-safe data, with the median and the 99th percentile of the last waits."""
+        """Return the counters as JSON-safe data, with the median and the 99th percentile of the recent waits."""
         named = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "waits"}
         return named | {"wait_p50_s": self.wait_quantile_s(0.5), "wait_p99_s": self.wait_quantile_s(0.99)}

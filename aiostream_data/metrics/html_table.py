@@ -1,4 +1,4 @@
-"""Tables for notebooks. Every text is escaped."""
+"""HTML tables for notebooks. All text is escaped."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from html import escape
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], below: Iterable[str] = ()) -> str:
-    """Return a table as HTML, with lines of text below it.
+    """Build an HTML table with lines of text below it.
 
     Args:
-        rows: Cells by row. Blanks at the start of a cell are kept, as they may indent it.
+        rows: Cells of each row. Leading spaces of a cell are preserved as indentation.
     """
     body = [_row("th", header), *(_row("td", row) for row in rows)]
     lines = [f"<div>{escape(line)}</div>" for line in below]

@@ -1,10 +1,10 @@
-"""Find the stage that limits a pipeline, from where everybody's time went.
+"""Find the stage that limits a pipeline, from the work and wait times of all stages.
 
-How this works. Stages hand on through bounded queues. So the limit shows in the waits around it: stages after it wait
-for input, stages before it wait for room. The search starts at the consumer. It goes from a stage to its input for as
-long as the stage mostly waits for input. Where a stage has several inputs, the slow one is the one that never waits for
-room. Where this ends at a source that did not wait for bytes, and the cores were all in use, the stage limits that
-used most of them: a reader that gets no core looks like a slow one.
+How this works. Stages are connected by bounded queues. So stages after the slowest one wait for input, and stages
+before it wait for queue space. The search starts at the consumer and moves from a stage to its input while the stage
+mostly waits for input. Among several inputs, it follows the one that waits least for queue space. The search can end at
+a source that did not wait for bytes, or while all cores are in use. Then the stage with the most CPU time is the limit,
+because a reader without a core looks like a slow reader.
 """
 
 from __future__ import annotations
@@ -14,32 +14,33 @@ from aiostream_data.metrics.verdict import TOO_EARLY, Verdict
 from aiostream_data.metrics.window import MeasuredWindow, root_of
 
 LEAST_S = 1.0
-"""Seconds that have to be observed before a limit is named."""
+"""Minimum observation time in seconds before a limit is reported."""
 
 CONSUMER_WAITS = 0.10
-"""Below this share of its time spent waiting, the training loop itself is the limit."""
+"""Share of its time spent waiting below which the training loop itself is the limit."""
 
 STARVED = 0.50
-"""Above this share of time without input, a stage is not the limit; something before it is."""
+"""Share of time without input above which a stage before this stage is the limit."""
 
 SATURATED = 0.75
-"""Above this share of its workers' time at work, a stage is the limit though it waits for input meanwhile."""
+"""Utilization of its workers above which a stage is the limit, even if it also waits for input."""
 
 IDLE = 0.20
-"""A stage that worked for less than this share of the time is not the limit."""
+"""Share of time at work below which a stage is not the limit."""
 
 OFF_CORE = 0.10
-"""A stage that only computes, and was on a core for less than this share of its work, waited for the GIL.
+"""Share of its work time on a core below which a compute stage was waiting for the GIL.
 
-Other programs take cores away as well, but not so much: one that shares two cores with three of them keeps a fifth.
+Competing programs alone rarely push a stage below this share: with two cores and three other programs it still gets a
+fifth.
 """
 
 
 def find_limit(window: MeasuredWindow | None) -> Verdict:
-    """Return what limits a run.
+    """Determine the stage that limits a run, and why.
 
     Args:
-        window: What was observed since the first element; None where there is none yet.
+        window: Measurements since the first element; None before the first element.
     """
     if window is None or window.seconds < LEAST_S or not window.stages:
         return _too_early(window)
@@ -68,7 +69,7 @@ def _too_early(window: MeasuredWindow | None) -> Verdict:
 
 
 def _blocker_of_loop(window: MeasuredWindow) -> str | None:
-    """Return the stage whose coroutines keep an event loop most of the time, if there is one."""
+    """Return the stage whose coroutines block an event loop most of the time, or None."""
     place = max(window.stages, key=lambda each: loop_share_held(each, window))
     return place if loop_share_held(place, window) > SATURATED else None
 
@@ -85,10 +86,10 @@ def _first_not_starved(window: MeasuredWindow) -> str:
 
 
 def _limits(place: str, window: MeasuredWindow) -> bool:
-    """Return True if a stage with inputs keeps those after it waiting, and is not kept waiting itself."""
+    """Return True if a stage is busy itself, rather than waiting for its inputs."""
     stage, seconds = window.stages[place], window.seconds_of(place)
     if stage.waits_for == "cpu" and stage.cpu_s < OFF_CORE * stage.busy_s:
-        return False  # it waited for the GIL or for a thread, which somebody else had
+        return False  # the stage waited for the GIL or for a free thread
     if stage.at_work_s < IDLE * seconds:
         return False
     if stage.input_wait_s + stage.fused_wait_s < STARVED * seconds:
@@ -98,7 +99,7 @@ def _limits(place: str, window: MeasuredWindow) -> bool:
 
 
 def _user_of_cores(window: MeasuredWindow, source: str) -> str:
-    """Return the stage that used more CPU time than the source and the event loop together; else the source."""
+    """Return the stage with the most CPU time if it exceeds that of source and event loop together; else the source."""
     cores = {place: stage.cpu_s / window.seconds_of(place) for place, stage in window.stages.items()}
     place = max(cores, key=cores.__getitem__)
     return place if cores[place] > cores[source] + window.loop_share_of(source) else source

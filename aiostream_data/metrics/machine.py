@@ -1,4 +1,4 @@
-"""Readings of the machine and of threads: who took a core from whom. Each is None, or zero, where nothing tells."""
+"""CPU measurements of the machine and of threads. Functions return None or 0 if the system lacks the data."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _MACHINE: Final = "/proc/stat"
 
 _IDLE: Final = (3, 4)
 _GUESTS: Final = 8
-"""Columns of a core in ``/proc/stat``: its idle times, and the first of those that are part of others."""
+"""Columns of a core in ``/proc/stat``: idle times, and the first column whose time is included in others."""
 
 
 class Switches(NamedTuple):
-    """How often a thread left its core.
+    """Number of context switches of a thread.
 
     Attributes:
-        yields: Because it waited: for a lock such as the GIL, for a disk, or for time to pass.
-        preemptions: Because another thread took the core.
+        yields: Voluntary switches: the thread waited for a lock such as the GIL, for a disk, or for a timer.
+        preemptions: Involuntary switches: another thread took the core.
     """
 
     yields: int
@@ -37,11 +37,11 @@ class Switches(NamedTuple):
 
 
 class CoreTime(NamedTuple):
-    """Seconds of a thread that had something to do.
+    """Seconds during which a thread was runnable.
 
     Attributes:
-        had_s: It was on a core.
-        waited_s: It waited for a core, as other threads had them.
+        had_s: Seconds on a core.
+        waited_s: Seconds of waiting for a core while other threads used the cores.
     """
 
     had_s: float = 0.0
@@ -49,7 +49,7 @@ class CoreTime(NamedTuple):
 
 
 def thread_switches() -> Switches:
-    """Count the switches of the calling thread since it started. Takes half a microsecond."""
+    """Return the context switches of the calling thread since its start. Takes 0.5 microseconds."""
     if _OF_THREAD is None:
         return Switches(0, 0)
     used = resource.getrusage(_OF_THREAD)
@@ -57,7 +57,7 @@ def thread_switches() -> Switches:
 
 
 def thread_core_s() -> CoreTime | None:
-    """Read how long the calling thread was on a core, and how long it waited for one (Linux). Takes 15 microseconds."""
+    """Return the time that the calling thread was on a core and waited for one (Linux). Takes 15 microseconds."""
     with suppress(OSError, ValueError), open(_SCHEDULED, encoding="ascii") as file:
         on_core, waited, _ = map(int, file.readline().split())
         return CoreTime(on_core / 1e9, waited / 1e9) if on_core else None
@@ -65,12 +65,12 @@ def thread_core_s() -> CoreTime | None:
 
 
 def machine_cpu_s(cores: Collection[int], cpus: int) -> float | None:
-    """Read the CPU seconds of all programs on the cores that this process may use, since boot (Linux).
+    """Return the CPU seconds of all programs since boot, on the cores that this process may use (Linux).
 
     Args:
-        cores: Their numbers.
-        cpus: How many cores the process may use at once. Where that is less than all of them, as with a quota of a
-            cgroup, their use says nothing of this process, and the result is None.
+        cores: Numbers of these cores.
+        cpus: Number of cores that the process may use at once. If a cgroup quota makes it less than the number of
+            ``cores``, core usage is not meaningful for this process, and the result is None.
     """
     with suppress(OSError, ValueError), open(_MACHINE, encoding="ascii") as file:
         own = {f"cpu{number}" for number in cores}
@@ -85,7 +85,7 @@ def _busy_ticks(columns: list[int]) -> int:
 
 
 def cpu_pressure_s() -> float | None:
-    """Read the seconds since boot in which some thread of the machine waited for a core (Linux with PSI)."""
+    """Return the seconds since boot during which a thread of the machine waited for a core (Linux with PSI)."""
     with suppress(OSError, ValueError), open(_PRESSURE, encoding="ascii") as file:
         some = file.readline()
         if some.startswith("some "):

@@ -1,7 +1,7 @@
-"""A running hash of which rows were delivered, and at which position: two runs that agree saw the same data.
+"""Running hash of the delivered rows and their positions. Two runs with equal hashes delivered the same data.
 
-The hash is a sum over rows (``_native/hashing_py.py`` says how it is made, and what it does not promise). So the
-hashes of the ranks of a run add up to the hash of one process that delivers the whole stream, in the same order.
+The hash is a sum over rows. ``_native/hashing_py.py`` describes the computation and its limits. The hashes of all
+ranks add up to the hash of one process that delivers the whole stream in the same order.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ Salts: TypeAlias = NDArray[np.uint64]
 
 
 class Names(Protocol):
-    """Gives rows words that stand for their source, epoch and split, by names that stay."""
+    """Provider of salts: 64-bit words for source, epoch and split of a row, equal in every run."""
 
     of_split: int
-    """What a split's number inside its source is multiplied by."""
+    """Factor by which the split number within a source is multiplied."""
 
     def salt_of(self, source: int) -> int:
-        """Return the word for the source, and its epoch, whose number splits hold in their bits from 40 on."""
+        """Return the salt of a source and epoch. ``source`` is the value of the split number's bits from bit 40 on."""
 
     def salts_of(self, ids: RowIds) -> Salts:
-        """Return the words for rows of any sources, made in any way."""
+        """Return the salts of rows with any ids, from any sources."""
 
 
 FLUSH_ROWS: Final = 16_384
-"""So many rows are hashed at once, in some 0.1 ms: a third of what they cost batch by batch."""
+"""Number of rows hashed at once, in about 0.1 ms. Hashing batch by batch takes three times as long."""
 
 _WORD: Final = 2**64
 _HEX: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 class StreamHash:
-    """128 bits over rows, in two lanes that are sums modulo 2**64. Not to be shared between threads.
+    """128-bit hash over rows, as two 64-bit lanes that are sums modulo 2**64. Not thread-safe.
 
     Attributes:
-        rows: How many rows it is over.
+        rows: Number of hashed rows.
     """
 
     __slots__ = ("_high", "_low", "rows")
@@ -56,19 +56,21 @@ class StreamHash:
         self._low = self._high = 0
 
     def add(self, salts: Salts, ordinals: NDArray[np.int64], first_index: int, step: int = 1) -> None:
-        """Add rows whose positions in the whole stream are ``first_index``, ``first_index + step``, and so on.
+        """Add rows with the stream positions ``first_index``, ``first_index + step``, and so on.
 
         Args:
-            salts: uint64 (n,), what stands for the row's source, epoch and split.
-            ordinals: int64 (n,), the row's place in its split.
+            salts: Word for source, epoch and split of each row, uint64 of shape (n,).
+            ordinals: Number of each row in its split, int64 of shape (n,).
+            first_index: Stream position of the first row.
+            step: Difference between the positions of two rows.
 
         Raises:
-            ValueError: The arrays do not fit, or a number is negative; nothing was added.
+            ValueError: The arrays differ in shape or have another dtype, or a number is negative. Nothing was added.
         """
         self.add_sums(*_native.hash_rows(salts, ordinals, first_index, step), len(salts))
 
     def add_sums(self, low: int, high: int, rows: int) -> None:
-        """Add the lanes' sums over so many rows."""
+        """Add the lane sums of ``rows`` rows."""
         self._low, self._high = (self._low + low) % _WORD, (self._high + high) % _WORD
         self.rows += rows
 
@@ -79,7 +81,7 @@ class StreamHash:
 
     @property
     def value(self) -> int:
-        """The hash as a number below 2**128; 0 over no rows."""
+        """The hash as a number below 2**128; 0 without rows."""
         return self._high * _WORD + self._low
 
     @property
@@ -88,14 +90,14 @@ class StreamHash:
         return f"{self.value:032x}"
 
     def state(self) -> dict[str, Any]:
-        """Return what :meth:`restore` takes, JSON-safe."""
+        """Return the hash as JSON-safe data for :meth:`restore`."""
         return {"hash": self.hex, "rows": self.rows}
 
     def restore(self, state: object) -> None:
-        """Continue from ``state``, which is checked first.
+        """Continue from ``state``, after validating it.
 
         Raises:
-            ValueError: It is not what :meth:`state` gives; nothing has changed.
+            ValueError: ``state`` is not a result of :meth:`state`. The hash is unchanged.
         """
         found = _entries(state, {"hash", "rows"})
         low, high = _lanes(found["hash"])
@@ -104,10 +106,10 @@ class StreamHash:
 
 
 def combine_hashes(hashes: Iterable[str | StreamHash]) -> str:
-    """Return the hash of a stream from the hashes of its parts, in any order: those of its ranks, say.
+    """Combine the hashes of the parts of a stream, such as its ranks, to the hash of the stream. Order is irrelevant.
 
     Raises:
-        ValueError: A string is not 32 hexadecimal digits in lower case.
+        ValueError: A string is not 32 lower-case hexadecimal digits.
     """
     low = high = 0
     for one in several("hashes", hashes, "a list of stream hashes"):
@@ -117,15 +119,15 @@ def combine_hashes(hashes: Iterable[str | StreamHash]) -> str:
 
 
 class Delivered:
-    """The rows delivered so far. Not to be shared between threads.
+    """Hash of the rows delivered so far. Not thread-safe.
 
-    Rows of one source are hashed at once, in a single call that keeps the GIL; others in bulk, later.
+    Rows of a single source are hashed immediately, in one call that keeps the GIL. Other rows are hashed in bulk.
 
     Args:
-        names: Asked up to ``FLUSH_ROWS`` rows later than they were added. What it looks up must still be there,
-            or :meth:`flush` be called before it goes.
-        next_index: Position of the next row in the whole stream: at the start, the rank.
-        step: From one row's position to the next: the number of ranks.
+        names: Provider of salts. It may be called up to ``FLUSH_ROWS`` rows after the rows were added; call
+            :meth:`flush` before its data is discarded.
+        next_index: Stream position of the next row; initially the rank.
+        step: Difference between the positions of two rows: the number of ranks.
     """
 
     __slots__ = ("_hash", "_names", "_next_index", "_pending", "_pending_rows", "_salts", "_step")
@@ -143,22 +145,22 @@ class Delivered:
 
     @property
     def next_index(self) -> int:
-        """Position of the next row in the whole stream."""
+        """Position of the next row in the stream of all ranks."""
         return self._next_index + self._step * self._pending_rows
 
     @property
     def rows(self) -> int:
-        """Rows delivered, hashed yet or not."""
+        """Number of rows delivered, including rows not hashed yet."""
         return self._hash.rows + self._pending_rows
 
     def add(self, ids: RowIds) -> None:
-        """Count the rows of ``ids`` as delivered next, in their order.
+        """Add the rows of ``ids`` as the next delivered rows, in order.
 
         Args:
-            ids: Kept until the next flush; they must not change.
+            ids: Ids of the rows. They are kept until the next flush and must not change.
 
         Raises:
-            ValueError: What was added since the last flush are no ids, or salts do not fit them.
+            ValueError: Ids added since the last flush are invalid, or their salts do not match.
         """
         rows = len(ids)
         if not rows:
@@ -172,11 +174,11 @@ class Delivered:
             self.flush()
 
     def _add_of_one_source(self, ids: NDArray[np.int64]) -> bool:
-        """Hash rows that are all of one source; False when they are not."""
+        """Hash rows of a single source. Return False, without hashing, if the rows come from several sources."""
         source = int(ids[0, 0]) >> SPLIT_BITS
         salt = self._salts.get(source)
         if salt is None:
-            self._salts = {source: self._names.salt_of(source)}  # of the last one only: it hardly ever changes
+            self._salts = {source: self._names.salt_of(source)}  # only for the last source, which rarely changes
             salt = self._salts[source]
         sums = _native.hash_ids(ids, source, salt, self._names.of_split, self._next_index, self._step)
         if sums is None:
@@ -186,7 +188,7 @@ class Delivered:
         return True
 
     def flush(self) -> None:
-        """Hash what has been added; after an error, nothing is lost and it can be tried again."""
+        """Hash all added rows. After an error, the rows are kept and ``flush`` can be retried."""
         if not self._pending:
             return
         ids = RowIds.concat(self._pending)
@@ -196,30 +198,31 @@ class Delivered:
         self._pending_rows = 0
 
     def value(self) -> StreamHash:
-        """Return the hash over all rows delivered; the caller's own."""
+        """Return a copy of the hash over all delivered rows."""
         self.flush()
         return self._hash.copy()
 
     def value_with(self, extra_ids: RowIds) -> StreamHash:
-        """Return the hash as if the rows of ``extra_ids`` had been delivered too, which they are not."""
+        """Return the hash that would result from delivering the rows of ``extra_ids`` next."""
         extended = self.value()
         if len(extra_ids):
             self._hash_into(extended, extra_ids)
         return extended
 
     def state(self) -> dict[str, Any]:
-        """Return what :meth:`restore` takes, JSON-safe: ``hash``, ``rows`` and ``next_index``."""
+        """Return ``hash``, ``rows`` and ``next_index`` as JSON-safe data for :meth:`restore`."""
         self.flush()
         return {**self._hash.state(), "next_index": self._next_index}
 
     def restore(self, state: object) -> None:
-        """Continue from ``state``, and drop what was added before. ``step`` stays what it is.
+        """Continue from ``state`` and discard all rows added before. ``step`` is unchanged.
 
-        Another number of ranks continues a stream when one of them takes the combined hash, the others that of
-        no rows, and each the rows delivered in all plus its rank as ``next_index``.
+        A stream can continue with a different number of ranks. Then one rank restores the combined hash, and the other
+        ranks restore the hash of 0 rows. On each rank, ``next_index`` is the total number of delivered rows plus the
+        rank.
 
         Raises:
-            ValueError: It is not what :meth:`state` gives; nothing has changed.
+            ValueError: ``state`` is not a result of :meth:`state`. The object is unchanged.
         """
         found = _entries(state, {"hash", "rows", "next_index"})
         next_index = _count(found["next_index"], "next_index")

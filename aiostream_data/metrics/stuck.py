@@ -1,7 +1,7 @@
-"""Name the stage that keeps the consumer waiting, from what every stage waits for at this moment.
+"""Find the stage that blocks the consumer, from the current waits of all stages.
 
-Walking from the consumer towards the sources: a stage that is waited for, and itself waits for its input with
-nothing under way, passes the wait on. The first one that does not is the one that is stuck.
+The search walks from the consumer towards the sources. It skips a stage that has no work in progress and waits for its
+own input. The first other stage that a reader waits for is stuck.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageState:
-    """What one running stage does at one moment. Seconds are None where it does not wait.
+    """State of one running stage at one moment. Durations are in seconds, and None without a wait.
 
     Attributes:
-        name: Its label, with that of the data set it is in.
-        place: Names it in the plan.
-        written_at: Where the user wrote it; "" when unknown.
-        rows_in, rows_out: What this run of it took in and gave.
-        queued, queued_nbytes: Chunks, and bytes, that wait for whoever reads it.
-        wanted_s: How long its reader has waited for it.
-        input_s: How long it has waited for its input.
-        room_s: How long it has waited for its reader to take something.
-        under_way: Rows or hops that it has begun and not given.
-        opens_inputs: It runs what it reads itself, so that its wait for that does not show in ``input_s``.
+        name: Label of the stage, with the label of its dataset.
+        place: Plan position of the stage.
+        written_at: Source line in the user's code; "" if unknown.
+        rows_in: Number of rows received in this run.
+        rows_out: Number of rows emitted in this run.
+        queued: Number of chunks in the output queue.
+        queued_nbytes: Bytes in the output queue.
+        wanted_s: Time that the reader of this stage has been waiting for it.
+        input_s: Time that the stage has been waiting for its input.
+        room_s: Time that the stage has been waiting for space in its output queue.
+        under_way: Number of rows or hops started but not emitted yet.
+        opens_inputs: True if the stage runs its inputs itself; ``input_s`` then does not show its wait for them.
     """
 
     name: str
@@ -42,7 +44,7 @@ class StageState:
 
     @property
     def sentence(self) -> str:
-        """What it does, in a few words."""
+        """Current activity of the stage, in a few words."""
         if self.room_s is not None:
             return f"waits for room {self.room_s:.1f} s"
         waits = "" if self.input_s is None else f"waits for input {self.input_s:.1f} s"
@@ -53,10 +55,10 @@ class StageState:
 
 
 def find_stuck(stages: Sequence[StageState]) -> StageState | None:
-    """Return the stage that keeps the consumer waiting; None when no stage is waited for.
+    """Return the stage that blocks the consumer, or None if no reader waits for a stage.
 
     Args:
-        stages: Sources first.
+        stages: States of all stages, sources first.
     """
     last: StageState | None = None
     for number in range(len(stages) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""The answer to what limits a pipeline: which stage, why, and what to change."""
+"""Result types of the limit analysis: the limiting stage, its cause, and recommended changes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 TOO_EARLY: Final = "not enough data"
-"""The cause as long as too little was observed."""
+"""Cause of a limit when the observation time is too short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Which stage limits a pipeline, and why.
+    """The stage that limits a pipeline, and the cause.
 
     Attributes:
-        place: Name of its place in the plan; "" where it is no stage.
-        stage: Its name; "consumer" for the training loop, "pipeline" where nothing is known.
-        what: Function or files of the stage, and the line, such as ``decode (train.py:12)``.
-        cause: See :class:`Limit`.
-        detail: Part of the cause, such as "decode" of "cpu", or "latency" of "network".
-        evidence: The measurement that the verdict follows from.
+        place: Plan position of the stage; "" if the limit is not a stage.
+        stage: Name of the stage; "consumer" for the training loop, "pipeline" if unknown.
+        what: Function or files of the stage, with source line, such as ``decode (train.py:12)``.
+        cause: Name of the cause; see :class:`Limit`.
+        detail: Detail of the cause, such as "decode" for "cpu", or "latency" for "network".
+        evidence: The measurement that supports the verdict.
     """
 
     place: str = ""
@@ -32,14 +32,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredChange:
-    """An option to set in the chain, or in ``open()``.
+    """A recommended option of a dataset method or of ``open()``.
 
     Attributes:
-        call: The method: ``map``, ``from_tfrecord``, ``open``, ... A call of ``in_subprocess`` is added, at the end or
-            before ``to_device``.
+        call: Name of the method: ``map``, ``from_tfrecord``, ``open``, ... For ``in_subprocess``, add the call at the
+            end of the chain or before ``to_device``.
         what: Function or files of the call; "" for ``open`` and ``in_subprocess``.
         option: Name of the argument.
-        value: Its value.
+        value: Recommended value of the argument.
     """
 
     call: str
@@ -53,17 +53,17 @@ class MeasuredChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What limits a pipeline. ``str()`` is one sentence.
+    """The limit of a pipeline. ``str()`` returns one sentence.
 
     Attributes:
-        stage: Name of the stage; "consumer" for the training loop, "pipeline" where nothing is known yet.
-        what: Function or files of the stage, and the line: ``decode (train.py:12)``.
+        stage: Name of the limiting stage; "consumer" for the training loop, "pipeline" if not known yet.
+        what: Function or files of the stage, with source line, such as ``decode (train.py:12)``.
         cause: "consumer", "cpu", "gil", "waiting", "transfer", "loop", "skew", "network", "throttle", "disk", "files",
             "memory", "device", "unclear" or "not enough data".
-        detail: Part of the cause: what computes, or "latency" or "bandwidth" of a network; may be "".
-        evidence: The measurement that this follows from.
-        advice: What to do about it.
-        changes: The same as options to set. Empty where no option helps.
+        detail: Detail of the cause: the name of a computation, or "latency" or "bandwidth" for a network. Can be "".
+        evidence: The measurement that supports the result.
+        advice: Recommended action.
+        changes: The recommended action as options. Empty if no option helps.
     """
 
     stage: str
@@ -76,17 +76,17 @@ class Limit:
 
     @property
     def kind(self) -> str:
-        """Cause and detail: ``cpu (decode)``."""
+        """Cause with detail, such as ``cpu (decode)``."""
         return f"{self.cause} ({self.detail})" if self.detail else self.cause
 
     @property
     def title(self) -> str:
-        """Name of the stage, with function and line: ``map decode (train.py:12)``."""
+        """Name of the stage with function and source line, such as ``map decode (train.py:12)``."""
         return f"{self.stage} {self.what}" if self.what else self.stage
 
     @property
     def sentence(self) -> str:
-        """One sentence with stage, cause, evidence and advice."""
+        """Stage, cause, evidence and advice in one sentence."""
         is_stage = self.cause not in (TOO_EARLY, self.stage)
         name = f"{self.title}: {self.kind}" if is_stage else self.kind
         return "; ".join(filter(None, (name, self.evidence, self.advice)))
@@ -95,7 +95,7 @@ class Limit:
         return self.sentence
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same as JSON-safe data."""
+        """Return the limit as JSON-safe data."""
         return asdict(self) | {"changes": [asdict(each) | {"value": _plain(each.value)} for each in self.changes]}
 
 

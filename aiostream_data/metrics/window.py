@@ -1,4 +1,4 @@
-"""What a loader did between two moments: the difference of two marks of its counters."""
+"""Measurements of a loader between two moments, computed as the difference of two counter snapshots."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from aiostream_data.metrics.counters import StageCounters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosted:
-    """The processes of one ``in_subprocess()``, since they began to run.
+    """Measurements of the processes of one ``in_subprocess()``, since their start.
 
     Attributes:
-        seconds: How long that was, on average.
-        cpu_s, loop_cpu_s: CPU seconds of the processes, and of their event loops, summed.
-        processes: How many there are.
+        seconds: Mean run time of the processes.
+        cpu_s: CPU seconds of all processes, summed.
+        loop_cpu_s: CPU seconds of the event loops of all processes, summed.
+        processes: Number of processes.
     """
 
     seconds: float
@@ -27,20 +28,21 @@ class Hosted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterMark:
-    """The counters of one engine at one moment. All of them only grow.
+    """Snapshot of one engine's counters. All counters only grow.
 
     Attributes:
         at: ``perf_counter()`` of the consumer's last step.
         read_at: ``perf_counter()`` when CPU clocks were read.
         process_cpu_s: CPU seconds of this process.
         loop_cpu_s: CPU seconds of the engine's event loop.
-        pressure_s: Seconds in which threads of this machine waited for a core; None where nothing tells.
-        elements, consumer_wait_s: Elements that the consumer received, and seconds that it waited for them.
+        pressure_s: Seconds during which threads of this machine waited for a core; None if not available.
+        elements: Number of elements that the consumer received.
+        consumer_wait_s: Seconds that the consumer waited for elements.
         memory_wait_s: Seconds that sources waited for the memory limit, summed.
-        stages: Counters of the stages by place.
+        stages: Counters of each stage, keyed by plan position.
         storage: Counters of all stores together.
-        hosted: Processes of each ``in_subprocess()``, by the prefix of their stages' places.
-        machine_cpu_s: CPU seconds of all programs on the same cores; None where nothing tells.
+        hosted: Processes of each ``in_subprocess()``, keyed by the prefix of their stages' plan positions.
+        machine_cpu_s: CPU seconds of all programs on the same cores; None if not available.
     """
 
     at: float
@@ -59,18 +61,22 @@ class CounterMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredWindow:
-    """What happened between two marks.
+    """Measurements between two snapshots.
 
     Attributes:
-        seconds: Between the consumer's first and last step.
-        elements, consumer_wait_s, memory_wait_s, storage: As of :class:`CounterMark`, since the first mark.
-        stages: Counters by place, since the first mark; of processes since they began.
-        cpus: Cores that this process may use.
-        cores_used: Cores that this process and its workers used on average.
+        seconds: Seconds between the consumer's first and last step.
+        elements: Number of elements that the consumer received.
+        consumer_wait_s: Seconds that the consumer waited for elements.
+        memory_wait_s: Seconds that sources waited for the memory limit, summed.
+        stages: Counters of each stage since the first snapshot, keyed by plan position. Counters of stages in other
+            processes are since the start of the process.
+        storage: Counters of all stores together since the first snapshot.
+        cpus: Number of cores that this process may use.
+        cores_used: Mean number of cores used by this process and its workers.
         loop_cpu_s: CPU seconds of the event loop.
-        pressure: Share of the time in which threads of this machine waited for a core.
-        hosted: As of the last mark.
-        cores_of_others: Cores that other programs used on average; None where nothing tells.
+        pressure: Share of the time that threads of this machine waited for a core.
+        hosted: Processes of each ``in_subprocess()`` at the last snapshot.
+        cores_of_others: Mean number of cores used by other programs; None if not available.
     """
 
     seconds: float
@@ -88,48 +94,48 @@ class MeasuredWindow:
 
     @property
     def is_contended(self) -> bool:
-        """Whether threads had to wait for cores most of the time."""
+        """True if threads waited for cores during more than ``CONTENDED`` of the time."""
         return self.pressure > CONTENDED
 
     def host_of(self, place: str) -> Hosted | None:
-        """Return the processes that a stage runs in; None for a stage of this process."""
+        """Return the processes in which a stage runs; None for a stage in this process."""
         return next((hosted for prefix, hosted in self.hosted.items() if place.startswith(prefix)), None)
 
     def seconds_of(self, place: str) -> float:
-        """Return the seconds that the counters of a stage are of."""
+        """Return the number of seconds that the counters of a stage cover."""
         hosted = self.host_of(place)
         return self.seconds if hosted is None else max(1e-9, hosted.seconds)
 
     def loop_share_of(self, place: str) -> float:
-        """Return which share of its time the event loop of a stage computed."""
+        """Return the CPU share of a stage's event loop."""
         hosted = self.host_of(place)
         if hosted is None:
             return self.loop_cpu_s / self.seconds
         return hosted.loop_cpu_s / max(1e-9, hosted.seconds * hosted.processes)
 
     def inputs_of(self, place: str) -> list[str]:
-        """Return the places of what a stage reads, and of the data sets or processes that it runs."""
+        """Return the plan positions of a stage's inputs, including datasets and processes that it runs."""
         inner = root_of(self.stages, f"{place}/")
         return [key for key in (*self.stages[place].inputs, *([] if inner is None else [inner])) if key in self.stages]
 
 
 CONTENDED = 0.4
-"""Share of the time with threads that wait for a core, above which cores are what is missing."""
+"""Share of the time with threads waiting for a core, above which the machine lacks cores."""
 
 
 def root_of(places: Mapping[str, object], prefix: str = "") -> str | None:
-    """Return the place of the last stage of a plan: that of the whole, or of what runs below a prefix."""
+    """Return the position of the last stage of the plan, or of the subplan below a prefix."""
     own = [key for key in places if key.startswith(prefix) and key[len(prefix) :].isdigit()]
     return max(own, key=lambda key: int(key[len(prefix) :]), default=None)
 
 
 def reader_of(place: str, stages: Mapping[str, StageCounters]) -> str | None:
-    """Return the place of the stage that reads from another one; None behind the last."""
+    """Return the position of the stage that reads from the stage at ``place``; None for the last stage."""
     return next((other for other, stage in stages.items() if place in stage.inputs), None)
 
 
 def between(begin: CounterMark, end: CounterMark, cpus: int) -> MeasuredWindow:
-    """Return what happened between two marks of one engine."""
+    """Compute the measurements between two snapshots of one engine."""
     read_s = max(1e-9, end.read_at - begin.read_at)
     stages = {place: counters.since(begin.stages.get(place)) for place, counters in end.stages.items()}
     far_cpu_s = math.fsum(stage.cpu_s for place, stage in stages.items() if _is_far(place, stage, end))
@@ -152,7 +158,7 @@ def between(begin: CounterMark, end: CounterMark, cpus: int) -> MeasuredWindow:
 
 
 def _is_far(place: str, stage: StageCounters, mark: CounterMark) -> bool:
-    """Return True for a stage whose functions run in worker processes of this process."""
+    """Return True if the functions of a stage run in worker processes of this process."""
     return stage.runs_in == "processes" and not any(place.startswith(prefix) for prefix in mark.hosted)
 
 
