@@ -10,16 +10,17 @@ from aiostream_data.errors import PlanError, RankError
 from aiostream_data.ranks.world import Ranks
 
 TORCHRUN_MARKS: Final = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-"""Set by torchrun, which often runs under another launcher whose variables its workers inherit."""
+"""Variables set by torchrun. Its workers often inherit the variables of another launcher, such as SLURM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The two variables of one launcher.
+    """Names of the environment variables of one launcher.
 
     Attributes:
-        sets_halves: It sets one of the two also where it started only one process, such as SLURM for a
-            batch script; then they say nothing.
+        rank, world_size: Names of the two variables.
+        sets_halves: True if the launcher may set only one of them, as SLURM does in a batch script. A single
+            variable is then ignored.
     """
 
     rank: str
@@ -31,10 +32,10 @@ class Launcher:
         return f"{self.rank}, {self.world_size}"
 
     def read(self, environ: Mapping[str, str]) -> Ranks | None:
-        """Return what the variables say, or None where they are not set.
+        """Read the ranks from the variables; None if the variables are not set.
 
         Raises:
-            RankError: Only one of them is set, or they are no numbers that fit together.
+            RankError: Only one variable is set, or their values are not a valid rank and world size.
         """
         found = [name for name in (self.rank, self.world_size) if environ.get(name, "").strip()]
         if not found:
@@ -43,13 +44,15 @@ class Launcher:
             if self.sets_halves:
                 return None
             missing = self.world_size if found == [self.rank] else self.rank
-            raise RankError(f"{found[0]} is set and {missing} is not; set both, or give open(rank=, world_size=)")
+            raise RankError(f"{found[0]} is set, but {missing} is not. Set both, or pass open(rank=, world_size=)")
         try:
             rank, world_size = (int(environ[name]) for name in found)
             return Ranks(rank, world_size, source=self.names)
         except (ValueError, PlanError) as error:
             values = ", ".join(f"{name}={environ[name]!r}" for name in found)
-            raise RankError(f"{values} are no rank and world size: {error}") from None
+            raise RankError(
+                f"invalid rank in the variables {values}: {error}. Correct them, or pass open(rank=, world_size=)"
+            ) from None
 
 
 TORCHRUN: Final = Launcher("RANK", "WORLD_SIZE")
@@ -64,13 +67,13 @@ LAUNCHERS: Final = (
 
 
 def ranks_from_environment(environ: Mapping[str, str]) -> Ranks | None:
-    """Return what the launchers' variables say, or None where none are set.
+    """Read the ranks from the variables of any launcher; None if no launcher set any.
 
-    A launcher that started one process only says nothing beside another one that started several. What
-    torchrun says of its own workers counts, whatever started torchrun.
+    In workers of torchrun, only the variables of torchrun count. A launcher with a world size of 1 is ignored if
+    another launcher has a larger world size.
 
     Raises:
-        RankError: Variables of one launcher are half set or no numbers, or those of two launchers disagree.
+        RankError: The variables of one launcher are incomplete or invalid, or two launchers disagree.
     """
     if any(mark in environ for mark in TORCHRUN_MARKS):
         own = TORCHRUN.read(environ)
@@ -81,13 +84,13 @@ def ranks_from_environment(environ: Mapping[str, str]) -> Ranks | None:
 
 
 def agreed(found: list[Ranks]) -> Ranks | None:
-    """Return what all of these say, or None of none.
+    """Return the ranks that all sources agree on; None for an empty list.
 
     Raises:
-        RankError: Two of them disagree; names both.
+        RankError: Two sources disagree. The message names both.
     """
     for other in found[1:]:
         first = found[0]
         if (other.rank, other.world_size) != (first.rank, first.world_size):
-            raise RankError(f"{first}, but {other}: say which with open(rank=, world_size=)")
+            raise RankError(f"conflicting ranks: {first}, but {other}. Pass open(rank=, world_size=)")
     return found[0] if found else None

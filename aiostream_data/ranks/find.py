@@ -1,4 +1,4 @@
-"""Find out which rank this process is, and say so once."""
+"""Detect the rank of this process, and print the detected rank once."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from aiostream_data.ranks.world import Ranks
 def find_ranks(
     environ: Mapping[str, str] | None = None, modules: Mapping[str, ModuleType] | None = None, replicate: int = 1
 ) -> Ranks:
-    """Return which rank this process is, as far as can be known.
+    """Detect the rank of this process.
 
-    Asked first are torch.distributed, JAX and Ray Train, where they are loaded and initialised; then the
-    variables of torchrun, JAX, Open MPI, PMI and SLURM. A process of which nobody knows is rank 0 of 1.
+    The search starts with torch.distributed, JAX and Ray Train if they are loaded and initialized. Environment
+    variables of torchrun, JAX, Open MPI, PMI and SLURM come second. The default is rank 0 of 1.
 
     Args:
-        environ: Variables; those of the process by default.
-        modules: Loaded modules; those of the process by default.
+        environ: Environment variables. Default: those of the process.
+        modules: Loaded modules. Default: those of the process.
+        replicate: Number of consecutive ranks that get the same rows.
 
     Raises:
-        RankError: Two sources disagree, or variables are half set; names both.
+        RankError: Two sources disagree, or the variables of a launcher are incomplete. The message names both.
         PlanError: ``replicate`` does not divide the number of processes.
     """
     found = agreed(ranks_from_frameworks(sys.modules if modules is None else modules))
@@ -36,13 +37,13 @@ def find_ranks(
 
 
 def choose_ranks(rank: int | None, world_size: int | None, replicate: int = 1) -> Ranks:
-    """Return what ``open(rank=, world_size=)`` means: these numbers, or what is found where none are given.
+    """Convert the arguments of ``open(rank=, world_size=)`` to ranks. If both are None, detect the rank.
 
-    What was found is written to stderr, once per process.
+    A detected rank is printed to stderr once per process.
 
     Raises:
-        PlanError: Only one of the two is given, or they do not fit together.
-        RankError: See :func:`find_ranks`.
+        PlanError: Only one of the two arguments is given, or the rank is not below the world size.
+        RankError: Detection failed; see :func:`find_ranks`.
     """
     if rank is None and world_size is None:
         found = find_ranks(replicate=replicate)
@@ -51,7 +52,7 @@ def choose_ranks(rank: int | None, world_size: int | None, replicate: int = 1) -
         return found
     if rank is None or world_size is None:
         given, missing = ("world_size", "rank") if rank is None else ("rank", "world_size")
-        raise PlanError(f"{given} is given and {missing} is not; give both, or neither to have them found")
+        raise PlanError(f"{given} is given, but {missing} is not. Pass both, or neither to detect them")
     return Ranks(rank, world_size, replicate)
 
 
@@ -59,7 +60,7 @@ _announced: set[int] = set()
 
 
 def _announce(ranks: Ranks) -> None:
-    if os.getpid() in _announced:  # a forked child may be another rank than its parent
+    if os.getpid() in _announced:  # a forked child may have another rank than its parent
         return
     _announced.add(os.getpid())
     sys.stderr.write(f"aiostream_data: {ranks}\n")

@@ -1,4 +1,4 @@
-"""What one rank tells the others of the shards that it found, so that they need not list them as well."""
+"""Broadcast of the shard list from rank 0, so that only one rank lists the store."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from aiostream_data.errors import RankError, StorageError
 from aiostream_data.rows.records import ShardRef
 
 Broadcast = Callable[["bytes | None"], bytes]
-"""Called once by every rank, with what rank 0 has to say or None; returns what rank 0 gave it."""
+"""Function called once by every rank: rank 0 passes a message, the others pass None. Returns rank 0's message."""
 
 
 @dataclass(frozen=True)
 class ListOnce:
-    """One rank lists for all.
+    """Listing of shards by one rank on behalf of all ranks.
 
     Attributes:
-        lists: Whether this is the one.
-        broadcast: How the others hear of it.
+        lists: True on the rank that lists.
+        broadcast: Function that sends the shard list to the other ranks.
     """
 
     lists: bool
@@ -29,24 +29,24 @@ class ListOnce:
 
 
 def told_shards(lists: Sequence[Sequence[ShardRef]]) -> bytes:
-    """Return the message with the shards of every source of a plan."""
+    """Encode the shards of every source of a plan as a message."""
     rows = [[[shard.url, shard.nbytes, shard.version] for shard in shards] for shards in lists]
     return json.dumps({"shards": rows}).encode()
 
 
 def told_failure(error: Exception) -> bytes:
-    """Return the message that no shards were found."""
+    """Encode an error that occurred while listing the shards as a message."""
     is_storage = isinstance(error, StorageError)
     where = [error.url, error.reason] if isinstance(error, StorageError) else ["", str(error)]
     return json.dumps({"failure": [type(error).__name__ if is_storage else "", *where]}).encode()
 
 
 def heard_shards(message: Any, sources: int) -> list[list[ShardRef]]:
-    """Return the shards of every source.
+    """Decode the shards of every source from the message of rank 0.
 
     Raises:
-        StorageError: Rank 0 could not list them; of the class that it was there.
-        RankError: It could not for another reason, has another plan, or this is not its message.
+        StorageError: Rank 0 failed to list the shards. The class is that of the original error.
+        RankError: Rank 0 failed for another reason, has another number of sources, or the message is invalid.
     """
     try:
         told = json.loads(message)
@@ -54,12 +54,14 @@ def heard_shards(message: Any, sources: int) -> list[list[ShardRef]]:
         lists = [[ShardRef(*shard) for shard in shards] for shards in told.get("shards", ())]
     except (ValueError, TypeError, AttributeError):
         kind = type(message).__name__
-        raise RankError(f"broadcast= must return what rank 0 was given, and returned {kind} that is not that") from None
+        raise RankError(
+            f"broadcast= returned an invalid {kind}. On every rank, it must return the bytes that rank 0 passed to it"
+        ) from None
     if failure is not None:
         raise _failure(*failure)
     if len(lists) != sources:
         raise RankError(
-            f"rank 0 opened a data set with {len(lists)} sources of files, and this rank one with {sources}"
+            f"rank 0 opened a dataset with {len(lists)} file sources, but this rank opened one with {sources}"
         )
     return lists
 
@@ -67,5 +69,5 @@ def heard_shards(message: Any, sources: int) -> list[list[ShardRef]]:
 def _failure(name: str, url: str, reason: str) -> Exception:
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, StorageError):
-        return kind(url, f"{reason} (found by rank 0, which lists for all)")
-    return RankError(f"rank 0, which lists for all, could not find the shards: {reason}")
+        return kind(url, f"{reason} (reported by rank 0, which lists for all ranks)")
+    return RankError(f"rank 0, which lists for all ranks, could not list the shards: {reason}")

@@ -1,4 +1,4 @@
-"""Worker processes of PyTorch's DataLoader, which share the elements of their rank among them."""
+"""Worker processes of PyTorch's DataLoader. The workers of one rank share the elements of this rank."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from aiostream_data.ranks.world import Ranks
 
 @dataclass(frozen=True)
 class LoaderWorkers:
-    """One of several worker processes that share what a rank gets.
+    """One of several worker processes that share the elements of a rank.
 
     Attributes:
-        number: Of this process, from 0.
-        count: How many processes there are; 1 where nothing is shared.
-        seed: The same in all of them, and another one in every epoch of a DataLoader; None where nobody says.
+        number: Number of this worker, from 0.
+        count: Number of workers; 1 if the elements are not shared.
+        seed: Seed common to all workers, which changes with each epoch of a DataLoader; None if unknown.
     """
 
     number: int = 0
@@ -31,7 +31,7 @@ class LoaderWorkers:
     seed: int | None = None
 
     def among(self, ranks: Ranks) -> Ranks:
-        """Return which of the workers of all ranks this is, as if each was a rank."""
+        """Return the position of this worker among the workers of all ranks, as if each worker was a rank."""
         if self.count == 1:
             return ranks
         share = ranks.share * self.count + self.number
@@ -45,10 +45,10 @@ ALONE: Final = LoaderWorkers()
 
 
 def find_workers(modules: Mapping[str, ModuleType] | None = None) -> LoaderWorkers:
-    """Return which worker of a DataLoader over an IterableDataset this process is; :data:`ALONE` where it is none.
+    """Detect the DataLoader worker of an IterableDataset that this process is; :data:`ALONE` if it is not a worker.
 
     Args:
-        modules: Loaded modules; those of the process by default. None is imported.
+        modules: Loaded modules. Default: those of the process. No module is imported.
     """
     found = torch_worker(sys.modules if modules is None else modules)
     return ALONE if found is None else LoaderWorkers(*found)
@@ -60,14 +60,15 @@ def choose_workers(
     world_size: int | None = None,
     shards: Iterable[tuple[int, int]] = (),
 ) -> LoaderWorkers:
-    """Return what ``open(worker=)`` means: this number and count, or what is found where none are given.
+    """Convert the argument ``open(worker=)`` to a worker. If it is None, detect the worker.
 
     Args:
-        rank, world_size: As given to ``open``.
-        shards: Number of parts and number of the part, of every ``shard()`` that the user wrote.
+        worker: (number, count) of workers, or None.
+        rank, world_size: Arguments of ``open``.
+        shards: (number of parts, part) for every ``shard()`` in the plan.
 
     Raises:
-        PlanError: The numbers do not fit together, or the other arguments may count workers already.
+        PlanError: The numbers are invalid, or rank, world_size or ``shard()`` may already count the workers.
     """
     found = find_workers()
     if worker is not None:
@@ -86,17 +87,16 @@ def choose_workers(
 
 def _given(worker: Any, seed: int | None) -> LoaderWorkers:
     if not isinstance(worker, (tuple, list)) or len(worker) != 2:
-        raise ArgumentTypeError(
-            f"worker must be the number and the count of workers, as in (0, 4), got {shown(worker)}"
-        )
+        raise ArgumentTypeError(f"worker must be (number, count), such as (0, 4), got {shown(worker)}")
     count = integer("the count of worker", worker[1], 1)
     return LoaderWorkers(integer("the number of worker", worker[0], 0, count - 1), count, seed)
 
 
 def _besides_shards(found: LoaderWorkers, shards: list[tuple[int, int]]) -> LoaderWorkers:
-    """Return who shares rows that the user has cut by ``shard()``: nobody, where that counts the workers.
+    """Return a single worker if a ``shard()`` of the user already counts the workers; raise otherwise.
 
-    One that does not is refused by all workers but one at most, since its number is the same in all of them.
+    A ``shard()`` that does not count workers has the same part in all workers. At most one worker then finds a
+    matching number; all others raise.
     """
     if any(_may_count(found, *shard) for shard in shards):
         return LoaderWorkers(seed=found.seed)
@@ -105,7 +105,7 @@ def _besides_shards(found: LoaderWorkers, shards: list[tuple[int, int]]) -> Load
 
 
 def _may_count(found: LoaderWorkers, parts: int, part: int) -> bool:
-    """Return True if a part has the number that PyTorch's documentation gives it: rank * num_workers + worker."""
+    """Return True if ``part`` may be rank * num_workers + worker, the formula in PyTorch's documentation."""
     return parts % found.count == 0 and part % found.count == found.number
 
 
@@ -118,6 +118,6 @@ def _is_launched_as(rank: int, world_size: int) -> bool:
 
 def _unclear(what: str, found: LoaderWorkers) -> PlanError:
     return PlanError(
-        f"this is {found} of a DataLoader, and {what} may count its workers already: pass worker=(0, 1) to open() if "
-        f"it does, and worker={found.number, found.count} if it does not"
+        f"this is {found} of a DataLoader, and {what} may already count its workers. Pass worker=(0, 1) to open() if "
+        f"it does, or worker={found.number, found.count} if it does not"
     )

@@ -1,4 +1,4 @@
-"""The processes that share a data set: how many, which one this is, and how many rows each gets."""
+"""Rank of this process, number of ranks, and the distribution of rows over ranks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from aiostream_data.arguments import function_or_none, integer, shown
 from aiostream_data.errors import PlanError, RankError
 
 Tail: TypeAlias = Literal["drop", "pad", "repeat"]
-"""What becomes of the last rows where they do not suffice for one per rank: left out, filled up with rows
-marked as padding, or filled up with rows given twice."""
+"""Handling of the last rows if they do not suffice for one per rank: drop them, add rows marked as padding, or
+repeat rows."""
 
 Policy: TypeAlias = Literal["row", "split", "file"]
-"""What is shared out: the rows of the global order one by one, or whole files."""
+"""Unit that ranks share: single rows of the global order, or whole files."""
 
 TAILS: Final[tuple[Tail, ...]] = ("drop", "pad", "repeat")
 POLICIES: Final[tuple[Policy, ...]] = ("row", "split", "file")
 
 SHARED_SEED: Final = 0
-"""Root seed of ranks that were given none: a random one would give every rank another order."""
+"""Default root seed with several ranks. A random seed would give every rank a different order."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Ranks:
 
     Attributes:
         rank: Number of this process, from 0.
-        world_size: How many processes there are.
-        replicate: So many consecutive ranks get the same rows, as the members of a tensor-parallel group must.
-        source: Where the numbers come from, for messages.
+        world_size: Number of processes.
+        replicate: Number of consecutive ranks that get the same rows, e.g. the size of a tensor-parallel group.
+        source: Origin of the numbers, for messages.
 
     Raises:
-        PlanError: A number is out of its range, or ``replicate`` does not divide ``world_size``.
+        PlanError: A number is out of range, or ``replicate`` does not divide ``world_size``.
     """
 
     rank: int = 0
@@ -52,16 +52,16 @@ class Ranks:
 
     @property
     def share(self) -> int:
-        """Number of the share of the rows that this process gets, from 0."""
+        """Number of this process's share of the rows, from 0."""
         return self.rank // self.replicate
 
     @property
     def shares(self) -> int:
-        """How many different shares there are."""
+        """Number of different shares."""
         return self.world_size // self.replicate
 
     def root_seed(self, seed: int | None) -> int | None:
-        """Return the seed to open with: ranks that were given none must not draw different ones."""
+        """Return ``seed``, or the shared default seed if it is None and there are several ranks."""
         return SHARED_SEED if seed is None and self.world_size > 1 else seed
 
     def __str__(self) -> str:
@@ -71,19 +71,20 @@ class Ranks:
 
 @dataclass(frozen=True, kw_only=True)
 class Sharing:
-    """How ranks share a data set.
+    """Distribution of a data set over ranks.
 
     Attributes:
-        policy: "row" deals out the rows of the one order that a single process would read, so that it is the same
-            for any number of ranks; "file" has every rank read files of its own, and rows in an order of its own;
-            "split" is meant to do so with parts of files, and does it with whole ones as long as a file is one split.
-        tail: What makes the ranks' numbers of batches equal; None is "drop" by row, and nothing by file.
-        counts: By file: rows of every share, where they are known; as many as there are shares.
-        consensus: By file: called with whether this rank has another batch, once per batch and in a thread of the
-            loader; returns whether all ranks have. It has to ask all ranks, through a channel of its own.
+        policy: "row" distributes single rows of the order that one process would read. This order is the same for any
+            number of ranks. "file" distributes whole files, and each rank has its own order. "split" is the same as
+            "file".
+        tail: Rule that makes the number of batches equal on all ranks. None means "drop" with policy "row", and no
+            rule with policy "file".
+        counts: Number of rows of each share, if known. Only for policy "file".
+        consensus: Function that returns True if all ranks called it with True. Only for policy "file". Each rank calls
+            it once per batch, in a thread of the loader, and passes True if it has another batch.
 
     Raises:
-        PlanError: An argument makes no sense, or nothing is given by which a tail could be kept.
+        PlanError: An argument is invalid, or ``tail`` needs ``counts`` or ``consensus``.
     """
 
     policy: Policy = "row"
@@ -94,37 +95,39 @@ class Sharing:
     def __post_init__(self) -> None:
         _one_of("policy", self.policy, POLICIES)
         function_or_none("consensus", self.consensus)
-        if self.policy == "split":  # a file is one split, as files are read today
+        if self.policy == "split":  # each file is one split
             object.__setattr__(self, "policy", "file")
         if self.tail is not None:
             _one_of("tail", self.tail, TAILS)
         if self.policy == "row":
             if self.counts is not None or self.consensus is not None:
-                raise PlanError("counts= and consensus= are for policy='file'; by row all ranks see the same end")
+                raise PlanError(
+                    "counts= and consensus= require policy='file'; with policy='row', all ranks end together"
+                )
             return
         if self.tail is not None and self.counts is None and self.consensus is None:
             raise PlanError(
-                f"tail={self.tail!r} with policy='file' needs counts= or consensus=, since no rank knows "
-                "how many rows the others' files have; or use policy='row'"
+                f"tail={self.tail!r} with policy='file' requires counts= or consensus=, because a rank cannot count "
+                "the rows of other ranks. Pass one of them, or use policy='row'"
             )
         if self.tail is None and (self.counts is not None or self.consensus is not None):
-            raise PlanError("counts= and consensus= serve to keep a tail: give tail='drop', 'pad' or 'repeat'")
+            raise PlanError("counts= and consensus= require tail=. Set tail='drop', 'pad' or 'repeat'")
         if self.counts is not None:
             object.__setattr__(self, "counts", tuple(_integer("counts", count, 0) for count in self.counts))
 
     @property
     def row_tail(self) -> Tail:
-        """The tail of policy "row"."""
+        """Tail rule for policy "row"."""
         return self.tail or "drop"
 
 
 def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
-    """Return how many rows each of ``world_size`` ranks gets of ``rows``; the same for all."""
+    """Return the number of rows per rank when ``world_size`` ranks share ``rows``; equal on all ranks."""
     return rows // world_size if tail == "drop" else -(-rows // world_size)
 
 
 def too_few(things: int, noun: str, world_size: int) -> RankError:
-    """Return the error that there are fewer rows or files than ranks, workers of a DataLoader counted in."""
+    """Return the error for fewer rows or files than ranks. Each worker of a DataLoader counts as a rank."""
     plural = noun if things == 1 else noun + "s"
     cure = "use fewer ranks or DataLoader workers, or replicate="
     return RankError(f"{things} {plural} cannot be shared by {world_size} ranks; {cure}")
