@@ -1,4 +1,4 @@
-"""Which of several processes this one is, and what all of them agree on without asking each other."""
+"""Ranks of processes that share a data set: detection, distribution of rows, padding, and shared shard lists."""
 
 from aiostream_data.ranks.find import choose_ranks, find_ranks
 from aiostream_data.ranks.loader_workers import LoaderWorkers, choose_workers

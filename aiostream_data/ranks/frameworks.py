@@ -1,4 +1,4 @@
-"""Ask frameworks that are loaded and initialised which rank this process is. None is imported for it."""
+"""Read the rank of this process from frameworks that are already loaded and initialized. Imports no framework."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SEED_BITS: Final = (1 << 62) - 1
 
 
 def ranks_from_frameworks(modules: Mapping[str, ModuleType]) -> list[Ranks]:
-    """Return what every framework among the loaded ``modules`` says that knows of several processes."""
+    """Return the ranks reported by each loaded framework that is initialized for several processes."""
     found = []
     for name, ask in ASK.items():
         module = modules.get(name)
@@ -23,9 +23,10 @@ def ranks_from_frameworks(modules: Mapping[str, ModuleType]) -> list[Ranks]:
 
 
 def torch_worker(modules: Mapping[str, ModuleType]) -> tuple[int, int, int] | None:
-    """Return number, count and common seed of the workers of PyTorch's DataLoader, if this process is one of several.
+    """Return (worker id, number of workers, common seed) in a worker process of PyTorch's DataLoader.
 
-    None as well in a worker over a dataset with indices, which gets rows of its own from the DataLoader.
+    Return None outside such a process, with a single worker, or if the data set is not an IterableDataset. The
+    DataLoader itself distributes the indices of other data sets.
     """
     data = modules.get("torch.utils.data")
     info = None if data is None else data.get_worker_info()
@@ -41,7 +42,7 @@ def _torch(distributed: Any) -> Ranks | None:
 
 
 def _jax(jax: Any) -> Ranks | None:
-    # Asked before jax.process_count(), which would start a backend and take the accelerator.
+    # Check this before calling jax.process_count(), which would start a backend and reserve the accelerator.
     is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
     if is_initialized is None or not is_initialized():
         return None
@@ -52,9 +53,9 @@ def _ray_train(train: Any) -> Ranks | None:
     try:
         context = train.get_context()
         rank, world_size = context.get_world_rank(), context.get_world_size()
-    except (RuntimeError, AttributeError):  # this process is no worker of a trainer
+    except (RuntimeError, AttributeError):  # this process is not a worker of a trainer
         return None
-    # Outside a worker some releases answer 0 of 1, which is what no answer means.
+    # Outside a worker, some releases return rank 0 of 1. Treat this result as "not initialized".
     return Ranks(rank, world_size, source="ray.train") if world_size and world_size > 1 else None
 
 

@@ -1,7 +1,7 @@
-"""Rows that only fill up: named as such in their ids, and later marked in the elements.
+"""Padding rows, which make the row counts of all ranks equal.
 
-A row that is padding has one more pair in its ids, so that whatever happens to it on its way, in whatever order
-rows are worked on, the flag can be added where functions that should not see it have been passed.
+The row id of a padding row has one extra pair, which survives all operators and any order of processing. The flag
+"valid" is added to the elements later, after the functions that must not see it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from aiostream_data.rows.row_ids import PADDING, RowIds
 from aiostream_data.rows.structure import LEAF, Structure
 
 VALID: Final = "valid"
-"""Key of the flag in elements that are dicts."""
+"""Key of the padding flag in elements that are dicts."""
 
 
 def as_padding(chunk: Chunk, first: int = 0) -> Chunk:
-    """Return the rows with ids that name those from row ``first`` on as padding.
+    """Mark the rows from ``first`` on as padding in their ids.
 
-    A function that draws by record draws the same for them as for the rows that they repeat.
+    A function with random numbers per record gets the same numbers for a padding row as for the row it repeats.
     """
     return marked(chunk, np.arange(len(chunk)) >= first)
 
 
 def marked(chunk: Chunk, is_padding: NDArray[np.bool_]) -> Chunk:
-    """Return the rows with ids that name some of them as padding."""
+    """Mark the rows selected by ``is_padding`` as padding in their ids."""
     return chunk.with_ids(_marked(chunk.ids, is_padding))
 
 
@@ -41,23 +41,23 @@ def _marked(ids: RowIds, is_padding: NDArray[np.bool_]) -> RowIds:
 
 
 def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
-    """Return, for each row, whether its id marks padding."""
+    """Return a bool per row: True if its id marks padding."""
     return ids.ends_with(PADDING)
 
 
 def without_padding(ids: RowIds) -> RowIds:
-    """Return the ids of the rows that padding repeats."""
+    """Remove the padding mark from ids. A padding row then has the id of the row that it repeats."""
     return ids.without_pair(where=padding_rows(ids))
 
 
 def batches_without_padding(lineage: Lineage) -> Lineage:
-    """Return batches as if they were made of the rows that their padding repeats."""
+    """Remove the padding mark from the rows of batches."""
     made_of = [_with_ids(entry, without_padding) for entry in lineage.made_of or ()]
     return Lineage(lineage.ids, made_of or None)
 
 
 def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
-    """Return batches that were made again, their rows named as padding where those of ``saved`` are."""
+    """Mark rows of recomputed batches as padding where the rows of ``saved`` are marked."""
     if saved.made_of is None or chunk.made_of is None:
         return chunk
     made_of = [
@@ -68,31 +68,31 @@ def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
 
 
 def _with_ids(rows: MadeOf | None, change: Callable[[RowIds], RowIds]) -> MadeOf | None:
-    """Return what a batch was made of with other ids of its rows; elements that are no batch as they are."""
+    """Apply ``change`` to the row ids of a batch. Entries of elements that are not batches stay unchanged."""
     if rows is None or is_single(rows):
         return rows
     return type(rows)(change(rows.ids), rows.made_of) if isinstance(rows, Lineage) else change(rows)
 
 
 def rows_named_by(made_of: MadeOf | None) -> RowIds:
-    """Return the ids of the rows that a batch was made of."""
+    """Return the ids of the rows of a batch."""
     if made_of is None:
         return RowIds.none()
     return made_of.ids if isinstance(made_of, Lineage) else made_of
 
 
 def marked_structure(structure: Structure) -> Structure:
-    """Return the structure of elements with a flag: one more key of a dict, else a pair of element and flag."""
+    """Add the padding flag to a structure: an extra key of a dict, otherwise a pair (element, flag)."""
     if structure.kind == "dict":
         return Structure("dict", (*structure.names, VALID), (*structure.children, LEAF))
     return Structure("tuple", (), (structure, LEAF))
 
 
 def with_marks(chunk: Chunk) -> Chunk:
-    """Return the rows with a flag each, which is True unless the row is padding.
+    """Add a flag to each row: True for data, False for padding.
 
     Raises:
-        RankError: Elements are dicts that have a "valid" already.
+        RankError: The elements are dicts that already have the key "valid".
     """
     marks = ~padding_rows(chunk.ids)
     if isinstance(chunk, Items):
@@ -103,7 +103,7 @@ def with_marks(chunk: Chunk) -> Chunk:
 
 
 def batches_with_marks(chunk: Chunk) -> Chunk:
-    """Return batches with a flag per row of each, which is True unless the row, or the whole batch, is padding."""
+    """Add an array of flags to each batch, one per row: False if the row or the whole batch is padding."""
     made_of = chunk.made_of or [None] * len(chunk)
     whole = padding_rows(chunk.ids).tolist()
     flags = [_flags(rows, is_padding) for rows, is_padding in zip(made_of, whole, strict=True)]
