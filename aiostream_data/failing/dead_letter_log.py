@@ -1,4 +1,4 @@
-"""A file of JSON lines, one for each record that was skipped or replaced, each of them once."""
+"""Dead-letter log: a file with one JSON line per skipped or replaced record."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if sys.platform != "win32":
     import fcntl
 
 MAX_LINE_NBYTES: Final = 64 << 20
-"""Longest line that is read; a record of a batch of any size is far shorter."""
+"""Maximum length of a line in bytes. Lines written by the log are far shorter."""
 
 _LINE_START: Final = b'{"url": '
 
 LOCK_S: Final = 30.0
-"""Seconds that another loader or process may keep the file to itself."""
+"""Maximum time in seconds to wait for the file lock of another loader or process."""
 
 LOCK_RETRY_S: Final = 0.01
-"""Seconds between two attempts to have it."""
+"""Seconds between two attempts to lock the file."""
 
 
 class DeadLetterLog:
-    """Appends entries to a file. One thread at a time appends; any may close.
+    """Append-only log file of failed records. Thread-safe.
 
-    An entry goes by its ``name``. One that the file holds already is not written again, so that a run that is taken up
-    again, or repeated, leaves every record in the log once; and so do several loaders and ranks that write to one file.
+    Entries are identified by their ``name``. An entry already in the file is not written again. Each record is
+    therefore logged once, even if a run is resumed or repeated, or several loaders or ranks share the file.
     """
 
     def __init__(self, path: str) -> None:
-        """Do nothing yet: the file is made with the first entry."""
-        self._path = os.path.abspath(_local(path))  # whatever a function makes of the working directory
+        """Set the path of the log. The file is created with the first entry."""
+        self._path = os.path.abspath(_local(path))  # user functions may change the working directory
         self._file: int | None = None
         self._read_to = 0
         self._names: set[str] = set()
@@ -49,25 +49,25 @@ class DeadLetterLog:
         self._failure: BaseException | None = None
 
     def append(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Write the entries that are not there yet, in order, in one write; nothing once it was closed.
+        """Write the entries that the file lacks, in order and in one write. Do nothing after :meth:`close`.
 
         Raises:
-            DeadLetterError: The file cannot be written, or holds something else; or an earlier call failed.
+            DeadLetterError: The file cannot be written or is not a dead-letter log, or an earlier call failed.
         """
         try:
             with self._appending:
                 if not self._closed:
                     self._append_or_fail(entries)
         finally:
-            if self._closed:  # meanwhile, which left the file to this thread
+            if self._closed:  # close() was called during the write and left closing the file to this thread
                 self.close()
 
     def _append_or_fail(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Append, and refuse to after a failure: the log no longer matches the entries it remembers."""
+        """Append the entries. Raise after an earlier failure, since the file may not match the remembered names."""
         if self._failure is not None:
             raise DeadLetterError(
-                f"the dead-letter log {self._path} could not be written before ({type(self._failure).__name__}), and "
-                "takes no more records; open the data set again"
+                f"cannot write the dead-letter log {self._path} after an earlier failure "
+                f"({type(self._failure).__name__}). Open the dataset again"
             ) from self._failure
         try:
             self._append(entries)
@@ -90,7 +90,7 @@ class DeadLetterLog:
             self._write("".join(lines).encode())
 
     def close(self) -> None:
-        """Close the file, as soon as nobody writes to it. Idempotent, and never waits."""
+        """Close the file, or let the writing thread close it when its write ends. Idempotent; never blocks."""
         self._closed = True
         if self._appending.acquire(blocking=False):
             try:
@@ -107,20 +107,20 @@ class DeadLetterLog:
             raise DeadLetterError(f"the dead-letter log {self._path} cannot be opened: {error}") from error
 
     def _read_others(self) -> None:
-        """Take in what the file holds beside what this log has written. Nobody else writes meanwhile."""
+        """Read the names of entries that other writers appended. The caller holds the file lock."""
         assert self._file is not None
         found = os.fstat(self._file)
-        if not stat.S_ISREG(found.st_mode) or found.st_size == self._read_to:  # of a pipe nothing can be read again
+        if not stat.S_ISREG(found.st_mode) or found.st_size == self._read_to:  # a pipe cannot be read back
             return
-        if found.st_size < self._read_to:  # it was emptied
+        if found.st_size < self._read_to:  # the file was truncated
             self._names, self._read_to = set(), 0
         self._names.update(map(_name_of, read_entries(self._path, self._read_to)))
         self._read_to = found.st_size
-        if found.st_size and os.pread(self._file, 1, found.st_size - 1) != b"\n":  # a kill has cut a write short
+        if found.st_size and os.pread(self._file, 1, found.st_size - 1) != b"\n":  # a killed process wrote half a line
             self._write(b"\n")
 
     def _write(self, data: bytes) -> None:
-        """Write all of ``data``, or nothing: a line that was cut would spoil the next one."""
+        """Write all of ``data`` or nothing. A partial line would corrupt the next line."""
         assert self._file is not None
         left = data
         try:
@@ -134,9 +134,9 @@ class DeadLetterLog:
         self._read_to += len(data)
 
     def _take_back(self, written: int) -> None:
-        """Remove the last bytes of the file. Nobody else writes meanwhile, unless the file cannot be locked."""
+        """Remove the last ``written`` bytes of the file, unless another process has appended to it."""
         assert self._file is not None
-        with suppress(OSError):  # a pipe; a reader passes over the cut line
+        with suppress(OSError):  # a pipe cannot be truncated; readers skip the partial line
             size = os.fstat(self._file).st_size
             if written and size == self._read_to + written:
                 os.ftruncate(self._file, self._read_to)
@@ -144,11 +144,13 @@ class DeadLetterLog:
 
 @contextmanager
 def _locked(file: int, path: str, given_up: Callable[[], bool]) -> Iterator[None]:
-    """Keep other loaders, of any process, from writing to a file; where the system cannot, all write as they come."""
+    """Lock a file against other loaders and processes. On systems without file locks, do nothing."""
     until = time.monotonic() + LOCK_S
     while not _takes_lock(file):
-        if given_up() or time.monotonic() > until:  # a lock of files cannot be waited for so long and no longer
-            raise DeadLetterError(f"the dead-letter log {path} is kept locked by another process")
+        if given_up() or time.monotonic() > until:  # flock() has no timeout, so poll
+            raise DeadLetterError(
+                f"cannot lock the dead-letter log {path}: another process holds its lock. Use a separate path"
+            )
         time.sleep(LOCK_RETRY_S)
     try:
         yield
@@ -176,13 +178,13 @@ def _unlock(file: int) -> None:
 
 
 def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log, in order; a line that a kill has cut short is passed over.
+    """Yield the entries of a log in order. Lines cut short by a killed process are skipped.
 
     Args:
-        start: Byte at which a line begins.
+        start: Byte offset to start reading at; must be the beginning of a line.
 
     Raises:
-        DeadLetterError: There is no such file, or it is no dead-letter log; names the line.
+        DeadLetterError: The file cannot be read, or is not a dead-letter log. The message names the invalid line.
     """
     path = _local(path)
     try:
@@ -192,14 +194,14 @@ def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[
             while line := file.readline(MAX_LINE_NBYTES + 1):
                 number += 1
                 if len(line) > MAX_LINE_NBYTES:
-                    raise DeadLetterError(f"{path} is no dead-letter log: line {number} is too long")
+                    raise DeadLetterError(f"{path} is not a dead-letter log: line {number} is too long")
                 entry = _parsed(line)
                 if entry is not None:
                     yield entry
                 elif _may_be_cut_short(line):
                     continue
                 else:
-                    raise DeadLetterError(f"{path} is no dead-letter log: line {number} is not an entry")
+                    raise DeadLetterError(f"{path} is not a dead-letter log: line {number} is not an entry")
     except OSError as error:
         raise DeadLetterError(f"the dead-letter log {path} cannot be read: {error}") from error
 
@@ -207,13 +209,13 @@ def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[
 def _local(path: str | os.PathLike[str]) -> str:
     text = local_path("log", path)
     if "://" in text:
-        raise DeadLetterError(f"a dead-letter log is a local file, and {safe_url(path)} is a URL; write a path")
+        raise DeadLetterError(f"a dead-letter log must be a local file, got {safe_url(path)}. Pass a path")
     return text
 
 
 def _opened(path: str | os.PathLike[str]) -> BinaryIO:
-    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
-        raise DeadLetterError(f"{os.fspath(path)} is no dead-letter log: it is no file")
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
+        raise DeadLetterError(f"cannot read the dead-letter log {os.fspath(path)}: it is not a regular file")
     return open(path, "rb")
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a record on which a stage fails: raise, retry, skip, replace, quarantine."""
+"""Error policies for records on which a stage fails: raise, retry, skip, replace or quarantine."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 
 RATE_ROWS: Final = 1000
-"""A rate counts from so many rows on: the first ones share the allowance of this many."""
+"""Minimum row count for ``max_rate``: until then, the limit is ``max_rate`` times this number."""
 
 MAX_BACKOFF_S: Final = 30.0
-"""Longest pause between two attempts."""
+"""Maximum pause between two attempts, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """The error ends the stream. The default."""
+    """Raise the error, which ends the stream. This is the default policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Leave the record out, count it, and note it in the dead-letter log, if ``open`` was given one.
+    """Skip the record, count it, and write it to the dead-letter log if ``open`` has one.
 
     Args:
-        max_count: Records that may be left out; one more raises :class:`~aiostream_data.errors.ErrorBudgetError`. A
-            file that a source loses, or the rest of one, counts as one record.
-        max_rate: Share of all records, 0 to 1, that may be left out. The first 1,000 share one allowance.
+        max_count: Maximum number of skipped records; one more raises
+            :class:`~aiostream_data.errors.ErrorBudgetError`. A lost file, or lost rest of a file, counts as one record.
+        max_rate: Maximum fraction of all records that may be skipped, from 0 to 1. For the first 1,000 records, the
+            limit is ``max_rate`` * 1,000 records.
     """
 
     max_count: int | None = None
@@ -41,11 +42,11 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Give ``value`` in the record's place, count it, and note it as :class:`Skip` does.
+    """Replace the record by ``value``, count it, and write it to the dead-letter log if ``open`` has one.
 
     Args:
-        value: The same object every time; do not change it afterwards.
-        max_count, max_rate: As in :class:`Skip`.
+        value: Replacement for every failed record. All replacements are the same object, so do not modify it.
+        max_count, max_rate: Limits for replaced records, as in :class:`Skip`.
     """
 
     value: Any
@@ -58,11 +59,11 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Leave the record out, and note it in a dead-letter log of the stage's own.
+    """Skip the record, and write it to a separate dead-letter log for this stage.
 
     Args:
-        path: A file of JSON lines, one per record; appended to. ``dataset.replay(path)`` runs them again.
-        max_count, max_rate: As in :class:`Skip`.
+        path: File to append to, one JSON line per record. ``dataset.replay(path)`` processes these records again.
+        max_count, max_rate: Limits for skipped records, as in :class:`Skip`.
     """
 
     path: str | os.PathLike[str]
@@ -76,12 +77,12 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again, and then do what ``then`` says.
+    """Retry the record, and apply the policy ``then`` if all attempts fail.
 
     Args:
-        times: Further attempts after the first.
-        backoff_s: Seconds before the second attempt; doubled before each further one, 30 at most.
-        then: "raise", "skip", or another policy than Retry.
+        times: Maximum number of retries after the first attempt.
+        backoff_s: Seconds before the first retry. The pause doubles with each retry, up to 30 seconds.
+        then: Policy after the last attempt: "raise", "skip", or any policy except Retry.
     """
 
     times: int = 3
@@ -102,14 +103,14 @@ class Retry:
 
 ErrorPolicy: TypeAlias = Raise | Skip | Replace | Quarantine | Retry
 OnError: TypeAlias = ErrorPolicy | Literal["raise", "skip"] | None
-"""What users give; None leaves it to ``open(on_error=...)``, whose default is to raise."""
+"""Type of an ``on_error`` argument. None means the policy of ``open(on_error=...)``, which raises by default."""
 
 
 def policy_of(value: OnError) -> ErrorPolicy:
-    """Return the policy that a user's argument stands for.
+    """Convert an ``on_error`` argument to a policy.
 
     Raises:
-        PlanError: It stands for none.
+        PlanError: The value is not a valid policy.
     """
     if value is None or (isinstance(value, str) and value == "raise"):
         return Raise()
@@ -123,22 +124,22 @@ def policy_of(value: OnError) -> ErrorPolicy:
 
 
 def source_policy_of(value: OnError) -> ErrorPolicy:
-    """Return the policy that a user's argument stands for, given to a source of files.
+    """Convert an ``on_error`` argument of a file source to a policy.
 
     Raises:
-        PlanError: It stands for none, or gives a value for a record that nobody knows.
+        PlanError: The value is not a valid policy, or is Replace: damage may hide an unknown number of records.
     """
     policy = policy_of(value)
     if isinstance(policy, Replace) or (isinstance(policy, Retry) and isinstance(policy.then, Replace)):
         raise PlanError(
-            "on_error of a source cannot be Replace(...): damage may hide any number of records; use Skip(...), and "
-            "Replace(...) for functions"
+            "on_error of a source cannot be Replace(...): damage may hide any number of records. Use Skip(...), and "
+            "Replace(...) only for functions"
         )
     return policy
 
 
 def policy_for_sources(policy: OnError) -> OnError:
-    """Return what a policy for all stages means for sources of files: without a value for a record, they raise."""
+    """Convert a policy for all stages to the policy for file sources. Replace becomes None, so sources raise."""
     if isinstance(policy, Replace):
         return None
     if isinstance(policy, Retry) and isinstance(policy.then, Replace):
@@ -147,21 +148,21 @@ def policy_for_sources(policy: OnError) -> OnError:
 
 
 def may_drop(value: OnError) -> bool:
-    """Return True if a stage with this policy may give fewer rows than it takes."""
+    """Return True if a stage with this policy may emit fewer rows than it receives."""
     policy = policy_of(value)
     return isinstance(policy_of(policy.then) if isinstance(policy, Retry) else policy, (Skip, Quarantine))
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """A policy, resolved for the stage that applies it; picklable when its value is.
+    """Error policy in the form used by a stage. Can be pickled if ``value`` can.
 
     Attributes:
-        kind: What happens after the last attempt.
-        value: For "replace".
-        retries, backoff_s: Further attempts, and the pause before the first of them.
-        max_count, max_rate: How many records may be skipped or replaced; None for any number.
-        path: Of a dead-letter log of its own, or None.
+        kind: Action after the last attempt.
+        value: Replacement value for the action "replace".
+        retries, backoff_s: Maximum number of retries, and the pause in seconds before the first retry.
+        max_count, max_rate: Limits for skipped or replaced records; None for no limit.
+        path: Path of the stage's own dead-letter log, or None.
     """
 
     kind: Literal["raise", "skip", "replace"] = "raise"
@@ -174,30 +175,27 @@ class Handling:
 
     @property
     def interferes(self) -> bool:
-        """Whether anything but raising at once may happen."""
+        """True unless the policy raises at the first failure."""
         return self.kind != "raise" or self.retries > 0
 
     @property
     def of_given_rows(self) -> Handling:
-        """How rows are made again that were given: none of them was skipped, so an error after the last attempt raises.
-
-        All else is as it was: the attempts, and the value in a row's place.
-        """
+        """Policy for recomputing delivered rows: "skip" becomes "raise", since a delivered row was not skipped."""
         return replace(self, kind="raise") if self.kind == "skip" else self
 
     def pause_s(self, attempt: int) -> float:
-        """Return the seconds to wait before further attempt number ``attempt``, from 0."""
+        """Return the seconds to wait before retry number ``attempt``, counted from 0."""
         return min(MAX_BACKOFF_S, self.backoff_s * 2.0**attempt)
 
     def is_spent(self, failures: int, rows: int) -> bool:
-        """Return True if so many failed records among so many are more than was allowed."""
+        """Return True if ``failures`` failed records among ``rows`` exceed the limits."""
         if self.max_count is not None and failures > self.max_count:
             return True
         return self.max_rate is not None and failures > self.max_rate * max(rows, RATE_ROWS)
 
     @property
     def budget(self) -> str:
-        """Describe the allowance of :meth:`is_spent`, for a message."""
+        """Limits of :meth:`is_spent` as text for an error message."""
         rules = [] if self.max_count is None else [f"max_count={self.max_count}"]
         if self.max_rate is not None:
             first = f"{int(self.max_rate * RATE_ROWS):,} of the first {RATE_ROWS:,}"
@@ -206,7 +204,7 @@ class Handling:
 
 
 def handling_of(value: OnError) -> Handling:
-    """Return how a policy is carried out."""
+    """Convert an ``on_error`` argument to a :class:`Handling`."""
     policy = policy_of(value)
     if isinstance(policy, Raise):
         return Handling()
@@ -221,10 +219,10 @@ def handling_of(value: OnError) -> Handling:
 
 
 def log_path(name: str, path: Any) -> str:
-    """Return the path of a dead-letter log as text.
+    """Return the path of a dead-letter log as a string, with ``~`` expanded.
 
     Raises:
-        PlanError: It is none; says under which ``name`` it was given.
+        PlanError: The value is not a valid path. The message uses ``name`` for the argument.
     """
     try:
         text = os.fsdecode(path)
