@@ -1,5 +1,1 @@
-"""What moves through a pipeline: chunks of rows with their ids, structures, and where rows came from.
-
-Input: columns, records and structured elements.
-Output: chunks, lineages and origins.
-"""
+"""Data model of the pipeline: chunks of rows, row ids, element structures, lineage and origins."""

@@ -1,7 +1,8 @@
-"""Find arrays among the values of elements, and their NumPy form.
+"""Detect arrays in elements, including those of other libraries, and convert them to NumPy.
 
-PyTorch, JAX, CuPy, Pillow and PyArrow are known by the names of their classes and by DLPack. None is imported here.
-A conversion is made where nothing is lost by it and nothing is copied between devices; all else is refused by name.
+Arrays of PyTorch, JAX, CuPy, Pillow and PyArrow are detected by class name or DLPack, without importing these
+libraries. A conversion must be lossless and must not copy between devices. All other arrays raise an error that names
+the type.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TEXTS: Final = frozenset({bytes, str, type(None)})
 _DENSE_KINDS: Final = "biufcmMV"
 _PROTOCOLS: Final = ("__array__", "__array_interface__", "__array_struct__")
 _HOST: Final = frozenset({1, 3, 11})
-"""DLPack's numbers of memory that the CPU can read without synchronising: plain, and page-locked by CUDA or ROCm."""
+"""DLPack device types that the CPU can read without synchronizing: plain memory, or page-locked by CUDA or ROCm."""
 
 _DEVICES: Final = {2: "cuda", 8: "metal", 10: "rocm", 13: "cuda"}
 _MOVED_BY: Final = {"torch": ".cpu()", "jax": "jax.device_get()", "cupy": "cupy.asnumpy()"}
@@ -36,17 +37,17 @@ _EXACT_IN_A_FLOAT: Final = 1 << 53
 
 
 class NoNumpyFormError(TypeError):
-    """A value cannot become a NumPy array without a loss. The message says why, and what to do."""
+    """Error for a value that cannot be converted to NumPy without loss. The message has the reason and a remedy."""
 
 
 class _Foreign(NamedTuple):
-    """How arrays of a class become NumPy arrays.
+    """Conversion rules for the arrays of one class of another library.
 
     Attributes:
-        name: The class as users know it. Arrays of several names do not stack.
-        convert: Raises NoNumpyFormError.
-        needs_asking: The class says only by ``__array__`` that it is an array, which may mean anything.
-        copy: Returns a copy, of what users write into.
+        name: Public name of the class. Arrays with different names cannot be stacked.
+        convert: Converts a value to NumPy, or raises NoNumpyFormError.
+        needs_asking: True if ``__array__`` may convert a value that ``convert`` refuses, if the user requests it.
+        copy: Copies a value that users can modify in place; None for other classes.
     """
 
     name: str
@@ -56,16 +57,17 @@ class _Foreign(NamedTuple):
 
 
 def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
-    """Return the NumPy form of an array, a number, or a list of them; memory is shared where possible.
+    """Convert an array, a number, or a list of these to NumPy. The result shares memory if possible.
 
     Args:
-        explicit: The user gave the value for an array, so ``__array__`` of a class that is not known is called.
+        value: Any value.
+        explicit: True if the user passed the value as an array; ``__array__`` of unknown classes is then called.
 
     Returns:
-        The array. None for text and other objects, for lists of those, and for an int beyond 64 bits.
+        The array. None for text and other objects, for lists of these, and for an int beyond 64 bits.
 
     Raises:
-        NoNumpyFormError: It is an array, or a list with numbers or arrays in it, and has no such form.
+        NoNumpyFormError: The value is an array, or a list with numbers or arrays, but cannot be converted without loss.
     """
     kind = type(value)
     if kind is np.ndarray:
@@ -91,20 +93,21 @@ def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
 
 
 def are_numbers(kinds: AbstractSet[Any]) -> bool:
-    """Return True if values of these classes are Python numbers alone."""
+    """Return True if all these classes are classes of Python numbers."""
     return kinds <= _PLAIN_NUMBERS or all(map(is_number, kinds))
 
 
 def numbers_array(values: Sequence[Any], kinds: AbstractSet[Any]) -> NDArray[Any] | None:
-    """Return Python numbers as ``np.asarray`` does; None where one of them would be rounded or stay an object.
+    """Convert Python numbers like ``np.asarray``. Return None if a number would be rounded or remain an object.
 
     Args:
-        kinds: Their classes.
+        values: The numbers.
+        kinds: Classes of the numbers.
     """
     array = np.asarray(values)
     if array.dtype.kind not in "fc":
         return array if array.dtype.kind in "biu" else None
-    if len(kinds) <= 1 and int not in kinds:  # floats alone, or nothing
+    if len(kinds) <= 1 and int not in kinds:  # only floats, or empty
         return array
     if all(issubclass(kind, int) for kind in kinds):
         return np.array(values, np.uint64) if min(values) >= 0 and max(values) < 2**64 else None
@@ -118,37 +121,37 @@ def _is_rounded(value: Any) -> bool:
 
 
 def is_number(kind: Any) -> bool:
-    """Return True if values of a class are Python numbers, which stack to what ``np.asarray`` makes of them."""
+    """Return True if a class is a class of Python numbers, which ``np.asarray`` can stack."""
     return issubclass(kind, _NUMBERS) and not issubclass(kind, np.generic)
 
 
 def family(kind: Any) -> str:
-    """Return the name under which arrays of a class stack with each other: "" for NumPy's own, and for no arrays."""
+    """Return a name that is equal for classes whose arrays can be stacked; "" for NumPy arrays and non-arrays."""
     known = _foreign(kind)
     return "" if known is None or issubclass(kind, np.ndarray) else known.name
 
 
 def type_name(kind: Any) -> str:
-    """Return the name of a class as users write it, such as ``torch.Tensor``."""
+    """Return the public name of a class, such as ``torch.Tensor``."""
     known = _foreign(kind)
     return _name(kind) if known is None else known.name
 
 
 def holds_arrays(objects: NDArray[Any]) -> bool:
-    """Return True if an array of references refers to arrays."""
+    """Return True if an object array contains arrays."""
     if objects.dtype != np.dtype(object) or set(map(type, objects.flat)) <= _NO_ARRAYS:
         return False
     return any(map(_is_array, objects.flat))
 
 
 def copy_of(value: Any) -> Any:
-    """Return a copy of a PyTorch tensor or a Pillow image; the value itself where it is something else."""
+    """Copy a PyTorch tensor or a Pillow image. Return all other values unchanged."""
     known = _foreign(type(value))
     return value if known is None or known.copy is None else known.copy(value)
 
 
 def image_nbytes(value: Any) -> int | None:
-    """Estimate the bytes of a Pillow image without reading it; None for anything else."""
+    """Estimate the size of a Pillow image in bytes without decoding it. Return None for all other values."""
     known = _foreign(type(value))
     if known is None or known.convert is not _of_pillow:
         return None
@@ -171,7 +174,7 @@ def _array_of_list(values: Sequence[Any]) -> NDArray[Any] | None:
         return None
     try:
         inner = list(_innermost(values))
-    except RecursionError:  # it holds itself
+    except RecursionError:  # the list contains itself
         return None
     found = next((value for value in inner if _is_number_or_array(value)), None)
     if inner and found is None:
@@ -240,7 +243,7 @@ def _is_number_or_array(value: Any) -> bool:
 
 
 def _foreign(kind: Any) -> _Foreign | None:
-    """Return how instances of a class become NumPy arrays; None where they are no arrays, or NumPy's own."""
+    """Return the conversion rules for a class; None for NumPy arrays and for non-arrays."""
     return _looked_up(kind)
 
 
@@ -270,7 +273,7 @@ def _looked_up(kind: Any) -> _Foreign | None:
 
 
 def _foreign_of(value: Any) -> _Foreign | None:
-    """Return the same of a value; an attribute of its own may say that it is an array."""
+    """Return the conversion rules for a value. Also detects array protocols set as instance attributes."""
     kind = type(value)
     known = _foreign(kind)
     if known is None and not isinstance(value, RaggedArray):
@@ -286,7 +289,7 @@ def _unknown(kind: Any) -> _Foreign:
 
 
 def _has(kind: Any, names: Collection[str]) -> bool:
-    """Return True if a class defines one of these; looks at classes alone, since a property might read a file."""
+    """Return True if a class defines one of these names. Inspects only classes, because a property could do I/O."""
     return any(name in vars(cls) for cls in kind.__mro__ for name in names)
 
 
@@ -306,10 +309,10 @@ def _refusing(reason: str) -> Convert:
 
 
 def _told(ask: Callable[[], Any]) -> Any:
-    """Return what a library says.
+    """Call a function of another library and return its result.
 
     Raises:
-        NoNumpyFormError: It raised; says what.
+        NoNumpyFormError: The function raised an error; the message contains it.
     """
     try:
         return ask()
@@ -318,10 +321,10 @@ def _told(ask: Callable[[], Any]) -> Any:
 
 
 def _asked(value: Any, ask: Callable[[Any], Any]) -> NDArray[Any]:
-    """Return what a library makes of its own array, of native byte order.
+    """Convert an array with a function of its library, and return the result in native byte order.
 
     Raises:
-        NoNumpyFormError: It makes none.
+        NoNumpyFormError: The function failed or returned no dense NumPy array.
     """
     array = _told(partial(ask, value))
     if not isinstance(array, np.ndarray) or array.dtype.kind not in _DENSE_KINDS:

@@ -1,7 +1,7 @@
-"""Lineage: which rows an element was made of.
+"""Lineage: the rows that an element was made of.
 
-An id (:class:`~.row_ids.RowIds`) names a row of a source and what operators did to it. An element that was put together
-from any number of rows, such as a batch, also has an entry in a :class:`Lineage`.
+A row id (:class:`~.row_ids.RowIds`) identifies a source row and the operators applied to it. An element that combines
+several rows, such as a batch, also has an entry in a :class:`Lineage`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aiostream_data.rows.row_ids import RowIds
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Some rows, and for those that were put together from others, of which.
+    """Ids of rows, and for each combined row the rows it was made of.
 
     Attributes:
-        ids: Of the rows.
-        made_of: None, or for every row the rows that it was made of (None where its id is enough).
+        ids: Ids of the rows.
+        made_of: For each row the rows that it was made of, or None if its id is sufficient. None if all are None.
     """
 
     ids: RowIds
@@ -32,7 +32,7 @@ class Lineage:
         return len(self.ids)
 
     def as_made_of(self) -> MadeOf:
-        """Return the rows as an entry of another lineage, in its one form: ids where those are enough."""
+        """Return this lineage as a ``made_of`` entry, reduced to plain ids if these are sufficient."""
         if self.made_of is None or all(entry is None for entry in self.made_of):
             return self.ids
         return self
@@ -50,7 +50,7 @@ class Lineage:
 
 
 def concat_lineages(parts: Sequence[Lineage]) -> Lineage:
-    """Return the rows of all parts, one after another."""
+    """Concatenate lineages."""
     ids = RowIds.concat([part.ids for part in parts])
     if all(part.made_of is None for part in parts):
         return Lineage(ids)
@@ -68,33 +68,34 @@ def rows_behind(parts: Sequence[Lineage], rows: int) -> Lineage:
 
 
 class CutFrom(Lineage):
-    """The element (one row) that a row was cut out of, as by ``unbatch()``."""
+    """The element (one row) that a row was split from, for example by ``unbatch()``."""
 
     __slots__ = ()
 
 
 class Beside(Lineage):
-    """A row of ``zip()``: ``ids`` is the row of its first input, ``made_of`` the rows that each input's was made of."""
+    """A row of ``zip()``: ``ids`` has the row of the first input, ``made_of`` one entry per input."""
 
     __slots__ = ()
 
 
 MadeOf: TypeAlias = RowIds | Lineage
-"""Rows that an element was made of: their ids where those are enough, else a lineage."""
+"""Rows that an element was made of: their ids if these are sufficient, else a lineage."""
 
 
 def is_single(made_of: MadeOf | None) -> bool:
-    """Return whether an element is one row, not put together from several. ``zip()`` goes by its first input."""
+    """Return True if an element is a single row, not a combination. For ``zip()``, the first input decides."""
     if isinstance(made_of, Beside):
         return is_single(made_of.of(0))
     return made_of is None or isinstance(made_of, CutFrom)
 
 
 def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
-    """Return the ids of the rows that one element was made of.
+    """Return the ids of the source rows that one element was made of.
 
     Args:
-        ids: The element's own, of one row.
+        ids: Id of the element (one row).
+        made_of: ``made_of`` entry of the element.
     """
     if made_of is None or is_single(made_of):
         return ids
@@ -110,10 +111,12 @@ def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
 def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:
     """Return the ids of the ``size`` rows that one element splits into.
 
-    Those of the rows that it was put together from if they are as many, whatever these were made of; else its own.
+    If the element combines exactly ``size`` rows, the result is their ids. Else the id of the element is repeated.
 
     Args:
-        ids: The element's own, of one row.
+        ids: Id of the element (one row).
+        made_of: ``made_of`` entry of the element.
+        size: Number of rows.
     """
     if made_of is None or isinstance(made_of, CutFrom):
         return ids.repeat(size)
@@ -127,7 +130,7 @@ def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:
 
 
 def ids_side_by_side(parts: Sequence[Lineage]) -> tuple[RowIds, list[MadeOf | None] | None]:
-    """Return the ids of rows that stand side by side, and what they were made of where one was made of several."""
+    """Join the ids of corresponding rows of all parts, as ``zip()`` does. Return ids and ``made_of`` entries."""
     first = ids = parts[0].ids
     for part in parts[1:]:
         ids = ids.join(part.ids)

@@ -1,4 +1,4 @@
-"""An array still in pieces, to be written into memory that somebody lends."""
+"""Arrays in pieces, which are copied directly to memory provided by the consumer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 
 class Parts:
-    """Pieces that make one array when put one after another along the first axis.
+    """An array stored as pieces that are concatenated along the first axis.
 
-    A batch on its way to a device or to another process is made of these, so that its rows are copied once: from
-    where they stand to where they are to be. The pieces are views; they keep the memory that they look into alive.
+    Batches for a device or another process consist of Parts, so that each row is copied only once, to its destination.
+    The pieces are views, which keep their memory alive.
 
     Attributes:
-        pieces: At least one; all of one dtype and row shape.
+        pieces: The pieces, at least one, of one dtype and row shape.
     """
 
-    # No dataclass: those are structure, and this is a leaf.
+    # Not a dataclass: dataclasses count as structure, but Parts is a leaf.
     __slots__ = ("pieces",)
 
     def __init__(self, pieces: tuple[NDArray[Any], ...]) -> None:
@@ -42,11 +42,11 @@ class Parts:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def write_to(self, memory: NDArray[np.uint8]) -> None:
-        """Write the bytes of the whole array, in C order, to memory of that size; releases the GIL."""
+        """Write the bytes of the whole array, in C order, to memory of the same size. Releases the GIL."""
         self.write_into(np.ndarray(self.shape, self.dtype, memory.data))
 
     def write_into(self, target: NDArray[Any]) -> None:
-        """Write the whole array into ``target`` of the same shape and dtype; releases the GIL."""
+        """Copy the whole array to ``target``, which has the same shape and dtype. Releases the GIL."""
         start = 0
         for piece in self.pieces:
             np.copyto(target[start : start + len(piece)], piece, casting="no")
@@ -54,12 +54,12 @@ class Parts:
 
 
 class PaddedParts(Parts):
-    """Rows of differing shape that make one array when each is filled up to one shape.
+    """An array stored as rows of different shapes, each padded to one shape at the end of its axes.
 
     Attributes:
-        pieces: The rows, at least one; all of one dtype and number of axes.
-        row_shape: What every row is filled up to, at its ends.
-        fill: What with.
+        pieces: The rows, at least one, of one dtype and number of axes.
+        row_shape: Padded shape of each row.
+        fill: Padding value.
     """
 
     __slots__ = ("fill", "row_shape")
@@ -76,6 +76,6 @@ class PaddedParts(Parts):
     def write_into(self, target: NDArray[Any]) -> None:
         for row, piece in zip(target, self.pieces, strict=True):
             inside = tuple(map(slice, piece.shape))
-            # Where a row is short in its first axis alone, nothing of it is written twice.
+            # If only the first axis needs padding, each value is written only once.
             np.copyto(row[len(piece) :] if piece.shape[1:] == self.row_shape[1:] else row, self.fill)
             np.copyto(row[inside], piece, casting="no")

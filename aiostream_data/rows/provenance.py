@@ -1,4 +1,4 @@
-"""Where the rows of a batch came from."""
+"""Origins: the source object and record of each row of a batch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from aiostream_data.object_names import object_name
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Origin:
-    """Where one row came from, as plain data: enough to make it again with ``dataset.fetch(origin)``.
+    """Origin of one row, as plain data. ``dataset.fetch(origin)`` recomputes the row.
 
     Attributes:
-        url: Name of the object it was read from, or of its source: the URL without user name, password, signature and
-            other query values, so that it can be shown and kept. See :mod:`aiostream_data.object_names`.
-        index: Number of the record in that object, or of the row in its source.
-        epoch: Repetition in which it was given, from 0.
-        offset: Byte of the object from which on the record can be found: where it begins itself, or a record before
-            it. None where the object has to be read from its start.
-        seed: The loader's, which random functions on the way draw from.
-        row: The row's full name; see ``_engine/resume/lineage_reader.py``.
+        url: URL of the object, or name of the source. The URL has no user name, password, signature or other query
+            values, so it is safe to log and store. See :mod:`aiostream_data.object_names`.
+        index: Number of the record in the object, or of the row in its source.
+        epoch: Epoch in which the row was delivered, from 0.
+        offset: Byte offset in the object where reading can start to find the record: the start of this or an earlier
+            record. None if the object must be read from its start.
+        seed: Seed of the loader, used by random functions.
+        row: Full row id with lineage; see ``_engine/resume/lineage_reader.py``.
     """
 
     url: str
@@ -43,12 +43,16 @@ class Origin:
         return f"<Origin {self}>"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as a dict of plain data, which goes through JSON unchanged."""
+        """Return the origin as a JSON-safe dict."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return what :meth:`as_dict` was called on."""
+        """Create an origin from the result of :meth:`as_dict`.
+
+        Raises:
+            PlanError: The dict has other keys than :meth:`as_dict` returns.
+        """
         if not isinstance(values, Mapping):
             raise ArgumentTypeError(f"an origin as a dict is needed, got {shown(values)}")
         missing = sorted({field.name for field in fields(cls)} ^ set(values), key=str)
@@ -58,10 +62,11 @@ class Origin:
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any]) -> Self:
-        """Return an origin, or what its :meth:`as_dict` stands for.
+        """Return an origin unchanged, or create one from the result of :meth:`as_dict`.
 
         Raises:
-            PlanError: It is neither.
+            ArgumentTypeError: The argument is neither an origin nor a dict of one.
+            PlanError: The dict has other keys than :meth:`as_dict` returns.
         """
         origin = cls.from_dict(given) if isinstance(given, Mapping) else given
         if not isinstance(origin, cls) or not isinstance(origin.row, Mapping):

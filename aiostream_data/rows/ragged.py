@@ -1,4 +1,4 @@
-"""Arrays whose rows differ in length: what a batch holds where its rows do not stack."""
+"""Ragged arrays: the leaves of a batch whose rows differ in length."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from aiostream_data.errors import ArgumentTypeError, PlanError, RowIndexError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RaggedArray:
-    """Rows of differing length: row i is ``values[row_splits[i] : row_splits[i + 1]]``.
+    """Rows of different lengths: row i is ``values[row_splits[i] : row_splits[i + 1]]``.
 
-    The layout is that of ``tf.RaggedTensor`` with one ragged axis. A leaf of an element, not structure.
+    The layout is that of ``tf.RaggedTensor`` with one ragged axis. A RaggedArray is a leaf of an element.
 
     Attributes:
-        values: The rows one after another, on the first axis; further axes are the same for all rows.
-        row_splits: int64, ascending, within the values, one more than there are rows. Looked at where they are NumPy's.
+        values: The rows, concatenated along the first axis. Further axes are equal for all rows.
+        row_splits: Row boundaries in ``values``, int64, ascending, one more than the number of rows. They are
+            validated only if they are a NumPy array.
 
     Raises:
-        PlanError: These are no rows.
+        ArgumentTypeError: ``values`` or ``row_splits`` is not an array.
+        PlanError: ``row_splits`` are not valid boundaries within ``values``.
     """
 
     values: NDArray[Any]
@@ -36,7 +38,7 @@ class RaggedArray:
             raise ArgumentTypeError(f"values and row_splits must be arrays, got {found}")
         if self.row_splits.ndim != 1 or len(self.row_splits) < 1 or self.values.ndim < 1:
             raise PlanError(f"no rows in values {self.values.shape} with row splits {self.row_splits.shape}")
-        if isinstance(self.row_splits, np.ndarray):  # on a device, looking at values would wait for it
+        if isinstance(self.row_splits, np.ndarray):  # reading device arrays would wait for the device
             _check_splits(self.row_splits, len(self.values))
 
     def __len__(self) -> int:
@@ -49,11 +51,11 @@ class RaggedArray:
     def __getitem__(self, row: slice) -> RaggedArray: ...
 
     def __getitem__(self, row: int | slice) -> NDArray[Any] | RaggedArray:
-        """Return a row as a view, or a run of rows (step 1) that shares the values.
+        """Return a row as a view, or a slice of rows (step 1) that shares the values.
 
         Raises:
-            IndexError: There is no such row.
-            ValueError: The slice has another step than 1.
+            IndexError: The row does not exist.
+            ValueError: The step of the slice is not 1.
         """
         if isinstance(row, slice):
             start, stop, step = row.indices(len(self))
@@ -83,20 +85,20 @@ class RaggedArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both arrays."""
+        """Size of both arrays in bytes."""
         return int(self.values.nbytes + self.row_splits.nbytes)
 
     @property
     def row_lengths(self) -> NDArray[np.int64]:
-        """int64, one per row."""
+        """Length of each row, int64."""
         return np.diff(self.row_splits)
 
     def to_list(self) -> list[Any]:
-        """Return nested Python lists of Python scalars."""
+        """Convert to nested Python lists of Python scalars."""
         return [self[i].tolist() for i in range(len(self))]
 
     def to_padded(self, fill: Any = 0) -> NDArray[Any]:
-        """Return a dense array of shape (rows, longest row, ...), short rows filled up with ``fill``."""
+        """Return a dense array of shape (rows, longest row, ...), with shorter rows padded with ``fill``."""
         lengths = self.row_lengths
         longest = int(lengths.max(initial=0))
         padded = np.full((len(self), longest, *self.values.shape[1:]), fill, self.values.dtype)
@@ -104,10 +106,10 @@ class RaggedArray:
         return padded
 
     def to_sparse(self) -> tuple[NDArray[np.int64], NDArray[Any], tuple[int, ...]]:
-        """Return (indices, values, dense shape), in row order, as a ``tf.SparseTensor`` holds them.
+        """Return (indices, values, dense shape) in row order, as in a ``tf.SparseTensor``.
 
-        Indices are int64 of shape (values, 2): row, position in the row. Further axes of the values stay
-        dense. The values are shared with this array.
+        The indices are int64 of shape (values, 2): row number and position in the row. Further axes of the values stay
+        dense. The values share the memory of this array.
         """
         lengths = self.row_lengths
         rows = np.repeat(np.arange(len(self)), lengths)
@@ -122,7 +124,7 @@ class RaggedArray:
 
 
 def trusted_ragged(values: Any, row_splits: Any) -> RaggedArray:
-    """Return rows whose splits are known to hold, without looking at them."""
+    """Create a RaggedArray without validation; the caller guarantees valid splits."""
     rows = object.__new__(RaggedArray)
     object.__setattr__(rows, "values", values)
     object.__setattr__(rows, "row_splits", row_splits)

@@ -1,19 +1,18 @@
-"""What the pipeline moves: shards, byte ranges, and chunks of rows.
+"""Data types of the pipeline: shards, byte ranges, and chunks of rows.
 
-A chunk is a run of consecutive elements. It comes in two classes:
+A chunk is a run of consecutive elements. It has one of two classes:
 
-* :class:`Columns`: the element's structure with one column per leaf, the row on the first axis. A
-  column is a NumPy array, or a :class:`VarColumn` where rows differ in length. *Records* (framed but
-  not yet parsed) are the same class with a single ``bytes`` column: buffer, starts, lengths.
-* :class:`Items`: a Python list, for whatever user functions return.
+* :class:`Columns`: the structure of an element with one column per leaf; the first axis is the row. A column is a NumPy
+  array, or a :class:`VarColumn` if rows differ in length. *Records* (framed but not yet parsed) are Columns with a
+  single ``bytes`` column: buffer, starts, lengths.
+* :class:`Items`: a Python list, for results of user functions.
 
-Every chunk carries ``ids``: an int64 array of shape (rows, 2 or more) that starts with (split, ordinal)
-of the row each element came from, so that order can be decided on ids and every row keeps its origin.
-Operators that make rows out of several others add to them (:mod:`aiostream_data.rows.lineage`). What was put
-together from any number of rows (a batch) says so in ``made_of``.
+Each chunk has ``ids``, one row id per row, which identify the source row of each element. Operators that combine rows
+extend the ids (:mod:`aiostream_data.rows.lineage`). For elements made of several rows, such as batches, ``made_of``
+lists these rows.
 
-Chunks are immutable by convention: nothing writes into the arrays of a chunk that it did not make.
-A slice shares the memory, and the ``lease``, of the chunk it was cut from.
+Chunks are immutable by convention: only the creator of an array writes to it. A slice shares the memory and the
+``lease`` of its chunk.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from aiostream_data.safe_url import safe_url
 VarKind = Literal["bytes", "str", "array"]
 
 ITEM_NBYTES_GUESS = 64
-"""What a Python object without a buffer is counted as."""
+"""Assumed size in bytes of an object without the buffer protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRef:
-    """One object to read.
+    """Reference to one object to read.
 
     Attributes:
-        url: Where it is, with scheme (a plain path for local files).
-        nbytes: Its size in bytes, or None when it has not been asked for yet.
-        version: ETag, generation or modification time: changes when the object does. May be "".
+        url: URL with scheme, or a plain path for local files.
+        nbytes: Size of the object in bytes, or None if not requested yet.
+        version: ETag, generation or modification time, which changes with the object. Can be "".
     """
 
     url: str
@@ -54,13 +53,13 @@ class ShardRef:
     version: str = ""
 
     def __repr__(self) -> str:
-        """Show it without what signs its URL."""
+        """Return a representation without the signature of the URL."""
         return f"ShardRef(url={safe_url(self.url)!r}, nbytes={self.nbytes!r}, version={self.version!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Bytes ``start`` (included) to ``stop`` (excluded) of an object."""
+    """Byte range ``start`` (inclusive) to ``stop`` (exclusive) of an object."""
 
     start: int
     stop: int
@@ -75,9 +74,10 @@ class VarColumn:
     """A column whose rows differ in length: row i is ``values[starts[i] : starts[i] + lengths[i]]``.
 
     Attributes:
-        values: Array whose first axis is cut into rows. uint8 for ``bytes`` and ``str``.
-        starts, lengths: int64, one per row. Rows may overlap, leave gaps and be out of order.
-        kind: What a row becomes: ``bytes``, ``str`` (UTF-8), or an ``array`` slice of ``values``.
+        values: Array that contains all rows along its first axis. uint8 for ``bytes`` and ``str``.
+        starts: Start of each row in ``values``, int64. Rows can overlap, leave gaps and be out of order.
+        lengths: Length of each row, int64.
+        kind: Python type of a row: ``bytes``, ``str`` (UTF-8), or an ``array`` slice of ``values``.
     """
 
     values: NDArray[Any]
@@ -97,11 +97,11 @@ class VarColumn:
         return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)
 
     def take(self, rows: NDArray[np.int64]) -> VarColumn:
-        """Return these rows; the values are shared, not copied."""
+        """Return the rows with these numbers. The values are shared, not copied."""
         return VarColumn(self.values, self.starts[rows], self.lengths[rows], self.kind)
 
     def compact(self) -> VarColumn:
-        """Return the same rows over values of their own, one after another."""
+        """Return a copy of the rows with contiguous values."""
         values, starts = _native.compact(self.values, self.starts, self.lengths)
         return VarColumn(values, starts, self.lengths, self.kind)
 
@@ -126,7 +126,7 @@ class VarColumn:
         return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
 
     def _as_one(self) -> bytes | None:
-        """Return the ``bytes`` that the only row looks at all of, where it does: a long record is then not copied."""
+        """Return the ``bytes`` object that the only row spans completely, or None. Avoids copying a long record."""
         base: Any = self.values.base
         while isinstance(base, np.ndarray):
             base = base.base
@@ -142,10 +142,10 @@ _PYTHON_SCALARS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_),
 
 
 def column_elements(column: Column) -> list[Any]:
-    """Return the rows of a column as user functions see them.
+    """Return the rows of a column as the Python objects that user functions receive.
 
-    Scalars of int64, float64 and bool come as Python int, float and bool (they go back into an array
-    of the same dtype); other dtypes as NumPy scalars; anything with a shape as a view of the row.
+    int64, float64 and bool scalars become Python int, float and bool, which convert back to the same dtype. Scalars of
+    other dtypes become NumPy scalars. Rows with a shape become views.
     """
     if isinstance(column, VarColumn):
         return column.elements()
@@ -161,7 +161,7 @@ def _column_element(column: Column, row: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows as one column per leaf of the element's structure."""
+    """A chunk with one column per leaf of the element structure."""
 
     structure: Structure
     leaves: tuple[Column, ...]
@@ -182,10 +182,10 @@ class Columns:
         )
         made_of = None if self.made_of is None else self.made_of[start:stop]
         ids = self.ids.slice(start, stop)
-        return Columns(self.structure, leaves, ids, self.lease, made_of)  # replace() is far slower
+        return Columns(self.structure, leaves, ids, self.lease, made_of)  # dataclasses.replace() is far slower
 
     def take(self, rows: NDArray[np.int64]) -> Columns:
-        """Return these rows, in this order. Dense columns are copied; variable ones share values."""
+        """Return the rows with these numbers, in this order. Copies dense columns; variable columns share values."""
         leaves = tuple(
             leaf.take(rows) if isinstance(leaf, VarColumn) else _native.take_rows(leaf, rows) for leaf in self.leaves
         )
@@ -209,9 +209,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Rows as a list of Python objects.
+    """A chunk stored as a list of Python objects.
 
-    ``runs`` are the ids in ``made_of`` in fewer and longer arrays, where somebody has them.
+    Optional ``runs`` contain the same ids as ``made_of``, in fewer and longer arrays.
     """
 
     values: list[Any]
@@ -259,20 +259,20 @@ def _taken(made_of: list[MadeOf | None] | None, rows: NDArray[np.int64]) -> list
 
 
 def lineage_of(chunk: Chunk) -> Lineage:
-    """Return which rows a chunk holds."""
+    """Return the lineage of a chunk's rows."""
     return Lineage(chunk.ids, chunk.made_of)
 
 
 def object_nbytes(value: Any) -> int:
-    """Estimate what an element holds, in bytes; exact for arrays and bytes, a guess for the rest. Raises nothing."""
+    """Estimate the size of an element in bytes. Exact for arrays and bytes. Never raises."""
     if isinstance(value, (dict, tuple, list)):
         try:
             return _parts_nbytes(value)
-        except RecursionError:  # it holds itself
+        except RecursionError:  # the value contains itself
             return ITEM_NBYTES_GUESS
     try:
         nbytes = getattr(value, "nbytes", None)
-    except Exception:  # noqa: BLE001 - an object of the user's that cannot say
+    except Exception:  # noqa: BLE001 - property of a user object that raised an error
         return ITEM_NBYTES_GUESS
     if isinstance(nbytes, int):
         return nbytes
@@ -290,7 +290,7 @@ def _parts_nbytes(value: Any) -> int:
 
 
 def largest_row_nbytes(chunk: Chunk) -> int:
-    """Return what the largest row of a chunk holds, about."""
+    """Estimate the size in bytes of the chunk's largest row."""
     if isinstance(chunk, Items):
         return max(map(object_nbytes, chunk.values), default=0)
     each = np.zeros(len(chunk), np.int64)
@@ -307,7 +307,7 @@ def records_chunk(column: VarColumn, ids: RowIds) -> Columns:
 
 
 def same_layout(chunks: Sequence[Chunk]) -> bool:
-    """True when all are Columns whose leaves could stand in one column each."""
+    """Return True if all chunks are Columns with equal structure, dtypes and row shapes."""
     first = chunks[0]
     if not isinstance(first, Columns):
         return False
@@ -326,9 +326,9 @@ def _layout(chunk: Columns) -> tuple[Any, ...]:
 
 
 def gather(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
-    """Return row ``rows[i]`` of ``chunks[which[i]]`` for every i, as one new chunk that shares nothing.
+    """Copy row ``rows[i]`` of ``chunks[which[i]]`` for each i to one new chunk.
 
-    Chunks of one layout give Columns; a mixture gives Items. Releases the GIL for dense columns.
+    The result is Columns if all chunks have one layout, else Items. Releases the GIL for dense columns.
     """
     ids = RowIds.gather([chunk.ids for chunk in chunks], which, rows)
     made_of = _gathered_made_of(chunks, which, rows)
@@ -362,7 +362,7 @@ def _gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: ND
 
 
 def concat(chunks: Sequence[Chunk]) -> Chunk:
-    """Return the rows of all chunks, one after another, as one chunk."""
+    """Concatenate chunks to one chunk. A single chunk is returned without a copy."""
     if len(chunks) == 1:
         return chunks[0]
     ids = RowIds.concat([chunk.ids for chunk in chunks])
@@ -377,7 +377,7 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def concat_column(columns: Sequence[Column]) -> Column:
-    """Return the rows of columns of one layout, one after another, as one new column."""
+    """Concatenate columns of one layout to a new column."""
     variable = [column.compact() for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])

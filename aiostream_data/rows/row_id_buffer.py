@@ -1,4 +1,4 @@
-"""Row ids in numbered slots, as orders that hold rows back keep them: copied in and copied out."""
+"""Store for row ids in numbered slots, used by operators that hold rows back."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from aiostream_data.rows.row_ids import Numbers, RowIds
 
 
 class RowIdBuffer:
-    """Ids of rows in numbered slots, copied in and copied out.
+    """Row ids in numbered slots. Ids are copied in and copied out.
 
     Args:
-        max_slots: Most slots that will be used.
+        max_slots: Maximum number of slots.
     """
 
     def __init__(self, max_slots: int) -> None:
@@ -21,16 +21,16 @@ class RowIdBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, unused slots included."""
+        """Allocated memory in bytes, including unused slots."""
         return self._held.nbytes
 
     @property
     def row_nbytes(self) -> int:
-        """Bytes that the id of one row takes in here."""
+        """Size of one stored id in bytes."""
         return 8 * self._held.shape[1]
 
     def fill(self, first: int, ids: RowIds) -> None:
-        """Put ids into the next free slots, from ``first`` on."""
+        """Store ids in the next free slots, starting at slot ``first``."""
         stop = first + len(ids)
         added = self._as_wide(ids)
         if stop > len(self._held):
@@ -41,7 +41,7 @@ class RowIdBuffer:
         self._held[first:stop] = added
 
     def exchange(self, slots: Numbers, ids: RowIds) -> RowIds:
-        """For each i in order: return what slot ``slots[i]`` holds, and put id i in its place."""
+        """Replace the id in slot ``slots[i]`` by id i, for each i in order. Return the replaced ids."""
         added = self._as_wide(ids)
         return RowIds(_native.exchange_rows(self._held, slots, added))
 
@@ -50,7 +50,7 @@ class RowIdBuffer:
         return RowIds(_native.take_rows(self._held, slots))
 
     def _as_wide(self, ids: RowIds) -> Numbers:
-        """Return ids as wide as the buffer, after widening the buffer where needed."""
+        """Pad ids to the width of the buffer. Widen the buffer first if the ids are wider."""
         columns = ids.padded(self._held.shape[1])
         if columns.shape[1] > self._held.shape[1]:
             self._held = RowIds(self._held).padded(columns.shape[1])

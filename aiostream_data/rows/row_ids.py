@@ -1,14 +1,13 @@
 """Row ids: canonical names of rows.
 
-A row id is a sequence of pairs of int64 numbers, read like an expression in postfix notation. The first pair is
-(split, ordinal) of a row of a source. Each operator that makes a row out of others appends one pair: the number
-that ``enumerate()`` assigned, the index at which ``unbatch()`` cut, or, for ``zip()`` and ``interleave()``, the whole
-id of the other row followed by a pair with its width.
+A row id is a sequence of pairs of int64 numbers, in postfix notation. The first pair is (split, ordinal) of a source
+row. Operators that derive rows append one pair: ``enumerate()`` the number it assigned, ``unbatch()`` the index in the
+element. ``zip()`` and ``interleave()`` append the whole id of the other row and a pair with its width.
 
-**An id is canonical.** It depends only on plan, seed and epoch: never on chunk size, memory limit, concurrency, debug
-mode, number of workers, or the point of resume. :class:`RowIds` stores the ids of many rows in one array, and pads
-shorter ids on the right. Padding is a storage detail: no method exposes it, no method copies it into a new id, and
-the class offers neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
+**An id is canonical.** It depends only on plan, seed and epoch. It does not depend on chunk size, memory limit,
+concurrency, debug mode, number of workers, or the point of resume. :class:`RowIds` stores the ids of many rows in one
+array and pads shorter ids on the right. Padding is a storage detail: methods neither expose it nor copy it to new ids.
+The class supports neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -29,29 +28,30 @@ NUMBERED: Final = 2
 JOINED: Final = 3
 """Kind of the pair that ``zip()`` and ``interleave()`` append: the width in columns of the id to its left."""
 PADDING: Final = 4
-"""Kind of the pair of a row that repeats another one to fill a batch or rank."""
+"""Kind of the pair of a row that repeats another row to fill up a batch or rank."""
 PIECE: Final = 5
-"""Kind of the pair that ``pack()`` appends: the piece of the row."""
+"""Kind of the pair that ``pack()`` appends: the number of the piece of the row."""
 CACHED: Final = 6
-"""Kind of the pair that a shared cache appends: the place in the plan that reads it."""
+"""Kind of the pair that a shared cache appends: the position in the plan of the node that reads the cache."""
 
 SPLIT_BITS: Final = 40
 SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
-"""Low bits of a split number that count inside a namespace; the high bits name the namespace (see ``origins.py``)."""
+"""Low bits of a split number: the number within a namespace. The high bits name the namespace (see ``origins.py``)."""
 
 _UNUSED: Final = -1
-"""Fills columns to the right of an id. No split number is negative."""
+"""Padding value of unused columns to the right of an id. Split numbers are never negative."""
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
 class Pairs(NamedTuple):
-    """One pair of each of several rows.
+    """The n-th id pair of several rows.
 
     Attributes:
-        splits, ordinals: int64 (rows,); meaningless where ``exists`` is False.
-        exists: bool (rows,): which rows have this pair.
+        splits: First number of each pair, int64 of shape (rows,); undefined where ``exists`` is False.
+        ordinals: Second number of each pair, int64 of shape (rows,); undefined where ``exists`` is False.
+        exists: Mask of the rows that have this pair, bool of shape (rows,).
     """
 
     splits: Numbers
@@ -60,12 +60,12 @@ class Pairs(NamedTuple):
 
     @property
     def namespaces(self) -> Numbers:
-        """Number of the namespace of each pair; 0 for a pair of an operator, -1 where there is none."""
+        """Number of the namespace of each pair; 0 for a pair appended by an operator, -1 for a missing pair."""
         return self.splits >> SPLIT_BITS
 
 
 class RowIds:
-    """Ids of some rows, in order. Immutable.
+    """Ids of a sequence of rows. Immutable.
 
     Construct with :meth:`run`, :meth:`of_source`, :meth:`from_padded` or :meth:`concat`.
     """
@@ -91,22 +91,22 @@ class RowIds:
 
     @staticmethod
     def of_source(splits: Numbers | int, ordinals: Sequence[int] | Numbers) -> RowIds:
-        """Return the ids of rows of a source, by split and ordinal."""
+        """Return the ids of source rows with these splits and ordinals."""
         pairs = np.empty((len(ordinals), 2), np.int64)
         pairs[:, 0], pairs[:, 1] = splits, ordinals
         return RowIds(pairs)
 
     @staticmethod
     def none() -> RowIds:
-        """Return the ids of no rows."""
+        """Return an empty sequence of ids."""
         return RowIds(np.empty((0, 2), np.int64))
 
     @staticmethod
     def from_padded(columns: Numbers) -> RowIds:
-        """Return ids from an array that :meth:`padded` returned, possibly in another process.
+        """Create ids from the result of :meth:`padded`, possibly of another process.
 
         Raises:
-            ValueError: It is not int64 of shape (rows, 2 or an even number more), or an id has a gap.
+            ValueError: The array is not int64 with an even number of columns (2 or more), or an id has a gap.
         """
         if columns.ndim != 2 or columns.shape[1] < 2 or columns.shape[1] % 2 or columns.dtype != np.int64:
             raise ValueError(f"row ids must be int64 of shape (rows, 2 or more), got {columns.dtype}{columns.shape}")
@@ -117,21 +117,21 @@ class RowIds:
 
     @staticmethod
     def concat(parts: Sequence[RowIds]) -> RowIds:
-        """Return the ids of all parts, one after another."""
+        """Concatenate ids. A single part is returned without a copy."""
         if len(parts) == 1:
             return parts[0]
         return RowIds(np.concatenate(_alike(parts))) if parts else RowIds.none()
 
     @staticmethod
     def firsts(parts: Sequence[RowIds]) -> RowIds:
-        """Return the id of the first row of every part."""
+        """Return the id of the first row of each part."""
         if len({part._pairs.shape[1] for part in parts}) == 1:
             return RowIds(np.array([part._pairs[0] for part in parts], np.int64))
         return RowIds.concat([part.slice(0, 1) for part in parts])
 
     @staticmethod
     def gather(parts: Sequence[RowIds], which: NDArray[np.int32], rows: Numbers) -> RowIds:
-        """Return the id of row ``rows[i]`` of ``parts[which[i]]`` for every i, in memory of its own."""
+        """Copy the id of row ``rows[i]`` of ``parts[which[i]]`` for each i."""
         return RowIds(_native.take_rows_many(_alike(parts), which, rows))
 
     # -- selecting rows
@@ -141,11 +141,11 @@ class RowIds:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the ids take."""
+        """Size of the ids in bytes."""
         return self._pairs.nbytes
 
     def slice(self, start: int, stop: int) -> RowIds:
-        """Return the ids of rows ``start`` to ``stop``, over the same memory."""
+        """Return the ids of rows ``start`` to ``stop`` (exclusive), as a view of the same memory."""
         return RowIds(self._pairs[start:stop])
 
     def row(self, row: int) -> RowIds:
@@ -153,7 +153,7 @@ class RowIds:
         return RowIds(self._pairs[row : row + 1])
 
     def take(self, rows: Numbers | Sequence[int]) -> RowIds:
-        """Return the ids of these rows, in this order."""
+        """Return the ids of the rows with these numbers, in this order."""
         return RowIds(_native.take_rows(self._pairs, np.asarray(rows, np.int64)))
 
     def keep(self, mask: Mask) -> RowIds:
@@ -161,11 +161,11 @@ class RowIds:
         return RowIds(self._pairs[mask])
 
     def repeat(self, times: int) -> RowIds:
-        """Return every id ``times`` times in succession."""
+        """Repeat each id ``times`` times in succession."""
         return RowIds(np.repeat(self._pairs, times, axis=0))
 
     def copy(self) -> RowIds:
-        """Return the same ids in memory of their own."""
+        """Return a copy of the ids that shares no memory with them."""
         return RowIds(self._pairs.copy())
 
     # -- comparing ids
@@ -184,33 +184,33 @@ class RowIds:
         return [row[:width].tobytes() for row, width in zip(whole, self._widths().tolist(), strict=True)]
 
     def tolist(self) -> list[list[int]]:
-        """Return the numbers of every id, without padding."""
+        """Return the numbers of each id, without padding."""
         widths = self._widths().tolist()
         return [row[:width] for row, width in zip(self._pairs.tolist(), widths, strict=True)]
 
     def unique(self) -> tuple[RowIds, Numbers]:
-        """Return the distinct ids in sorted order, and for each row the position of its id among them."""
+        """Return the distinct ids in sorted order, and for each row the index of its id among these."""
         found, places = np.unique(self._pairs, axis=0, return_inverse=True)
         return RowIds(found), places.reshape(-1)
 
     def order(self) -> Numbers:
-        """Return the numbers of the rows, sorted by id."""
+        """Return the row numbers that sort the rows by id."""
         return np.lexsort(self._pairs.T[::-1])
 
     # -- reading ids
 
     @property
     def splits(self) -> Numbers:
-        """Split of the source row that each id begins with: int64 (rows,)."""
+        """Split of the source row of each id, int64 of shape (rows,)."""
         return self._pairs[:, 0]
 
     @property
     def ordinals(self) -> Numbers:
-        """Ordinal of the source row that each id begins with: int64 (rows,)."""
+        """Ordinal of the source row of each id, int64 of shape (rows,)."""
         return self._pairs[:, 1]
 
     def pairs(self) -> Iterator[Pairs]:
-        """Yield the first pair of every row, the second pair of every row that has one, and so on."""
+        """Yield the first pairs of all rows, then the second pairs of all rows, and so on."""
         for column in range(0, self._pairs.shape[1], 2):
             splits = self._pairs[:, column]
             yield Pairs(splits, self._pairs[:, column + 1], splits != _UNUSED)
@@ -221,25 +221,25 @@ class RowIds:
         return [(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True) if a != _UNUSED]
 
     def source_pairs(self) -> Numbers | None:
-        """Return (split, ordinal) of every row where all rows come straight from sources: int64 (rows, 2), or None."""
+        """Return (split, ordinal) of each row, int64 of shape (rows, 2). Return None if an operator added pairs."""
         return self._pairs if self._pairs.shape[1] == 2 else None
 
     def padded(self, min_width: int = 2) -> Numbers:
-        """Return the ids as one array: int64 (rows, width of the widest id or more), filled up with -1 on the right."""
+        """Return the ids as one int64 array, padded with -1 on the right to ``min_width`` or the widest id."""
         columns = self._pairs.shape[1]
         width = min_width if columns <= min_width else max(min_width, int(self._widths().max(initial=2)))
         return self._pairs[:, :width] if width <= columns else _widened(self._pairs, width)
 
     def namespaces(self) -> list[int]:
-        """Return the numbers of all namespaces that the ids refer to, ascending."""
+        """Return the distinct namespace numbers in the ids, ascending."""
         found = np.unique(self._pairs[:, ::2] >> SPLIT_BITS)
         return [number for number in found.tolist() if number > 0]
 
     def renamed(self, base_of: Callable[[int], int]) -> RowIds:
-        """Return ids of the same rows in other namespaces.
+        """Return the ids moved to other namespaces.
 
         Args:
-            base_of: Maps the number of a namespace to the base of the new one.
+            base_of: Maps the number of a namespace to the base split number of its new namespace.
         """
         renamed = self._pairs.copy()
         splits = renamed[:, ::2]
@@ -252,7 +252,7 @@ class RowIds:
     # -- appending pairs, and removing them
 
     def with_pair(self, kind: int, ordinals: Numbers | int, where: Mask | None = None) -> RowIds:
-        """Return ids with one more pair each, or only for the rows for which ``where`` is True."""
+        """Return ids with one more pair at the end, or only for the rows where ``where`` is True."""
         if where is None and self._is_filled():
             return RowIds(_beside(self._pairs, _pair_column(len(self), kind, ordinals)))
         widths = self._widths()
@@ -263,10 +263,10 @@ class RowIds:
         return RowIds(wide)
 
     def without_pair(self, where: Mask | None = None) -> RowIds:
-        """Return ids without the last pair of each row, or of the rows for which ``where`` is True.
+        """Return ids without their last pair, or only for the rows where ``where`` is True.
 
         Raises:
-            StateMismatchError: An id consists of its source row alone.
+            StateMismatchError: An id has only the pair of its source row.
         """
         shorter = self._pairs.copy()
         rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
@@ -277,17 +277,17 @@ class RowIds:
         return RowIds(shorter if where is not None else shorter[:, : int(last.max(initial=2))])
 
     def ends_with(self, kind: int) -> Mask:
-        """Return for every row whether its last pair, which an operator appended, is of this kind."""
+        """Return a mask of the rows whose last pair was appended by an operator and has this kind."""
         last = self._widths() - 2
         found: Mask = (self._pairs[np.arange(len(self)), last] == kind) & (last > 0)
         return found
 
     def last_ordinals(self) -> Numbers:
-        """Return the number in the last pair of every row."""
+        """Return the second number of the last pair of each row."""
         return self._pairs[np.arange(len(self)), self._widths() - 1]
 
     def join(self, right: RowIds) -> RowIds:
-        """Return ids that name a row of ``self`` together with the row of ``right`` beside it."""
+        """Combine each id of ``self`` with the corresponding id of ``right``."""
         if self._is_filled() and right._is_filled():
             return RowIds(_beside(self._pairs, right._pairs, _pair_column(len(self), JOINED, right._pairs.shape[1])))
         left_widths, right_widths = self._widths(), right._widths()
@@ -302,10 +302,10 @@ class RowIds:
         return RowIds(joined)
 
     def split(self) -> tuple[RowIds, RowIds]:
-        """Return what :meth:`join` joined.
+        """Undo :meth:`join`: return the left ids and the right ids.
 
         Raises:
-            StateMismatchError: Some of the ids were not joined.
+            StateMismatchError: An id is not the result of :meth:`join`.
         """
         widths, right_widths = self._widths(), self.last_ordinals()
         ends = widths - 2
@@ -320,14 +320,14 @@ class RowIds:
         return RowIds(left[:, : int(starts.max(initial=2))]), RowIds(right)
 
     def _widths(self) -> Numbers:
-        """Return the number of columns in use in every row."""
+        """Return the number of used columns in each row."""
         if self._is_filled():
             return np.full(len(self), self._pairs.shape[1], np.int64)
         widths: Numbers = 2 * (self._pairs[:, ::2] != _UNUSED).sum(axis=1)
         return widths
 
     def _is_filled(self) -> bool:
-        """Return whether the array holds no padding."""
+        """Return True if the array contains no padding."""
         return self._pairs.shape[1] == 2 or bool((self._pairs[:, -2] != _UNUSED).all())
 
 
@@ -347,13 +347,13 @@ def _used(columns: Numbers, widths: Numbers) -> Mask:
 
 
 def _alike(parts: Sequence[RowIds]) -> list[Numbers]:
-    """Return the arrays of ids with the same number of columns each."""
+    """Return the id arrays of all parts, widened to the same number of columns."""
     width = max(part._pairs.shape[1] for part in parts)
     return [part._pairs if part._pairs.shape[1] == width else _widened(part._pairs, width) for part in parts]
 
 
 def _widened(columns: Numbers, width: int) -> Numbers:
-    """Return a copy that is ``width`` columns wide; columns cut off must be unused."""
+    """Return a copy with ``width`` columns. Columns beyond ``width`` must be unused."""
     wide = np.full((len(columns), width), _UNUSED, np.int64)
     common = min(width, columns.shape[1])
     wide[:, :common] = columns[:, :common]

@@ -1,8 +1,8 @@
-"""Take nested elements apart into leaves, and put them together again.
+"""Flatten nested elements into leaves, and rebuild elements from leaves.
 
-An element is any nesting of dicts, tuples, NamedTuples and dataclasses; whatever else stands in it
-(arrays, numbers, bytes, str, lists) is a leaf. Lists are data, not structure, as in tf.data; so are other subclasses
-of tuple, which nobody could put together again.
+An element is any nesting of dicts, tuples, NamedTuples and dataclasses. All other values (arrays, numbers, bytes, str,
+lists) are leaves. Lists are data, not structure, as in tf.data. Other subclasses of tuple are also leaves, because they
+cannot be rebuilt reliably.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ Kind = Literal["leaf", "dict", "tuple", "namedtuple", "dataclass"]
 
 
 class StructureError(AiostreamError, ValueError):
-    """An element has another structure than the one expected."""
+    """Error for an element whose structure differs from the expected one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Structure:
-    """Shape of an element without its leaves: hashable, comparable, picklable.
+    """Nesting of an element without its leaves. Hashable, comparable and picklable.
 
     Attributes:
-        kind: What this level is.
+        kind: Kind of the outermost container, or "leaf".
         names: Keys or field names; empty for a leaf or a tuple.
         children: One structure per key, field or position.
-        cls: The NamedTuple or dataclass to rebuild.
+        cls: Class of a NamedTuple or dataclass.
     """
 
     kind: Kind
@@ -60,7 +60,7 @@ class Structure:
         """Return the leaves of ``element``, which must have this structure.
 
         Raises:
-            StructureError: It has another.
+            StructureError: The element has a different structure.
         """
         if self.is_leaf:
             return [element]
@@ -70,7 +70,7 @@ class Structure:
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """Return the element of this structure with these leaves, in leaf order."""
+        """Build an element of this structure from leaves in leaf order."""
         if self.is_leaf:
             return leaves[0]
         if all(child.is_leaf for child in self.children):
@@ -78,7 +78,7 @@ class Structure:
         return self._build(iter(leaves))
 
     def rows(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
-        """Turn one sequence per leaf (all of one length) into a list of elements; a lone leaf's as it is."""
+        """Convert one sequence per leaf (all of one length) to a list of elements."""
         if self.is_leaf:
             return columns[0] if isinstance(columns[0], list) else list(columns[0])
         if all(child.is_leaf for child in self.children):
@@ -87,10 +87,10 @@ class Structure:
         return [self.unflatten(row) for row in zip(*columns, strict=True)]
 
     def columns(self, elements: Sequence[Any]) -> list[list[Any]]:
-        """Turn a list of elements into one list per leaf; the inverse of :meth:`rows`.
+        """Convert a list of elements to one list per leaf; the inverse of :meth:`rows`.
 
         Raises:
-            StructureError: An element has another structure.
+            StructureError: An element has a different structure.
         """
         if self.is_leaf:
             return [list(elements)]
@@ -103,7 +103,7 @@ class Structure:
         size = len(self.names)
         for element in elements:
             if type(element) is not dict or len(element) != size:
-                self._parts(element)  # raises, unless it is another kind of mapping
+                self._parts(element)  # raises unless the element is another mapping type with the same keys
         try:
             return [[element[name] for element in elements] for name in self.names]
         except KeyError:
@@ -132,13 +132,13 @@ class Structure:
             return list(element)
         try:
             return [getattr(element, name) for name in self.names]
-        except AttributeError:  # a field that __init__ leaves unset
+        except AttributeError:  # __init__ did not set the field
             raise self._mismatch(element) from None
 
     def gives_back(self, element: Any) -> bool:
-        """Return True if an element of this structure is equal when it was taken apart and put together again.
+        """Return True if flattening and rebuilding an element of this structure preserves it.
 
-        It is not when a dataclass is a subclass of the expected one, or has attributes beside its fields.
+        Not preserved are subclasses of the expected class, and attributes of a dataclass other than its fields.
         """
         if self.is_leaf:
             return True
@@ -153,7 +153,7 @@ class Structure:
 
     @property
     def has_classes(self) -> bool:
-        """Whether it has NamedTuples or dataclasses in it."""
+        """True if the structure contains NamedTuples or dataclasses."""
         return self.cls is not None or any(child.has_classes for child in self.children)
 
     def _mismatch(self, element: Any) -> StructureError:
@@ -181,7 +181,7 @@ class Structure:
         return self.described(repeat("*"))
 
     def described(self, leaves: Iterable[str]) -> str:
-        """Return the structure with a text for each leaf, such as ``{x: float32[2], y: int64}``."""
+        """Format the structure with a text for each leaf, such as ``{x: float32[2], y: int64}``."""
         return self._described(iter(leaves))
 
     def _described(self, leaves: Iterator[str]) -> str:
@@ -198,10 +198,10 @@ LEAF = Structure("leaf")
 
 
 def _dataclass_of(cls: type[Any], names: Sequence[str], values: Sequence[Any]) -> Any:
-    """Return an object with these fields, as unpickling does: ``__init__`` has run and must not change them again."""
+    """Create a dataclass object with these fields, without calling ``__init__``, as unpickling does."""
     try:
         made = object.__new__(cls)
-    except TypeError:  # it is also an exception, say
+    except TypeError:  # for example, a dataclass that is also an exception
         made = cls.__new__(cls)  # type: ignore[call-overload]
     for name, value in zip(names, values, strict=True):
         object.__setattr__(made, name, value)
@@ -209,10 +209,11 @@ def _dataclass_of(cls: type[Any], names: Sequence[str], values: Sequence[Any]) -
 
 
 def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
-    """Return the structure of ``element``. Dict keys keep their order; equality ignores nothing.
+    """Return the structure of ``element``. Dict keys keep their order, and structures with another order differ.
 
     Args:
-        leaf_type: Objects of this class are leaves, even if they would count as structure.
+        element: Any element.
+        leaf_type: Objects of this class count as leaves, even if they are containers.
     """
     if leaf_type is not None and isinstance(element, leaf_type):
         return LEAF
@@ -231,6 +232,6 @@ def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
 
 
 def flatten(element: Any, leaf_type: type[Any] | None = None) -> tuple[Structure, list[Any]]:
-    """Return the structure of ``element`` (see :func:`structure_of`) and its leaves in order."""
+    """Return the structure of ``element`` (see :func:`structure_of`) and its leaves, in leaf order."""
     structure = structure_of(element, leaf_type)
     return structure, structure.flatten(element)
