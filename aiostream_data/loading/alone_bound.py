@@ -1,7 +1,7 @@
-"""What may pass over the memory limit alone: one record that is larger than its share, and one window of zstd.
+"""Worst-case memory of items that may exceed the memory limit: one large record, and one zstd window.
 
-Formats declare how large a record may be, and the zstd window has a largest size. So this is known, but far more than
-files usually have. It is told beside the worst case for that reason.
+The maximum record size is declared by each format, and the maximum window size by zstd. These maxima are far larger
+than typical files need, so they are reported separately from the worst case.
 """
 
 from __future__ import annotations
@@ -21,33 +21,31 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.subprocess import places_of, process_nbytes
 
 LARGE_SHARE: Final = 32
-"""A row, range or batch of more than this fraction (1/32) of the limit may pass over it."""
+"""A row, range or batch larger than this fraction (1/32) of the limit may exceed the limit."""
 
 COPIES_AS_READ: Final = 2
-"""How often a record may be there that no function is given: as bytes, and as str or joined to be one."""
+"""Maximum number of copies of a record if no function uses it: raw bytes, and a str or a joined buffer."""
 
 
 def alone_parts(plan: Node, memory_limit: int) -> Iterator[LoaderPart]:
-    """Yield what one record and one window of each source may take over a memory limit in bytes."""
+    """Yield the bytes over the memory limit that one record and one window of each source may take."""
     for source in dict.fromkeys(node for node in walk(plan) if isinstance(node, ReadFiles)):
         hosts = sum(place.workers for place in places_of(plan) if any(lower is source for lower in walk(place)))
         limit = process_nbytes(plan, memory_limit) if hosts else memory_limit
         largest = largest_record_nbytes(source) or 0
         if largest * LARGE_SHARE > limit:
             nbytes = _copies(plan, source) * largest
-            yield LoaderPart(
-                nbytes=nbytes * max(1, hosts), what=f"a record of up to {as_size(largest)}, which passes alone"
-            )
+            yield LoaderPart(nbytes=nbytes * max(1, hosts), what=f"a record of up to {as_size(largest)}, read alone")
         if may_be_zstd(source.compression) and TOGETHER_SHARE * limit < MAX_ZSTD_NBYTES:
-            yield LoaderPart(nbytes=MAX_ZSTD_NBYTES * max(1, hosts), what="a window of a zstd file, which passes alone")
+            yield LoaderPart(nbytes=MAX_ZSTD_NBYTES * max(1, hosts), what="a window of a zstd file, read alone")
 
 
 def largest_record_nbytes(source: ReadFiles) -> int | None:
-    """Return the size from which on a record is refused; None where the format does not tell."""
+    """Return the maximum record size of a source in bytes, or None if its format declares no maximum."""
     return source.format.largest_nbytes if isinstance(source.format, KnowsLargest) else None
 
 
 def _copies(plan: Node, source: ReadFiles) -> int:
     has_functions = any(isinstance(node, op.Call) for node in walk(plan))
-    compressed = source.format.whole and bool(source.compression)  # the object is there beside what it becomes
+    compressed = source.format.whole and bool(source.compression)  # compressed and decompressed object coexist
     return (COPIES_OF_A_ROW if has_functions else COPIES_AS_READ) + compressed

@@ -1,8 +1,7 @@
-"""The most memory that the slots of ``to_device`` take, on the device and page-locked on the host.
+"""Worst-case memory of the slots of ``to_device``, on the device and page-locked on the host.
 
-A slot is as large as the largest batch, with its arrays on boundaries that devices like. There are as many on the host
-as on the device. What a consumer has beside them depends on the hand-over: with "copy" every batch that it keeps is
-memory of its own; a lease, and what is written into arrays of the consumer's, takes nothing more.
+A slot holds the largest batch, with each array aligned for the device. The host has as many slots as the device. With
+handoff "copy", each batch that the consumer keeps takes additional device memory. "lease" and "into" take none.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.plan.subprocess import own_nbytes, places_of
 
 OF_AN_IMAGE_NBYTES = 12
-"""In a slot beside the pixels of an image that is cast on its way out: where to cut it, and whether to mirror it."""
+"""Slot bytes per cast image in addition to its pixels: crop position and mirror flag."""
 
 OF_A_CHANNEL_NBYTES = 8
-"""In a slot for every channel of images that are cast: what to multiply with, and what to add."""
+"""Slot bytes per channel of cast images: scale and offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceBound:
-    """Memory for batches on a device. Host memory in it is among that which :class:`.memory_bound.MemoryBound` tells.
+    """Worst-case memory for batches on a device. Its host memory is part of :class:`.memory_bound.MemoryBound`.
 
     Attributes:
-        device: Where batches are copied to; None where they are not.
-        device_slots: Number of slots there, and on the host.
-        slot_nbytes: Bytes of each; None where the plan does not tell.
-        taken_nbytes: Bytes on the device of each batch that the consumer has, beside the slots; 0 where it uses the
-            slots themselves, or memory that it gives; None where the plan does not tell.
-        shared_nbytes: Bytes of memory that subprocesses write and that may be page-locked too, to be copied from there.
-        pageable: Slots on the host need not be page-locked where the system refuses that.
+        device: Target device, or None if batches stay on the host.
+        device_slots: Number of slots on the device, and also on the host.
+        slot_nbytes: Bytes of one slot, or None if the plan does not determine the size.
+        taken_nbytes: Device bytes of each batch that the consumer keeps outside the slots. 0 if the consumer uses the
+            slots or its own arrays. None if the plan does not determine the size.
+        shared_nbytes: Bytes of shared memory written by subprocesses. It may be page-locked to copy directly from it.
+        pageable: True if host slots may use pageable memory when page-locking fails.
     """
 
     device: str | None = None
@@ -49,12 +48,12 @@ class DeviceBound:
 
     @property
     def device_nbytes(self) -> int | None:
-        """Bytes of device memory of the slots; None where the plan does not tell."""
+        """Device memory of all slots in bytes, or None if the plan does not determine the size."""
         return None if self.slot_nbytes is None else self.device_slots * self.slot_nbytes
 
     @property
     def pinned_nbytes(self) -> int | None:
-        """Bytes of page-locked host memory, 0 where the device is the host; None where the plan does not tell."""
+        """Page-locked host memory in bytes, 0 without a GPU. None if the plan does not determine the size."""
         if not self._pins:
             return 0
         return None if self.device_nbytes is None else self.device_nbytes + self.shared_nbytes
@@ -64,26 +63,26 @@ class DeviceBound:
         return self.device not in (None, "cpu")
 
     def on_device(self) -> str:
-        """Return the device's part of one sentence; empty where the device is the host."""
+        """Return the device part of the summary sentence, or "" if the device is the host."""
         if not self._pins:
             return ""
         size = "the largest batch" if self.slot_nbytes is None else as_size(self.slot_nbytes)
         return f", {self.device_slots} x {size} on {self.device}"
 
     def slot_lines(self) -> list[str]:
-        """Return what there is to say about slots, a line each."""
+        """Describe the slots, one line per fact."""
         if self.device is None:
             return []
         lines = [self._slots()]
         if self.taken_nbytes != 0 and self._pins:
             size = "its size" if self.taken_nbytes is None else as_size(self.taken_nbytes)
-            lines.append(f"each batch that you have: {size} on {self.device}, beside the slots")
+            lines.append(f"each batch that you hold: {size} on {self.device}, in addition to the slots")
         return lines
 
     def _slots(self) -> str:
         number, device = self.device_slots, self.device
         where = "pinned on the host" if self._pins else "in host memory"
-        unless = ", or plain memory where that is refused" if self.pageable and self._pins else ""
+        unless = ", or pageable if pinning fails," if self.pageable and self._pins else ""
         if self.slot_nbytes is None:
             return f"slots: {number} {where}{unless} and {number} on {device}, as large as the largest batch"
         total = as_size(number * self.slot_nbytes)
@@ -91,7 +90,7 @@ class DeviceBound:
 
 
 def device_facts(plan: Node, memory_limit: int) -> dict[str, Any]:
-    """Return the fields of a :class:`DeviceBound` for a plan that is opened with a memory limit in bytes."""
+    """Return the fields of a :class:`DeviceBound` for a plan opened with a memory limit in bytes."""
     if not isinstance(plan, ToDevice):
         return {}
     slot_nbytes = _slot_nbytes(plan)
@@ -132,13 +131,13 @@ def _taken_nbytes(plan: ToDevice, slot_nbytes: int | None) -> int | None:
 
 
 def _rows(leaves: Sequence[ArraySpec], batch_nbytes: int) -> int | None:
-    """Return how many rows a batch of this size has at most; None where the plan does not tell."""
+    """Return the maximum number of rows in a batch of this size, or None if unknown."""
     row_nbytes = _row_nbytes(leaves)
     return -(-batch_nbytes // row_nbytes) if row_nbytes else None
 
 
 def _row_nbytes(leaves: Sequence[ArraySpec]) -> int | None:
-    """Return the bytes of one row of a batch with these leaves; None where the plan does not tell."""
+    """Return the bytes of one row of a batch with these leaves, or None if unknown."""
     sizes = [leaf_nbytes(replace(leaf, shape=None if leaf.shape is None else leaf.shape[1:])) for leaf in leaves]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None

@@ -1,4 +1,4 @@
-"""Make one row again from its origin."""
+"""Recompute one row from its origin."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from aiostream_data.state_parts import Part
 
 
 def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
-    """Return the row that has this origin, as it went into its batch.
+    """Return the row with this origin, as it was before batching.
 
     Raises:
-        BaseException: What reading or making it raised.
+        BaseException: Reading the row or a user function failed.
     """
     node = node_of_rows(plan, int(origin.row.get("batches", 0)))
     row = dict(origin.row)
@@ -38,7 +38,9 @@ def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
         engine.wait_ready()
         item = engine.bridge.get()
         if isinstance(item, Ending):
-            raise item.error or RuntimeError("the row could not be made, and nothing says why")
+            raise item.error or RuntimeError(
+                "fetch() failed: the engine ended without a row and without an error. Please report this as a bug."
+            )
         _check_object(engine, item, origin)
         return item.elements[0]
     finally:
@@ -47,11 +49,11 @@ def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
 
 
 def _check_object(engine: Engine, parcel: Parcel, origin: Origin) -> None:
-    """Refuse a row that was read from another object than its origin says: its number stands for another one now."""
+    """Raise if the row came from another object than its origin names: the shard list has changed."""
     made_of = parcel.ids[0] if isinstance(parcel.ids, list) else None
     found = engine.state.origins_of(parcel.own_ids.row(0), made_of)[0].url
     if found != origin.url:
         raise StateMismatchError(
-            [f"the row was read from {origin.url}, and its number now stands for a row of {found}"],
-            "Fetch it with the shards that were listed then.",
+            [f"the row was read from {origin.url}, but its row number now belongs to {found}"],
+            "Restore the shards that were listed when the row was read.",
         )

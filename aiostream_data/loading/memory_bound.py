@@ -1,10 +1,10 @@
-"""The most memory that a loader takes, told before anything is read.
+"""Worst-case memory of a loader, computed before anything is read.
 
-How this works. Whatever holds rows is charged to one budget, the memory limit; so that part of the bound is the limit,
-or less where the plan alone shows that all its rows together take less. Beside rows there are costs that are known:
-an interpreter for each process, blocks that wait to be used again, what the engine itself is. The C library keeps
-some of what was freed; how much is measured, not proven, and what is more is given back while a loader runs
-(:mod:`aiostream_data._engine.memory.trimming`). Memory that user functions keep is unknown, and the bound says so.
+All rows are charged to the memory limit. So the bound for rows is the limit, or less if the plan shows that all its
+rows together are smaller. Fixed costs are added: one interpreter per process, idle blocks kept for reuse, and the
+engine itself. The C library keeps some freed memory; that share is measured, not proven.
+:mod:`aiostream_data._engine.memory.trimming` returns any excess during a run. Memory kept by user functions is unknown,
+and the bound reports it as not counted.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ from aiostream_data.plan.windows import Bucket, Pack
 from aiostream_data.storage.cache.options import ShardCache
 
 ENGINE_NBYTES: Final = 24 << 20
-"""Of an engine without rows: its modules, event loop, threads and connections."""
+"""Bytes of an engine without rows: its modules, event loop, threads and connections."""
 
 PROCESS_NBYTES: Final = 32 << 20
-"""Of an interpreter of its own, with NumPy."""
+"""Bytes of a worker process: a Python interpreter with NumPy."""
 
 INTERPRETER_NBYTES: Final = 16 << 20
-"""Of a further interpreter in the same process."""
+"""Bytes of an additional interpreter in the same process."""
 
 BESIDE_BUFFERS: Final = 4
-"""A buffer may fill the limit; what is on its way beside it then takes at most this fraction (1/4) of it."""
+"""If a buffer fills the whole limit, data in flight beside it takes at most this fraction (1/4) of the limit."""
 
 PLACES: Final = 6
-"""Elements on their way to the consumer beside those that wait for him: where each step of it may hold one."""
+"""Number of delivery steps that may each hold one element, in addition to the elements queued for the consumer."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MemoryBound(DeviceBound):
-    """The most memory that a loader takes, of all its processes together, as far as the plan tells.
+    """Maximum memory of a loader, over all its processes, as far as the plan determines it.
 
-    What is on a device, and what of the host's memory is page-locked for it, :class:`.device_bound.DeviceBound` says.
+    :class:`.device_bound.DeviceBound` describes the device memory and the page-locked host memory.
 
     Attributes:
-        limit: The memory limit, in bytes.
-        rows: Bytes of everything that is charged to it: ``stats().memory.peak`` stays within this.
-        parts: Host memory by kind, rows first.
-        likely: Bytes of host memory that it is likely to take at most, estimated from the plan.
-        assumed_nbytes: Of a row whose size the plan does not tell, for ``likely``; 0 where it tells all sizes.
-        unknown: Why rows are only bounded by the limit, if the plan does not tell what they take.
-        alone: What may pass over the limit alone, if files have records or windows that are so large.
-        not_counted: What the bound says nothing about, each a phrase.
+        limit: Memory limit in bytes.
+        rows: Maximum bytes charged to the limit; ``stats().memory.peak`` never exceeds it.
+        parts: Host memory by kind; rows come first.
+        likely: Estimated peak of host memory in bytes.
+        assumed_nbytes: Row size assumed for ``likely`` if the plan does not determine it; otherwise 0.
+        unknown: Reason why only the limit bounds the rows; None if the plan determines their size.
+        alone: Items that may exceed the limit if files have such large records or windows.
+        not_counted: Phrases that name memory outside the bound.
     """
 
     limit: int
@@ -80,22 +80,22 @@ class MemoryBound(DeviceBound):
 
     @property
     def host_nbytes(self) -> int:
-        """Bytes of host memory, of all processes together, unless something passes alone."""
+        """Maximum bytes of host memory over all processes, without items that may exceed the limit."""
         return sum(part.nbytes for part in self.parts)
 
     @property
     def most_nbytes(self) -> int:
-        """Bytes of host memory with the largest record and window that such files may have."""
+        """Maximum bytes of host memory including the largest possible record and zstd window."""
         return self.host_nbytes + sum(part.nbytes for part in self.alone)
 
     @property
     def sentence(self) -> str:
-        """One line: host and device."""
+        """One-line summary of the host and device memory."""
         return f"worst case: {as_size(self.host_nbytes)} host" + self.on_device()
 
     @property
     def likely_sentence(self) -> str:
-        """One line: what is likely, and what that assumes."""
+        """One-line summary of the estimated peak and its assumption."""
         size = as_size(self.assumed_nbytes)
         assumed = f", if rows of unknown size take {size} each" if self.assumed_nbytes else ""
         return f"likely peak: {as_size(self.likely)} host{assumed}"
@@ -104,7 +104,7 @@ class MemoryBound(DeviceBound):
         sizes = [as_size(part.nbytes) for part in self.parts]
         width = max(map(len, sizes))
         lines = [f"  {size:>{width}}  {part.what}" for size, part in zip(sizes, self.parts, strict=True)]
-        lines += [f"  the limit bounds the rows: {self.unknown}"] if self.unknown else []
+        lines += [f"  only the limit bounds the rows: {self.unknown}"] if self.unknown else []
         lines += [f"  up to {as_size(part.nbytes)} more: {part.what}" for part in self.alone]
         lines += [f"  {each}" for each in (*self.slot_lines(), *(f"not counted: {each}" for each in self.not_counted))]
         return "\n".join([self.sentence, self.likely_sentence, *lines])
@@ -114,7 +114,7 @@ class MemoryBound(DeviceBound):
 
 
 def memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> MemoryBound:
-    """Return the most memory that a plan takes when it is opened with a memory limit in bytes. Reads nothing."""
+    """Return the maximum memory of a plan opened with a memory limit in bytes. Does no I/O."""
     running = rewrite(plan)
     rows = _rows_nbytes(running, memory_limit)
     parts = tuple(part for part in _parts(running, memory_limit, rows, shard_cache) if part.nbytes)
@@ -143,7 +143,7 @@ def _rows_nbytes(plan: Node, memory_limit: int) -> int:
 
 
 def _may_fill(node: Node, memory_limit: int) -> bool:
-    """Return True if a node may keep so much that little of the limit is left for the others."""
+    """Return True if a node may use nearly the whole limit for its buffer."""
     if isinstance(node, op.Shuffle):
         row = most_nbytes(node)
         return not node.spill and (row is None or 2 * row * node.buffer_rows > memory_limit)
@@ -151,7 +151,7 @@ def _may_fill(node: Node, memory_limit: int) -> bool:
 
 
 def _large_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return what large elements may take over the limit where the plan tells how large they are."""
+    """Return the bytes that large elements may take over the limit; 0 if elements are small or of unknown size."""
     element = most_nbytes(plan) or 0
     slots = 2 * plan.depth * element if isinstance(plan, op.ToDevice) else 0
     last = plan.input if isinstance(plan, op.ToDevice) else plan
@@ -169,15 +169,15 @@ def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | N
     yield LoaderPart(nbytes=int(rows * KEPT_SHARE), what="freed memory that the C library's allocator keeps")
     yield LoaderPart(nbytes=ENGINE_NBYTES * (1 + hosts), what="the engine" + (" of every process" if hosts else ""))
     yield LoaderPart(nbytes=PROCESS_NBYTES * processes, what=f"{processes} worker processes with Python and NumPy")
-    yield LoaderPart(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} more interpreters")
-    yield LoaderPart(nbytes=_cast_nbytes(plan), what="batches of images that were cast, until you have them")
-    yield LoaderPart(nbytes=_idle_nbytes(plan, memory_limit), what="blocks of memory that wait to be used again")
+    yield LoaderPart(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} additional interpreters")
+    yield LoaderPart(nbytes=_cast_nbytes(plan), what="batches of cast images, until you receive them")
+    yield LoaderPart(nbytes=_idle_nbytes(plan, memory_limit), what="idle blocks of memory, kept for reuse")
     yield _cached(plan, shard_cache)
-    yield LoaderPart(nbytes=_copied_nbytes(plan), what="arrays of from_tensor_slices, once in every process")
+    yield LoaderPart(nbytes=_copied_nbytes(plan), what="arrays of from_tensor_slices, one copy per process")
 
 
 def _cast_nbytes(plan: Node) -> int:
-    """Return the host memory of batches that a transform makes larger: as many are there at once as there are slots."""
+    """Return the host bytes of batches that an image cast enlarges; one per slot can exist at once."""
     if not isinstance(plan, op.ToDevice) or plan.transform is None or plan.device not in ("cpu", "auto"):
         return 0
     return plan.depth * (most_nbytes(plan) or 0) * plan.transform.itemsize
@@ -186,11 +186,11 @@ def _cast_nbytes(plan: Node) -> int:
 def _beside_the_limit(rows: int, memory_limit: int) -> str:
     if rows < memory_limit:
         return ""
-    return " (the memory limit)" if rows == memory_limit else f" (the memory limit, and {as_size(rows - memory_limit)})"
+    return " (the memory limit)" if rows == memory_limit else f" (the memory limit plus {as_size(rows - memory_limit)})"
 
 
 def _runs_elsewhere(plan: Node) -> Iterator[op.Call]:
-    """Yield one node for each executor that is not of this process, or may become so."""
+    """Yield one node per executor that runs, or may switch to running, outside this interpreter."""
     fused = {lower for node in walk(plan) if isinstance(node, op.Call) for lower in fused_below(node)}
     for node in walk(plan):
         if isinstance(node, op.Call) and node not in fused and _kind_of(node) is not None:
@@ -207,14 +207,14 @@ def _kind_of(node: op.Call) -> str | None:
 
 
 def _workers_of(node: op.Call, plan: Node) -> tuple[str, int]:
-    """Return where a node's function runs, and in how many such places of all processes together."""
+    """Return the executor kind of a node's function, and the number of its workers over all processes."""
     hosts = sum(place.workers for place in places_of(plan) if any(lower is node for lower in walk(place)))
     concurrency = node.concurrency if isinstance(node.concurrency, int) and node.executor != "auto" else cpu_count()
     return _kind_of(node) or "", concurrency * max(1, hosts)
 
 
 def _idle_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return what is kept to be read into, or sent in, again."""
+    """Return the bytes of idle memory kept for reuse in reading and in transfers between processes."""
     places = places_of(plan)
     hosts = sum(place.workers for place in places)
     each = process_nbytes(plan, memory_limit) if places else memory_limit
@@ -229,7 +229,7 @@ def _idle_nbytes(plan: Node, memory_limit: int) -> int:
 
 
 def _cached(plan: Node, shard_cache: ShardCache | None) -> LoaderPart:
-    """Return what a shard cache in memory takes: each process of in_subprocess() that reads files has its own."""
+    """Return the memory of shard caches; each process of in_subprocess() that reads files has one."""
     each = 0 if shard_cache is None else shard_cache.worst_nbytes()
     reading = [place for place in places_of(plan) if any(isinstance(node, ReadFiles) for node in walk(place))]
     caches = sum(place.workers for place in reading) + _reads_here(plan)
@@ -237,14 +237,14 @@ def _cached(plan: Node, shard_cache: ShardCache | None) -> LoaderPart:
 
 
 def _reads_here(node: Node) -> bool:
-    """Return True if files are read by this process, and not only by those of in_subprocess()."""
+    """Return True if this process reads files itself, outside in_subprocess()."""
     if isinstance(node, InSubprocess):
         return False
     return isinstance(node, ReadFiles) or any(map(_reads_here, node.inputs))
 
 
 def _copied_nbytes(plan: Node) -> int:
-    """Return what arrays of the program take that every process of in_subprocess() has a copy of."""
+    """Return the bytes of the copies of from_tensor_slices() arrays in all processes of in_subprocess()."""
     return sum(place.workers * _sources_nbytes(place) for place in places_of(plan))
 
 
@@ -254,26 +254,26 @@ def _sources_nbytes(place: InSubprocess) -> int:
 
 
 def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
-    """Yield what the bound says nothing about."""
+    """Yield phrases for memory that the bound excludes."""
     nodes = list(walk(plan))
     large = as_size(memory_limit // LARGE_SHARE)
     if most_nbytes(plan) is None and len(nodes) > 1:
-        yield f"a batch, result or group of rows of more than {large}, which passes over the limit, four times at most"
+        yield f"a batch, result or group of rows larger than {large}: up to four copies of it may exceed the limit"
     if any(isinstance(node, ReadFiles) and largest_record_nbytes(node) is None for node in nodes):
-        yield f"a record of more than {large}, since the format does not declare the largest"
+        yield f"a record larger than {large}, because the format declares no maximum size"
     if any(isinstance(node, (op.Call, op.Interleave)) for node in nodes):
-        yield "what functions keep for themselves, and what they import"
+        yield "memory that user functions keep, and modules that they import"
     if any(isinstance(node, op.Interleave) for node in nodes):
-        yield "processes and files of the data sets that functions make"
+        yield "processes and files of datasets that user functions create"
     if any(isinstance(node, (op.Shuffle, Bucket, Pack)) for node in nodes):
-        yield "opening with a state: rows that buffers held are there up to three times more until the first element"
+        yield "resuming from a state: up to three additional copies of the buffered rows, until the first element"
     if isinstance(plan, op.ToDevice) and plan.device != "cpu":
-        yield "what CUDA itself takes"
+        yield "memory that CUDA itself allocates"
     yield "elements that you keep"
 
 
 def log_memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> None:
-    """Log the bound of a plan that is about to be opened, at level INFO; free where nobody listens."""
+    """Log the memory bound of a plan at level INFO; skip the computation if that level is disabled."""
     logger = logging.getLogger(LOGGER)
     if logger.isEnabledFor(logging.INFO):
         logger.info("%s", memory_bound(plan, memory_limit, shard_cache))

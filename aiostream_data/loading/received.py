@@ -1,4 +1,4 @@
-"""What the consumer of a loader has received: how much, which rows, and where the stream goes on behind it."""
+"""Bookkeeping of received elements: their number, their rows, and the position to resume from."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from aiostream_data.rows.provenance import Origin
 from aiostream_data.rows.row_ids import RowIds
 
 PARCELS_REMEMBERED = 64
-"""After so many parcels the engine hears which places nobody will ask for any more."""
+"""Number of parcels after which the engine discards history that no state can refer to."""
 
 LAST_ELEMENT: Final = object()
-"""Stands for the element received last, as None may be an element."""
+"""Sentinel for the last received element; None would be ambiguous, because an element may be None."""
 
 
 class Received:
-    """Counts what one engine has handed over. One consumer at a time.
+    """Counter of the elements received from one engine. Supports one consumer at a time.
 
-    How much of the current parcel was given is known from the iterator that the consumer takes it from, which is
-    why every question comes with it.
+    Methods take ``left``, the iterator that feeds the consumer, because its remaining length gives the position within
+    the current parcel.
     """
 
     def __init__(self, opening: Opening, engine: Engine) -> None:
@@ -39,23 +39,23 @@ class Received:
         self._opening = opening
         self._engine = engine
         self._before = 0 if saved is None else saved.elements
-        self._taken = 0  # elements of earlier parcels, passed over or given
+        self._taken = 0  # elements of earlier parcels, skipped or emitted
         self._parcels = 0
         self._parcel: Parcel | None = None
         self._elements: Sequence[Any] = ()
-        self._numbers: Sequence[int] = ()  # in the parcel, of what is given of it
+        self._numbers: Sequence[int] = ()  # positions in the parcel of the emitted elements
         self._delivered = _delivered(opening, engine)
-        self._runs: deque[RowIds] = deque()  # of the parcel, not counted yet
-        self._counted = 0  # elements of the parcel whose rows were counted
+        self._runs: deque[RowIds] = deque()  # row ids of the parcel that are not counted yet
+        self._counted = 0  # elements of the parcel whose rows are counted
         self._stop = opening.only[1] if opening.only is not None else None
 
     @property
     def complete(self) -> bool:
-        """True when no element that follows is wanted."""
+        """True if all requested elements were received."""
         return self._stop is not None and self._before + self._taken >= self._stop
 
     def wanted(self, parcel: Parcel) -> Sequence[int]:
-        """Return the numbers of the elements of a new parcel that are to be given."""
+        """Return the positions of a new parcel's elements that are not skipped."""
         first, count = self._before + self._taken, len(parcel.elements)
         steering, only = self._opening.steering, self._opening.only
         if not steering.skip and only is None:
@@ -65,11 +65,11 @@ class Received:
         return [number for span in spans for number in range(*span) if start <= first + number < stop]
 
     def take(self, parcel: Parcel, numbers: Sequence[int], elements: Sequence[Any]) -> Iterator[Any]:
-        """Take a parcel in, and return an iterator of what is to be given of it.
+        """Make ``parcel`` the current parcel, and return an iterator over its emitted elements.
 
         Args:
-            numbers: Those that are :meth:`wanted`.
-            elements: The same, as the consumer gets them.
+            numbers: Positions of the emitted elements, from :meth:`wanted`.
+            elements: These elements in the form that the consumer receives.
         """
         self._parcel = parcel
         self._runs = deque(parcel.runs or ())
@@ -77,7 +77,7 @@ class Received:
         return iter(self._elements)
 
     def let_go(self) -> tuple[int, int]:
-        """Forget the parcel, all of which was given; return how many elements that were, and their bytes."""
+        """Drop the fully consumed parcel; return the number of its emitted elements and its bytes."""
         parcel = self._parcel
         if parcel is None:
             return 0, 0
@@ -91,19 +91,19 @@ class Received:
         return given, parcel.nbytes
 
     def given(self, left: Iterator[Any]) -> int:
-        """Return how many elements of the current parcel were given."""
+        """Return the number of elements of the current parcel that the consumer received."""
         return len(self._elements) - operator.length_hint(left)
 
     def is_in_parcel(self, left: Iterator[Any]) -> bool:
-        """Return True if the consumer has come back for more than the first element of the current parcel."""
+        """Return True if the consumer has received more than one element of the current parcel."""
         return self.given(left) > 1
 
     def number(self, left: Iterator[Any]) -> int:
-        """Return the number of the element that comes next, counted from the stream's very beginning."""
+        """Return the number of the next element, counted from the start of the stream."""
         return self._before + self._place(left)
 
     def saved(self, left: Iterator[Any]) -> Saved:
-        """Return the state behind the element that was given last."""
+        """Return the state after the last received element."""
         engine, place = self._engine, self._place(left)
         ranks = self._opening.ranks
         stream = self.hash(left)
@@ -125,37 +125,37 @@ class Received:
         )
 
     def hash(self, left: Iterator[Any]) -> StreamHash:
-        """Return the hash over all rows that were given."""
+        """Return the stream hash over all received rows."""
         self._count(self.given(left))
         return self._delivered.value()
 
     def last_ids(self, left: Iterator[Any]) -> RowIds | None:
-        """Return the ids of the rows of the element given last; None before the first of a parcel."""
+        """Return the row ids of the last received element; None before the first element of a parcel."""
         given = self.given(left)
         if self._parcel is None or given == 0:
             return None
         return self._ids_of(self._parcel, self._numbers[given - 1])
 
     def origins(self, left: Iterator[Any], element: Any) -> list[Origin]:
-        """Return where the rows of an element came from; see :meth:`aiostream_data.Loader.origins`."""
+        """Return the origins of an element's rows; see :meth:`aiostream_data.Loader.origins`."""
         given = self.given(left)
         if self._parcel is None or given == 0:
-            raise UnknownElementError("no element was received yet, or none since the last one was released")
-        # Only the last hand-over of an object is known for sure: Python and functions give one object for many rows.
+            raise UnknownElementError("origins() has no element: none was received yet, or the last one was released")
+        # Only the last hand-over of an object is unambiguous: Python and user functions reuse one object for many rows.
         if element is not LAST_ELEMENT and element is not self._elements[given - 1]:
             raise UnknownElementError(
-                f"this {type(element).__name__} is not the element received last, so its rows cannot be named; call "
-                "loader.origins() without an argument before the next element, also where the loop takes elements apart"
+                f"origins() received a {type(element).__name__} that is not the last element. "
+                "Call loader.origins() without an argument before requesting the next element."
             )
         entry, own = self._entry(self._parcel, self._numbers[given - 1])
         return self._engine.state.origins_of(own, entry)
 
     def settle(self, left: Iterator[Any]) -> None:
-        """Let the engine hear that the consumer stays where it is."""
+        """Report the consumer's final position to the engine."""
         self._engine.settle(self._place(left))
 
     def freeze(self, left: Iterator[Any]) -> int:
-        """Keep only what was given of the current parcel, and return how much: the rest never will be given."""
+        """Keep only the received elements of the current parcel and return their number; discard the others."""
         if self._parcel is None:
             return 0
         given, place = self.given(left), self._place(left)
@@ -165,7 +165,7 @@ class Received:
         return given
 
     def _place(self, left: Iterator[Any]) -> int:
-        """Return how many elements of this engine are behind the consumer."""
+        """Return the number of elements of this engine up to the consumer's position."""
         given = self.given(left)
         return self._taken + (self._numbers[given - 1] + 1 if self._parcel is not None and given else 0)
 
@@ -173,7 +173,7 @@ class Received:
         self._parcel, self._elements, self._numbers, self._counted = None, (), (), 0
 
     def _count(self, given: int) -> None:
-        """Count the rows of the parcel's first ``given`` elements as delivered, those that were not yet."""
+        """Add the rows of the parcel's first ``given`` elements to the stream hash, without counting any row twice."""
         parcel, numbers = self._parcel, self._numbers[self._counted : given]
         if parcel is None or not numbers:
             return
@@ -206,12 +206,12 @@ class Received:
 
 
 def _worker(workers: LoaderWorkers) -> dict[str, Any]:
-    """Return what a state says of the worker that saved it: nothing where there was one process for all."""
+    """Return the worker's entry in a state; empty if the rank has a single process."""
     return {} if workers.count == 1 else {"worker": [workers.number, workers.count]}
 
 
 def _delivered(opening: Opening, engine: Engine) -> Delivered:
-    """Return the hash of the rows received, going on from a state's."""
+    """Return the stream hash of the received rows, initialized from the saved state."""
     share, shares = opening.ranks.share, opening.ranks.shares
     delivered = Delivered(RowNames(engine.state.origins), next_index=share, step=shares)
     stream = None if opening.saved is None else opening.saved.stream
@@ -219,7 +219,7 @@ def _delivered(opening: Opening, engine: Engine) -> Delivered:
         return delivered
     if (stream["share"], stream["shares"]) == (share, shares):
         own = {"hash": stream["hash"], "rows": stream["rows"], "next_index": stream["next_index"]}
-    else:  # other ranks go on: the first of them takes what all had together, if that is known
+    else:  # other ranks resume: the first one inherits the joint hash, if it is known
         rows = stream["next_index"] - stream["share"]
         known = stream["shares"] == 1 and share == 0
         start = {"hash": stream["hash"], "rows": stream["rows"]} if known else StreamHash().state()

@@ -1,4 +1,4 @@
-"""Refuse a state of another rank where ranks have an order of their own."""
+"""Check that a saved state belongs to this rank, for plans in which each rank has a separate order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aiostream_data.ranks import LoaderWorkers, Policy, Ranks
 
 
 def check_same_rank(saved: Saved, plan: Node, ranks: Ranks, policy: Policy, workers: LoaderWorkers) -> None:
-    """Refuse a state, or a list of them, that says where another rank was, and not where all of them were.
+    """Check that a state, or each state of a list, can be resumed by this rank and worker.
 
-    By row all ranks have one order, and a state of any is one of all. By file, or where a stage gives rows as they are
-    ready, the state holds what only that rank knows.
+    By row, all ranks share one order, so any rank can resume any state. By file, or with an unordered stage, a state
+    describes only the rank that saved it.
 
     Raises:
-        StateMismatchError: It does, and this is another rank, or one of another number; or another worker.
+        StateMismatchError: The state belongs to another rank, to another number of ranks, or to another worker.
     """
     for each in saved.of_ranks or (saved,):
         _check_one(each, plan, ranks, policy, workers)
@@ -33,12 +33,12 @@ def _check_one(saved: Saved, plan: Node, ranks: Ranks, policy: Policy, workers: 
     now = (ranks.share, ranks.shares, _shared_by(policy, ranks.shares))
     if was == now:
         return
-    difference = f"it was saved by share {_named(*was)}, and is opened as share {_named(*now)}"
+    difference = f"the state was saved by share {_named(*was)}, but this loader is share {_named(*now)}"
     if "file" in (was[2], now[2]):
         raise StateMismatchError([difference], _BY_FILE)
     for node in walk(plan):
         if not getattr(node, "ordered", True):
-            raise StateMismatchError([f"{difference}, while {node.label} has ordered=False"], _UNORDERED)
+            raise StateMismatchError([f"{difference}, and {node.label} has ordered=False"], _UNORDERED)
     if _was_unordered(saved.position):
         raise StateMismatchError([f"{difference}, and a stage had ordered=False"], _UNORDERED)
 
@@ -48,22 +48,27 @@ def _share_of_worker(stream: Mapping[str, Any]) -> list[int]:
 
 
 def _check_worker(was: list[int], now: list[int]) -> None:
-    """Refuse a state of another worker: each stands at a place of its own, and no two of them at the same one."""
+    """Raise if the state belongs to another worker: each worker has a separate position."""
     if was == now or max(was[1], now[1]) == 1:
         return
     then, here = ("worker {} of {} of rank {} of {}".format(*share) for share in (was, now))
     raise StateMismatchError(
-        [f"it was saved by {then}, and is opened by {here}"],
-        "give each worker of a DataLoader its own state, and have as many workers and ranks as there were",
+        [f"the state was saved by {then}, but this is {here}"],
+        "Resume each worker of a DataLoader with its own state, with the same numbers of workers and ranks.",
     )
 
 
-_BY_FILE = "by file every rank has an order of its own: open it as the rank that saved it; by row any number can go on"
-_UNORDERED = "open it as the rank that saved it; with ordered stages alone, any number of ranks can go on"
+_BY_FILE = (
+    "With policy='file', each rank has a separate order. Resume with the rank that saved the state, or save with "
+    "policy='row', which any number of ranks can resume."
+)
+_UNORDERED = (
+    "Resume with the rank that saved the state. If all stages are ordered, any number of ranks can resume a state."
+)
 
 
 def _was_unordered(position: Any) -> bool:
-    """Return True if a position, which nobody has checked yet, is that of a stage that gave rows as they were ready."""
+    """Return True if an unvalidated position contains an unordered stage."""
     pending = [position]
     while pending:
         part = pending.pop()

@@ -1,4 +1,4 @@
-"""Refuse a list of states that are not those of all ranks after the same step."""
+"""Check that a list of saved states comes from all ranks at the same step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiostream_data.state_parts import brief
 
 
 class SavedStep(Protocol):
-    """The parts of a saved state that say which step it is of."""
+    """Fields of a saved state that identify its step."""
 
     @property
     def elements(self) -> int:
@@ -26,7 +26,7 @@ class SavedStep(Protocol):
 
     @property
     def stream(self) -> Mapping[str, Any] | None:
-        """Hash of the stream, and how it is shared among ranks."""
+        """Stream hash, and how ranks share the stream."""
 
     @property
     def steering(self) -> Mapping[str, Any] | None:
@@ -34,13 +34,13 @@ class SavedStep(Protocol):
 
 
 def check_same_step(states: Sequence[SavedStep]) -> None:
-    """Refuse states of different steps, or of different orders.
+    """Check that all states come from the same step of the same order.
 
-    Positions are not compared. Ranks that share one order describe the same step in several forms: each knows other
-    offsets of records, and has read ahead further or less far beyond rows that were left out and files that ended.
+    Positions are not compared, because ranks with one order may describe the same step differently. Each rank has its
+    own known record offsets and read-ahead.
 
     Raises:
-        StateMismatchError: A state is of another step than the first one.
+        StateMismatchError: A state is from another step than the first one.
     """
     first = _step(states[0])
     for number, state in enumerate(states):
@@ -48,7 +48,7 @@ def check_same_step(states: Sequence[SavedStep]) -> None:
             if found != first[name]:
                 raise StateMismatchError(
                     [
-                        f"the ranks' states are of different steps: {name} is {brief(first[name])} in state[0], and "
+                        f"the ranks' states are from different steps: {name} is {brief(first[name])} in state[0], but "
                         f"{brief(found)} in state[{number}]"
                     ]
                 )

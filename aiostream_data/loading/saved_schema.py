@@ -1,4 +1,4 @@
-"""Check what a loader's state says besides the position of its plan: types, ranges, and that numbers agree."""
+"""Validation of a loader's saved state, except plan positions: types, ranges and consistency."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from aiostream_data.plan.stored import MAX_PLAN_NBYTES
 from aiostream_data.state_parts import MAX_COUNT, Part, seed_in
 
 MAX_SHARES: Final = 1 << 24
-"""Largest number of ranks."""
+"""Maximum number of ranks."""
 
 _HASH: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _MAX_MARKS: Final = 1 << 12
 
 
 def check_saved(state: Part, names: Sequence[str]) -> None:
-    """Check the parts of a state that need no plan.
+    """Check the fields of a state that need no plan.
 
     Args:
         names: Keys of a state.
 
     Raises:
-        DamagedStateError: A value is missing, of another type, or out of its range.
+        DamagedStateError: A value is missing, has the wrong type, or is out of range.
     """
     fields = state.fields(*names)
     fields["elements"].integer()
@@ -43,7 +43,7 @@ def check_saved(state: Part, names: Sequence[str]) -> None:
 
 
 def check_table(state: Part) -> None:
-    """Check that the table of rows is a list of lists, before the checksum, which takes long for many wrong entries."""
+    """Check that the row table is a list of lists. Call this before the checksum, which is slow on malformed tables."""
     table = state.entry("rows")
     if table.value is not None:
         rows = table.fields("spaces", "rows")["rows"]
@@ -119,13 +119,13 @@ def _check_weights(weights: Part) -> None:
 
 
 def _check_change(change: Part, first: int) -> int:
-    """Check weights that hold from a row on; return the first row from which others can follow."""
+    """Check a weight change that applies from row ``row``; return the first row at which the next change may apply."""
     row, weights, planned = change.items(3, 3)
     number = row.integer(first)
     inputs = len(weights.items(1))
     for vector in (weights, planned):
         if sum(weight.weight() for weight in vector.items(inputs, inputs)) == 0:
-            raise vector.refused("must have a weight above 0")
+            raise vector.refused("must contain a weight above 0")
     return number + 1
 
 
