@@ -1,1 +1,1 @@
-"""What a loader is made of: how it is opened, what it has received, and what is saved of that."""
+"""The Loader and its parts: opening a plan, counting received elements, and saving and restoring state."""

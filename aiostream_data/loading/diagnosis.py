@@ -1,4 +1,4 @@
-"""Name what limits a loader, and what to change: measurements from the engine, and advice from its plan."""
+"""Bottleneck diagnosis: combines measurements of the engine with advice derived from the plan."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.worker_share import for_worker
 
 IDLE_CORES: Final = 0.75
-"""Below this share of all cores in use, there are some for more work at once."""
+"""If less than this share of all cores is in use, the machine has idle cores for more parallel work."""
 
 BLOCKS_LOOP: Final = 0.3
-"""Coroutines whose steps take this share of the time are what keeps an event loop busy, and not their number."""
+"""Above this share of the time in coroutine steps, slow steps keep the event loop busy, not their number."""
 
 
 def diagnosed(opening: Opening, plan: Node, window: MeasuredWindow | None) -> Limit:
-    """Return what limits a loader.
+    """Find the bottleneck of a loader.
 
     Args:
-        plan: As the engine runs it.
-        window: What was observed; None before the first element.
+        plan: The rewritten plan that the engine runs.
+        window: Measurements since the first element; None before the first element.
     """
     verdict = find_limit(window)
     case = Case(
@@ -88,7 +88,7 @@ def _input_row_nbytes(stage: StageCounters, window: MeasuredWindow) -> float:
 
 
 def _dropped_behind(place: str, window: MeasuredWindow) -> float:
-    """Return which share of a stage's rows the filters drop that follow it."""
+    """Return the fraction of a stage's rows that the filters directly after it drop."""
     kept = 1.0
     while (after := reader_of(place, window.stages)) is not None:
         place, stage = after, window.stages[after]
@@ -99,7 +99,7 @@ def _dropped_behind(place: str, window: MeasuredWindow) -> float:
 
 
 def _node_at(plan: Node, place: str) -> tuple[Node | None, Interleave | None]:
-    """Return the node of a place, and the operator whose function made the data set that it is in."""
+    """Return the node at a place, and the interleave operator whose function created its dataset."""
     number, _, below = place.partition("/")
     node = next(node for node, its in numbers_of(plan).items() if its == int(number))
     if not below:

@@ -1,4 +1,4 @@
-"""What a loader saw of its engine since the first element: the window in which the limit is looked for."""
+"""Measurement window of one engine, from the first received element to the last."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from aiostream_data.storage.counters import summed
 
 
 class Observation:
-    """The marks of one engine: of the first element, and of the end where that is past.
+    """Counter marks of one engine: at the first element and at the end.
 
     Args:
-        engine: Not asked for anything that could wait.
+        engine: Its counters are read without blocking.
+        consumer: Counters of the consumer's waits and elements.
     """
 
     def __init__(self, engine: Engine, consumer: ConsumerCounters) -> None:
@@ -34,38 +35,38 @@ class Observation:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the first element was received."""
+        """True after the first element was received."""
         return self._begin is not None
 
     @property
     def start(self) -> Mapping[str, StageCounters]:
-        """The counters by place when the first element came; empty before."""
+        """Counters by place at the arrival of the first element; empty before it."""
         return self._start
 
     def begin(self) -> None:
-        """Mark the first element."""
+        """Record the counters at the first element."""
         mark = self._mark(self._consumer.last_at, {})
         self._start = mark.stages
         own = {place: counters for place, counters in mark.stages.items() if not _is_hosted(place, self._hosted())}
         self._begin = replace(mark, stages=own)
 
     def end(self, *, is_busy: bool) -> None:
-        """Mark the end: nothing counts that happens later. Idempotent; arguments as of :meth:`window`."""
-        if self._begin is not None and self._end is None and not sys.is_finalizing():  # nobody will ask any more
+        """Record the counters at the end; later events do not count. Idempotent; arguments as for :meth:`window`."""
+        if self._begin is not None and self._end is None and not sys.is_finalizing():  # not needed at exit
             self._end = self._now(is_busy)
 
     def until(self, *, is_busy: bool) -> float:
-        """Return ``perf_counter()`` of the consumer's last step, or now where it is at work; see :meth:`window`."""
+        """Return ``perf_counter()`` of the end of the measurement, or the current time if the consumer is busy."""
         if self._end is not None:
             return self._end.at
         return perf_counter() if is_busy or self._begin is None else self._consumer.last_at
 
     def window(self, *, is_busy: bool) -> MeasuredWindow | None:
-        """Return what happened between the first element and the last; None before the first.
+        """Return the measurements between the first element and the last; None before the first.
 
         Args:
-            is_busy: The consumer is at work at this moment, as between two elements that came together. Otherwise the
-                time does not count since it has received something, as it may have turned to something else.
+            is_busy: True if the consumer is processing elements of the current parcel. If False, the window ends at the
+                last delivery, because the consumer may have turned to other work.
         """
         if self._begin is None:
             return None
@@ -105,7 +106,7 @@ class Observation:
 
 
 def numbers_of(plan: Node) -> dict[Node, int]:
-    """Return the number of every node of a plan, by which its place is named."""
+    """Return the number of every node of a plan; places are named by these numbers."""
     return {node: number for number, node in enumerate(walk(plan))}
 
 
@@ -123,7 +124,7 @@ def _storage_elsewhere(engine: Engine) -> Iterator[dict[str, float]]:
 
 
 def _add_waits(stages: dict[str, StageCounters], run: StageRun, until: float) -> None:
-    """Count the waits of a stage that go on, which it counts itself when they are over."""
+    """Add the ongoing waits of a stage to its counters; the stage itself counts only finished waits."""
     context = run.stage.context
     nodes = [*getattr(run.stage, "nodes", [run.stage.node]), *(step.node for step in run.outlet.steps)]
     counters = [stages[place] for node in nodes if (place := context.place(node)) in stages]

@@ -1,4 +1,4 @@
-"""One line of a declared worst case."""
+"""One component of a declared memory bound."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderPart:
-    """Host memory of one kind.
+    """Worst-case host memory of one kind.
 
     Attributes:
-        nbytes: At most.
-        what: In words.
+        nbytes: Maximum number of bytes.
+        what: Description for the user.
     """
 
     nbytes: int

@@ -1,4 +1,4 @@
-"""Report the work before the first element, if it took most of the time."""
+"""Report of the work before the first element, if that took most of the time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Shuffle
 
 LEAST_S: Final = 1.0
-"""Seconds before the first element that are worth a sentence."""
+"""Minimum seconds before the first element for a report."""
 
 MOST: Final = 0.5
-"""Share of the time that is most of it."""
+"""Minimum share of the total time before the first element for a report."""
 
 IDLE: Final = 0.2
-"""Below this share of that time, no stage was at work."""
+"""Below this share of the time before the first element, a stage counts as idle."""
 
 
 def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str, StageCounters], plan: Node) -> str:
-    """Return which stage was busy before the first element; "" where that was a small part of the time.
+    """Describe the busiest stage before the first element; return "" if that time was short.
 
     Args:
-        wall_s: Seconds from open to the last element.
-        stages: Counters by place, as they were when the first element came.
-        plan: As the engine runs it.
+        consumer: Counters of the consumer, with the time to the first element.
+        wall_s: Seconds from opening to the last element.
+        stages: Counters by place, at the arrival of the first element.
+        plan: The rewritten plan that the engine runs.
     """
     start_s = consumer.first_s
     if start_s < max(LEAST_S, MOST * wall_s) or not stages:
@@ -44,7 +45,7 @@ def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str
 
 
 def _filled_behind(place: str, stages: Mapping[str, StageCounters], plan: Node) -> str:
-    """Return the first ``shuffle()`` behind a stage that gives nothing before it is full; "" where there is none."""
+    """Name the next downstream ``shuffle()`` that fills its buffer before emitting; "" if none does."""
     nodes = {str(number): node for node, number in numbers_of(plan).items()}
     while (following := reader_of(place, stages)) is not None:
         place, node = following, nodes.get(following)
