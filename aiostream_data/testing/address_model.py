@@ -1,8 +1,7 @@
-"""Memory as a device knows it: addresses that lead to the same bytes after their owner has let them go.
+"""Model of device memory: an address stays readable after its owner has freed the memory.
 
-Work that was enqueued knows addresses alone. It reads and writes what is there when it *runs*, whether
-or not anybody still holds the array, and memory that was let go may belong to somebody else by then.
-NumPy would keep an array alive for whoever refers to it, and so hide what is looked for here.
+Enqueued work refers to addresses only. It reads and writes the bytes at an address when it *runs*, even if the memory
+was freed or reused. A plain NumPy reference would keep the array alive and hide use-after-free errors.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from numpy.typing import NDArray
 from aiostream_data.device.backend import ALIGNMENT
 
 POISON = 0xA5
-"""The byte that fills new memory, and memory that was freed."""
+"""Byte that fills newly allocated and freed memory."""
 
 
 class Chunk:
-    """One allocation.
+    """One memory allocation.
 
     Attributes:
-        bytes: uint8, shape (nbytes,): what is at its addresses. Holding this does not hold the allocation.
-        start: Its first address.
-        live: False once its owner has let it go.
-        ours: Whether it was allocated here, and may be poisoned.
+        bytes: Content of the chunk, uint8 of shape (nbytes,). A reference to it does not own the allocation.
+        start: First address of the chunk.
+        live: False after the owner has freed the chunk.
+        ours: True if this model allocated the memory and may poison it.
     """
 
     __slots__ = ("bytes", "live", "ours", "start")
@@ -42,51 +41,51 @@ class Chunk:
         return self.start <= address < self.start + self.bytes.nbytes
 
     def alias(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return an array over the same bytes as ``array``, which lies in this chunk, without holding it."""
+        """Return a non-owning array over the same bytes as ``array``, which must lie in this chunk."""
         offset = int(array.ctypes.data) - self.start
         return np.ndarray(array.shape, array.dtype, buffer=self.bytes, offset=offset, strides=array.strides)
 
 
 class AddressSpace:
-    """All chunks that are allocated now. Not thread-safe: its owner holds a lock."""
+    """All currently allocated chunks. Not thread-safe: the owner must hold a lock."""
 
     def __init__(self) -> None:
         self._chunks: dict[int, Chunk] = {}
 
     def allocate(self, nbytes: int) -> Chunk:
-        """Return ``nbytes`` of poison on an aligned address; :meth:`own` makes it somebody's."""
+        """Allocate ``nbytes`` of poisoned memory at an aligned address; call :meth:`own` to assign an owner."""
         content = np.full(nbytes + ALIGNMENT, POISON, np.uint8)
         skip = -content.ctypes.data % ALIGNMENT
         return Chunk(content[skip : skip + nbytes], ours=True)
 
     def own(self, chunk: Chunk, let_go: Callable[[Chunk], None]) -> NDArray[np.uint8]:
-        """Return the array whose last reference, that of any view of it included, means letting ``chunk`` go.
+        """Return an array that owns ``chunk``: dropping the last reference to it and its views frees the chunk.
 
         Args:
-            let_go: Called then, from any thread, to :meth:`forget` the chunk.
+            let_go: Called on any thread when the array is dropped; it must :meth:`forget` the chunk.
         """
         self.add(chunk)
-        # Over a memoryview, since the views of an array over an array would refer to the latter alone.
+        # Wrap a memoryview: views of an array over another array would reference only the inner array.
         array = np.frombuffer(chunk.bytes.data, np.uint8)
         weakref.finalize(array, let_go, chunk).atexit = False
         return array
 
     def add(self, chunk: Chunk) -> None:
-        """Note that somebody owns ``chunk``."""
+        """Register ``chunk`` as owned."""
         chunk.live = True
         self._chunks[chunk.start] = chunk
 
     def forget(self, chunk: Chunk) -> None:
-        """Note that nobody owns ``chunk`` any more."""
+        """Remove ``chunk`` after its owner has freed it."""
         chunk.live = False
         self._chunks.pop(chunk.start, None)
 
     def poison(self, chunk: Chunk) -> None:
-        """Overwrite what was freed, unless it is the memory of somebody else."""
+        """Overwrite a freed chunk, unless the memory is owned elsewhere."""
         if chunk.ours:
             chunk.bytes[:] = POISON
 
     def at(self, array: NDArray[Any]) -> Chunk | None:
-        """Return the chunk that ``array`` lies in; None where it lies in memory that was not allocated here."""
+        """Return the chunk that contains ``array``, or None if this model did not allocate the memory."""
         address = int(array.ctypes.data)
         return next((chunk for chunk in list(self._chunks.values()) if chunk.holds(address)), None)

@@ -1,12 +1,10 @@
-"""A device that runs what is enqueued as late, and as interleaved, as the rules of streams allow.
+"""Simulated device that runs enqueued work as late and as interleaved as stream ordering permits.
 
-Every stream is a queue. Its work runs only when a seeded scheduler picks it, one step at a time, in
-the middle of some later call (:mod:`.stream_model`); sources are read when the copy *runs*, and each
-copy runs in two steps, so that a slot written or freed too early shows as torn data or as a violation.
-Work knows addresses, and no arrays (:mod:`.address_model`): memory that its owner let go is poisoned,
-and a consumer's goes back to a pool that hands it out again at once, as allocators of frameworks do.
-What passes for many seeds here needs no luck on a GPU; the reverse does not hold: nothing is learnt
-about a real driver.
+Every stream is a queue. A seeded scheduler runs its work one step at a time, during later calls (:mod:`.stream_model`).
+A copy reads its source when it *runs*, in two steps. So a slot that is written or freed early produces torn data or a
+violation. Enqueued work refers to addresses, not arrays (:mod:`.address_model`): freed memory is poisoned, and freed
+consumer memory returns to a pool for immediate reuse, as in framework allocators. Code that passes with many seeds does
+not depend on lucky timing on a GPU. The simulation does not test a real driver.
 """
 
 from __future__ import annotations
@@ -27,18 +25,18 @@ from aiostream_data.testing.stream_model import Event, ModelStreams, Point, Step
 
 
 class AdversarialBackend(AdversarialMemory):
-    """Implements :class:`~aiostream_data.device.backend.DeviceBackend` in host memory. Thread-safe.
+    """Implementation of :class:`~aiostream_data.device.backend.DeviceBackend` in host memory. Thread-safe.
 
     Attributes:
-        consumers: Streams that consumers may use, none ordered after another; see :meth:`consumer_stream`.
-        current: The one that :meth:`current_stream` returns; set it as a consumer would.
-        captured: Streams that are being captured into a graph; what is enqueued there meanwhile is a violation.
-        violations: What no device would forgive: memory freed under a copy, marks retired twice.
-        calls: How many calls that could fail were made.
-        counts: How often each of them was made, by its name and that of the thread.
-        events_made, blocks_made: How much was ever allocated, without what consumers hold.
-        host_nbytes: Host memory that is allocated now, as if it were page-locked.
-        marks_out: Marks that were made and not retired yet.
+        consumers: Streams for consumers, without any order between them; see :meth:`consumer_stream`.
+        current: Stream that :meth:`current_stream` returns; set it to simulate a consumer.
+        captured: Streams being captured into a graph. Enqueuing work on one of them is a violation.
+        violations: Descriptions of misuse, such as memory freed during a copy or a mark retired twice.
+        calls: Number of calls so far that can fail.
+        counts: Number of these calls, by (call name, thread name).
+        events_made, blocks_made: Total number of allocated events and blocks, without consumer memory.
+        host_nbytes: Bytes of currently allocated host memory that simulates page-locked memory.
+        marks_out: Number of marks that are not retired yet.
     """
 
     def __init__(
@@ -52,16 +50,16 @@ class AdversarialBackend(AdversarialMemory):
         capacity_nbytes: int = 1 << 30,
         keeps_objects: bool = False,
     ) -> None:
-        """Make a device.
+        """Create a simulated device.
 
         Args:
-            seed: Decides the order of everything that streams leave open.
-            haste: How likely work runs although nobody waits for it, from 0 to 1 for each call that enqueues some.
-            fail_at_call: Number of the call, from 0, from which on calls fail.
-            fail_calls: How many of them; None: every one, as after errors that a device does not recover from.
-            fail_status: CUDA status with which they fail.
-            capacity_nbytes: Size of device memory, without what consumers hold.
-            keeps_objects: As in the protocol.
+            seed: Seed of the scheduler.
+            haste: Probability from 0 to 1 that an enqueuing call immediately runs some work.
+            fail_at_call: Number of the first failing call, counted from 0.
+            fail_calls: Number of failing calls. None fails all later calls, as after an unrecoverable device error.
+            fail_status: CUDA status of the failures.
+            capacity_nbytes: Size of device memory in bytes, without consumer memory.
+            keeps_objects: Value of the attribute of the same name in the protocol.
         """
         super().__init__(fail_at_call, fail_calls, fail_status, capacity_nbytes)
         self._chance = random.Random(seed)
@@ -91,7 +89,7 @@ class AdversarialBackend(AdversarialMemory):
             return StreamRef(self._streams.make())
 
     def consumer_stream(self) -> StreamRef:
-        """Make another stream for consumers, ordered after no other, and add it to :attr:`consumers`."""
+        """Create another stream for consumers, unordered with all others, and add it to :attr:`consumers`."""
         with self._lock:
             stream = StreamRef(self._streams.make())
             self.consumers = (*self.consumers, stream)
@@ -150,23 +148,24 @@ class AdversarialBackend(AdversarialMemory):
         self._launch(what, stream, [partial(part, 0, cut), partial(part, cut, nbytes)], dst, src)
 
     def launch(self, stream: StreamRef, kernel: Callable[..., object], *arrays: NDArray[Any], turns: int = 1) -> None:
-        """Enqueue a kernel, as a consumer does, and return at once.
+        """Enqueue a consumer's kernel and return immediately.
 
         Args:
-            stream: Where.
-            kernel: Called with ``arrays`` when its turn has come, perhaps on another thread: with what is at their
-                addresses *then*. It must neither keep them nor call the stage.
-            arrays: On the device. They are not kept alive: dropping them meanwhile is the caller's risk.
-            turns: How many of the stream's turns the kernel takes; the last one runs it.
+            stream: Stream that runs the kernel.
+            kernel: Called with ``arrays`` when the scheduler selects it, possibly on another thread. The kernel sees
+                the memory content of that moment. The kernel must not keep the arrays or call the stage.
+            arrays: Device arrays. The backend does not keep them alive; the caller must hold them until the kernel has
+                run.
+            turns: Number of scheduler steps that the kernel takes; the last step runs it.
         """
         with self._lock:
             idle: list[Callable[..., object]] = [lambda *_: None] * (turns - 1)
             self._launch("kernel", stream, [*idle, kernel], *arrays)
 
     def _launch(self, what: str, stream: StreamRef, parts: list[Callable[..., object]], *arrays: NDArray[Any]) -> None:
-        """Enqueue ``parts``, a step each, that are called with what is at the addresses of ``arrays`` then."""
+        """Enqueue each of ``parts`` as one step, called with the memory content of ``arrays`` at that time."""
         chunks = [self._space.at(array) for array in arrays]
-        # Memory that is not ours is kept alive; ours is known by its address alone.
+        # Hold a reference to memory that this model did not allocate; refer to all other memory by address.
         aliases = [chunk.alias(array) if chunk else array for chunk, array in zip(chunks, arrays, strict=True)]
 
         def step(part: Callable[..., object]) -> bool:
@@ -184,7 +183,7 @@ class AdversarialBackend(AdversarialMemory):
         self._streams.enqueue(stream.ptr, *steps)
 
     def enqueue(self, stream: StreamRef, step: Step) -> None:
-        """Put a step of one's own on a stream. What it refers to stays alive; see :meth:`launch` for kernels."""
+        """Enqueue a custom step. Its references stay alive; see :meth:`launch` for kernels."""
         with self._lock:
             self._enqueue("step", stream, step)
 
@@ -202,7 +201,7 @@ class AdversarialBackend(AdversarialMemory):
         return Mark(self.mark(stream).event, timed=True)
 
     def elapsed_s(self, first: Mark, then: Mark) -> float:
-        """Return 0: nothing here takes time. Marks that CUDA would refuse are violations."""
+        """Return 0, because simulated work takes no time. Marks that CUDA would reject are violations."""
         with self._lock:
             self._called("elapsed_s")
             for mark in (first, then):
@@ -212,7 +211,7 @@ class AdversarialBackend(AdversarialMemory):
             return 0.0
 
     def unrecorded_mark(self, *, timed: bool = False) -> Mark:
-        """Return a mark that was never recorded: waiting for it returns at once, as on CUDA."""
+        """Return a mark without a recording; waiting for it returns immediately, as on CUDA."""
         with self._lock:
             event = self._event()
             event.latest = Point(recorded=False)
@@ -271,7 +270,7 @@ class AdversarialBackend(AdversarialMemory):
     # -- the scheduler -------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Run everything that is enqueued."""
+        """Run all enqueued work."""
         with self._lock:
             while self._streams.run_a_step():
                 pass

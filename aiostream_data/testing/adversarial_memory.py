@@ -1,4 +1,4 @@
-"""The memory of an adversarial device, and how its calls are counted and made to fail."""
+"""Memory of the adversarial device, with call counting and injected failures."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiostream_data.errors import DeviceError, DeviceMemoryError
 from aiostream_data.testing.address_model import AddressSpace, Chunk
 
 OUT_OF_MEMORY = 2
-"""The CUDA status that is told as ``DeviceMemoryError``. Any other is a ``DeviceError``."""
+"""CUDA status that raises ``DeviceMemoryError``. Any other status raises ``DeviceError``."""
 
 
 class AdversarialMemory:
-    """The half of :class:`~.adversarial.AdversarialBackend` that has no streams; see there.
+    """Memory part of :class:`~.adversarial.AdversarialBackend`, without streams.
 
     Attributes:
-        current: The consumer's stream, from whose pool :meth:`consumer_block` allocates.
+        current: The consumer's stream; :meth:`consumer_block` allocates from its pool.
     """
 
     current: StreamRef
@@ -87,7 +87,7 @@ class AdversarialMemory:
             self._room_nbytes += chunk.bytes.nbytes
 
     def consumer_block(self, nbytes: int) -> DeviceBlock:
-        """Allocate from the pool of the current stream: what was freed is handed out again, with what is in it."""
+        """Allocate from the pool of the current stream; a reused block keeps its old content."""
         with self._lock:
             self._called("consumer_block")
             freed = self._pool[self.current.ptr, nbytes]
@@ -97,7 +97,7 @@ class AdversarialMemory:
     def _consumer_freed(self, stream: int, chunk: Chunk) -> None:
         with self._lock:
             self._space.forget(chunk)
-            chunk.live = True  # in stream order: what was enqueued before may still use it
+            chunk.live = True  # reuse is stream-ordered: earlier work may still use it
             self._pool[stream, chunk.bytes.nbytes].append(chunk)
 
     def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -1,7 +1,7 @@
-"""Run a module as a program until standard input closes: ``python -m aiostream_data.testing.child MODULE ARGS``.
+"""Run a module until standard input closes: ``python -m aiostream_data.testing.child MODULE ARGS``.
 
-The parent holds the other end of the pipe. However the parent ends, the pipe closes with it, and so
-no server is left behind.
+The parent process holds the other end of the pipe. When the parent exits for any reason, the pipe closes and the module
+ends.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import threading
 
 
 def _end_with_standard_input() -> None:
-    # The raw descriptor: the buffered reader's lock would be held at interpreter shutdown.
+    # Read the raw descriptor: the lock of a buffered reader would be held at interpreter shutdown.
     while os.read(0, 4096):
         pass
     os._exit(0)
 
 
 def main() -> None:
-    """Run the module that the command line names, with the rest of the command line as its own."""
+    """Run the module named on the command line with the remaining arguments."""
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,9 +1,9 @@
-"""A device on which time is only counted: it tells whether copies and kernels could run side by side.
+"""Simulated device with a virtual clock, which shows whether copies and kernels can overlap.
 
-Every copy and kernel has a duration. A stream's work begins when what is before it on the stream is over, and
-whatever the stream was ordered after; copies of one direction share one engine, as on a GPU. Data is copied at once, so
-nothing is learnt about races here (see :mod:`.adversarial` for these), nor about the speed of any real device. What
-the host does takes no time, except that a host block can be written again only when the copy from it is over.
+Every copy and kernel has a duration. Work starts when earlier work of its stream is finished and all order dependencies
+are met. Copies in one direction share one copy engine, as on a GPU. Host work takes no time, but a host block is
+writable again only after its copy has finished. Data is copied immediately, so this device finds no races (see
+:mod:`.adversarial`). It also says nothing about the speed of real devices.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from aiostream_data.errors import DeviceMemoryError
 
 
 class ClockedBackend(HostBackend):
-    """Implements :class:`~aiostream_data.device.backend.DeviceBackend` over host memory and a clock of its own.
+    """Implementation of :class:`~aiostream_data.device.backend.DeviceBackend` in host memory with a virtual clock.
 
     Attributes:
-        current: The stream that :meth:`current_stream` returns: the consumer's.
-        device_nbytes: Device memory that was ever allocated, without what consumers hold.
+        current: The consumer's stream, which :meth:`current_stream` returns.
+        device_nbytes: Total device memory allocated so far, without consumer memory.
     """
 
     def __init__(self, *, h2d_s: float, d2d_s: float = 0.0, capacity_nbytes: int = 1 << 40) -> None:
-        """Make a device.
+        """Create a simulated device.
 
         Args:
-            h2d_s: Seconds that a copy to the device takes.
-            d2d_s: Seconds that a copy or a cast within the device takes.
-            capacity_nbytes: Size of device memory, without what consumers hold.
+            h2d_s: Seconds for a copy to the device.
+            d2d_s: Seconds for a copy or cast within the device.
+            capacity_nbytes: Size of device memory in bytes, without consumer memory.
         """
         self._h2d_s = h2d_s
         self._d2d_s = d2d_s
@@ -81,7 +81,7 @@ class ClockedBackend(HostBackend):
         self.launch(stream, self._d2d_s)
 
     def launch(self, stream: StreamRef, seconds: float) -> None:
-        """Enqueue a kernel that takes ``seconds``, as a consumer does, and return at once."""
+        """Enqueue a consumer's kernel that takes ``seconds``, and return immediately."""
         with self._lock:
             self._over_at[stream.ptr] += seconds
 
@@ -97,6 +97,6 @@ class ClockedBackend(HostBackend):
             self._over_at[stream.ptr] = max(self._over_at[stream.ptr], mark.event)
 
     def over_at(self, stream: StreamRef) -> float:
-        """Return when everything enqueued on ``stream`` so far is over, in seconds since the device was made."""
+        """Return the finish time of all work enqueued on ``stream``, in seconds since the device was created."""
         with self._lock:
             return self._over_at[stream.ptr]

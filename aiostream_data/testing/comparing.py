@@ -1,4 +1,4 @@
-"""Compare elements bit by bit: nested structures of arrays, ragged rows, numbers, text and bytes."""
+"""Bitwise comparison of elements: nested structures of arrays, ragged rows, numbers, text and bytes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, family, type_name
 
 Compare = Callable[[Any, Any], bool]
-"""Given what was expected and what was found, True when they count as the same element."""
+"""Function (expected, found) that returns True if both count as the same element."""
 
 _SHOWN = 120
-"""Most characters of a value in a message."""
+"""Maximum number of characters of a value in a message."""
 
 
 def canonical(value: Any) -> Hashable:
-    """Return something hashable that is equal for two values when they have the same type and bits.
+    """Return a hashable object that is equal for two values of the same type and bits.
 
-    Arrays count by dtype, shape and bytes (so NaN equals itself, and -0.0 is not 0.0), dicts with the order
-    of their keys, arrays on a device by their copy on the host, tensors and images as arrays do. Other objects
-    stand for themselves when they can be hashed, and for their pickle when they cannot.
+    Arrays are compared by dtype, shape and bytes, so NaN equals itself and -0.0 differs from 0.0. Dicts are compared
+    including the order of their keys. Device arrays, tensors and images are compared as host arrays. Other objects are
+    compared directly if they are hashable, and otherwise by their pickle.
     """
     kind = type(value)
     if kind in (int, bool, str, bytes, type(None)):
@@ -48,7 +48,7 @@ def canonical(value: Any) -> Hashable:
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
-    """Return what a dict, sequence or dataclass holds, by key, index or field; None for anything else."""
+    """Return the items of a dict, sequence or dataclass by key, index or field name; None for any other value."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (tuple, list)):
@@ -64,7 +64,7 @@ def _bits(array: NDArray[Any]) -> tuple[Hashable, ...]:
 
 
 def _foreign_bits(value: Any) -> tuple[Hashable, ...] | None:
-    """Return the bits of a tensor or an image on the host; None of anything else."""
+    """Return the bits of a tensor or image as a host array; None for any other value."""
     try:
         array = array_of(value) if family(type(value)) else None
     except NoNumpyFormError:
@@ -73,12 +73,12 @@ def _foreign_bits(value: Any) -> tuple[Hashable, ...] | None:
 
 
 def same(expected: Any, found: Any) -> bool:
-    """True when both have the same types, structure and bits; see :func:`canonical`."""
+    """Return True if both values have the same types, structure and bits; see :func:`canonical`."""
     return canonical(expected) == canonical(found)
 
 
 def difference(expected: Any, found: Any, path: str = "element") -> str:
-    """Return a sentence about the first place in which two elements that are not the same differ."""
+    """Describe the first difference between two elements."""
     if type(expected) is not type(found):
         return f"{path}: expected {kind_of(expected)}, found {kind_of(found)}"
     if isinstance(expected, np.ndarray):
@@ -110,20 +110,20 @@ def _keys(parts: Mapping[Any, Any]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """Return type, and dtype and shape where there are any."""
+    """Describe the type of a value, with dtype and shape if it is an array."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} {value.shape}"
     return f"{type(value).__name__} {shown(value)}"
 
 
 def shown(value: Any) -> str:
-    """Return a value as short text on one line."""
+    """Format a value as short text on one line."""
     text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def sequence_difference(expected: Sequence[Any], found: Sequence[Any], compare: Compare) -> str | None:
-    """Return a sentence about the first place in which two runs of elements differ, or None."""
+    """Describe the first difference between two sequences of elements, or return None if they are equal."""
     for place, (wanted, got) in enumerate(zip(expected, found, strict=False)):
         if not compare(wanted, got):
             return f"element {place} of the rest differs: {difference(wanted, got)}"
@@ -135,7 +135,7 @@ def sequence_difference(expected: Sequence[Any], found: Sequence[Any], compare: 
 
 
 def multiset_difference(expected: Iterable[Any], found: Iterable[Any]) -> str | None:
-    """Return a sentence about an element that is missing from, or too often in, what was found; or None."""
+    """Describe an element that is missing or appears too often, or return None if both multisets are equal."""
     wanted, got = list(expected), list(found)
     wanted_counts, got_counts = Counter(map(canonical, wanted)), Counter(map(canonical, got))
     for counts, others, elements, what in (

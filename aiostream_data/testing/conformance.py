@@ -1,4 +1,4 @@
-"""What every store must do: subclass :class:`StoreConformance` in a test module, and pytest runs it.
+"""Conformance tests for stores: subclass :class:`StoreConformance` in a test module and run pytest.
 
 ::
 
@@ -7,7 +7,7 @@
         def put(self, name: str, data: bytes) -> str: ...
         def url(self, name: str) -> str: ...
 
-The tests are plain functions, each with an event loop of its own. None of them needs pytest itself.
+The tests are plain functions that each run a separate event loop. They do not import pytest.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ ODD_NAMES = ("with space", "per%20cent", "plus+plus", "äö-日本", "a=b&c", "'
 
 
 class ReadConformance(ABC):
-    """What holds for bytes, whichever way they are fetched: for a second path of a store that has two.
+    """Conformance tests for reading bytes. Use this class alone to test a second read path of a store.
 
     Attributes:
-        ranges_at_once: Ranges that one test reads beside each other; fewer for a server that takes its time.
+        ranges_at_once: Number of ranges that one test reads concurrently; reduce it for slow servers.
     """
 
     ranges_at_once: ClassVar[int] = 256
@@ -51,7 +51,7 @@ class ReadConformance(ABC):
 
     @abstractmethod
     def url(self, name: str) -> str:
-        """Return the URL that ``name`` has, or would have, or the pattern that it is."""
+        """Return the URL of ``name``, whether or not the object exists; ``name`` may be a pattern."""
 
     # -- ranges -------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class ReadConformance(ABC):
             read = partial(read_range, shard=ShardRef(url), start=start, stop=stop)
             self.fails_with(ShortReadError, read)
 
-    # -- many at once, and endings ------------------------------------------------------------
+    # -- concurrency and cancellation --------------------------------------------------------
 
     def test_many_ranges_at_once_do_not_mix(self) -> None:
         url, step = self.put("many/x.bin", CONTENT), len(CONTENT) // self.ranges_at_once
@@ -112,7 +112,7 @@ class ReadConformance(ABC):
 
         async def cancel_and_read(store: Store) -> bytes:
             shard = ShardRef(url)
-            for turns in range(12):  # one more turn of the loop each time: another moment of opening and reading
+            for turns in range(12):  # each round cancels one loop iteration later than the last
                 reading = asyncio.ensure_future(read_range(store, shard, 0, len(CONTENT)))
                 for _ in range(turns):
                     await asyncio.sleep(0)
@@ -128,18 +128,18 @@ class ReadConformance(ABC):
         async def use(store: Store) -> bytes:
             return await read_range(store, await store.info(url), 0, len(CONTENT))
 
-        self.run(use)  # what is loaded and opened once per process is there after this
+        self.run(use)  # the first run loads everything that is opened once per process
         before = _open_descriptors()
         assert self.run(use) == CONTENT
         deadline_s = time.monotonic() + 10.0
         while not _open_descriptors() <= before and time.monotonic() < deadline_s:
-            time.sleep(0.005)  # a server in this process closes its end in its own time
+            time.sleep(0.005)  # a server in this process closes its end asynchronously
         assert _open_descriptors() <= before
 
-    # -- how a case is run --------------------------------------------------------------------
+    # -- running a case -----------------------------------------------------------------------
 
     def run(self, case: Callable[[Store], Awaitable[T]]) -> T:
-        """Run ``case`` with a new store on a new loop; fail on leaked tasks and on any warning."""
+        """Run ``case`` with a new store on a new event loop; fail on leaked tasks and on any warning."""
 
         async def main() -> T:
             store = self.make_store()
@@ -154,11 +154,11 @@ class ReadConformance(ABC):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             result = asyncio.run(main())
-            gc.collect()  # brings out the warnings of sessions that nobody closed
+            gc.collect()  # triggers the warnings of unclosed sessions
         return result
 
     def fails_with(self, kind: type[StorageError], case: Callable[[Store], Awaitable[object]]) -> StorageError:
-        """Run ``case``, which must raise ``kind``; return the error."""
+        """Run ``case``, which must raise ``kind``, and return the error."""
         try:
             self.run(case)
         except kind as error:
@@ -167,10 +167,10 @@ class ReadConformance(ABC):
 
 
 class StoreConformance(ReadConformance):
-    """The contract of :class:`~aiostream_data.storage.base.Store`, as tests.
+    """Conformance tests for the contract of :class:`~aiostream_data.storage.base.Store`.
 
     Attributes:
-        odd_names: Names that an object may have in this store.
+        odd_names: Object names with special characters that this store supports.
     """
 
     odd_names: ClassVar[tuple[str, ...]] = ODD_NAMES
@@ -223,7 +223,7 @@ class StoreConformance(ReadConformance):
         url = self.missing_container_url()
         self.fails_with(ObjectNotFoundError, lambda store: store.info(url))
 
-    # -- endings ------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------
 
     def test_closing_twice_does_nothing_more(self) -> None:
         url = self.put("close/x.bin", CONTENT)
@@ -243,7 +243,7 @@ class StoreConformance(ReadConformance):
 
 
 class ListingConformance(StoreConformance):
-    """The contract of a store that can expand wildcards: all of :class:`StoreConformance`, and this."""
+    """Conformance tests for a store that expands wildcards, in addition to :class:`StoreConformance`."""
 
     def test_glob_finds_one_level_sorted_with_sizes(self) -> None:
         for number in (2, 0, 1):
@@ -293,7 +293,7 @@ async def read_range(store: Store, shard: ShardRef, start: int, stop: int) -> by
 
 
 def _open_descriptors() -> set[str]:
-    """Return what this process holds open, where the system tells (Linux); else nothing."""
+    """Return the open file descriptors of this process; empty on systems other than Linux."""
     folder = "/proc/self/fd"
     if not os.path.isdir(folder):
         return set()
@@ -302,5 +302,5 @@ def _open_descriptors() -> set[str]:
         try:
             found.add(f"{name} {os.readlink(f'{folder}/{name}')}")
         except FileNotFoundError:
-            continue  # the listing's own
+            continue  # the descriptor of the listing itself
     return found

@@ -1,6 +1,6 @@
-"""A fault of every kind by name, for tests that must meet them all.
+"""Named faults of every kind, for tests that must handle all of them.
 
-Example: one request in ten goes wrong, in turn in every way that a client can recover from::
+Example: one request in ten fails, with all recoverable faults equally often::
 
     from aiostream_data.testing.fault_catalogue import chaos
     from aiostream_data.testing.fault_server import fault_server
@@ -30,7 +30,7 @@ REFUSALS: Mapping[str, Fault] = MappingProxyType(
         "error in a 200": Fault(status=200, code="InternalError"),
     }
 )
-"""Answers in good form that say: later."""
+"""Well-formed answers that request a retry."""
 
 BREAKS: Mapping[str, Fault] = MappingProxyType(
     {
@@ -40,7 +40,7 @@ BREAKS: Mapping[str, Fault] = MappingProxyType(
         "closed without a word": Fault(close_after=True),
     }
 )
-"""Connections that end where they should not."""
+"""Connections that end too early."""
 
 LIES: Mapping[str, Fault] = MappingProxyType(
     {
@@ -56,7 +56,7 @@ LIES: Mapping[str, Fault] = MappingProxyType(
         "a head without end": Fault(pad_head=1 << 20),
     }
 )
-"""Answers that contradict themselves or the request: none may be taken for data."""
+"""Answers that contradict themselves or the request; a client must not accept them as data."""
 
 ODDITIES: Mapping[str, Fault] = MappingProxyType(
     {
@@ -69,12 +69,12 @@ ODDITIES: Mapping[str, Fault] = MappingProxyType(
         "late": Fault(delay_s=0.05),
     }
 )
-"""Answers that are right, and unusual."""
+"""Correct but unusual answers."""
 
 STALLS: Mapping[str, Fault] = MappingProxyType(
     {f"stalls at {at}": Fault(stall_at=at) for at in ("start", "head", "first", "middle", "last")}
 )
-"""Answers that stop and never go on: found by a time-out alone."""
+"""Answers that stall forever; only a timeout detects them."""
 
 UNNOTICEABLE: Mapping[str, Fault] = MappingProxyType(
     {
@@ -82,21 +82,22 @@ UNNOTICEABLE: Mapping[str, Fault] = MappingProxyType(
         "changed in the middle": Fault(change="middle"),
     }
 )
-"""Wrong bytes in an answer of perfect form: only a checksum tells."""
+"""Well-formed answers with wrong bytes; only a checksum detects them."""
 
 EVERY_FAULT: Mapping[str, Fault] = MappingProxyType(
     {**REFUSALS, **BREAKS, **LIES, **ODDITIES, **STALLS, **UNNOTICEABLE}
 )
-"""All of the above, by name."""
+"""All faults by name."""
 
 
 def chaos(share: float, *, stalls: bool = False) -> Rule:
-    """Return a rule that spoils ``share`` of all reads, each kind of fault equally often.
+    """Return a rule that injects recoverable faults into ``share`` of all reads, each kind equally often.
 
-    Left out are faults that only a checksum finds, and stalls unless they are asked for: each costs a time-out.
+    Faults that only a checksum detects are excluded. Stalls are included only with ``stalls=True``, because each one
+    costs a timeout.
 
     Args:
-        share: From 0 to 1.
+        share: Fraction of the requests, from 0 to 1.
     """
     chosen = {**REFUSALS, **BREAKS, **LIES, **ODDITIES, **(STALLS if stalls else {})}
     first, *others = chosen.values()

@@ -1,4 +1,4 @@
-"""How tests steer a fault server: commands in text, carried out by a call or over HTTP, so that both are alike."""
+"""Control commands of a fault server: text commands, executed by a direct call or over HTTP with the same effect."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aiostream_data.testing.request_log import SeenRequest, ServerCounters
 from aiostream_data.testing.wire_model import WireModel
 
 PREFIX = "/__control/"
-"""Paths under which a server is steered: objects cannot have such names."""
+"""Path prefix of control requests; object names cannot start with it."""
 
 
 def answer(site: FaultSite, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-    """Carry out one command; return status and text. What is wrong with it is told with status 400."""
+    """Execute one command and return status and text. Errors return status 400."""
     try:
         return 200, _carry_out(site, method, path, body)
     except (PlanError, ValueError, TypeError, KeyError, OSError) as error:
@@ -61,7 +61,7 @@ def _carry_out(site: FaultSite, method: str, path: str, body: bytes) -> bytes:
 
 
 def rules_text(rules: tuple[Rule, ...]) -> bytes:
-    """Write rules as JSON; only what differs from its default."""
+    """Serialize rules as JSON; omit fields with default values."""
     told = [
         {**_changed(rule), "fault": _changed(rule.fault), "others": [_changed(fault) for fault in rule.others]}
         for rule in rules
@@ -70,12 +70,12 @@ def rules_text(rules: tuple[Rule, ...]) -> bytes:
 
 
 def read_log(text: bytes) -> list[SeenRequest]:
-    """Read what the log was written as."""
+    """Parse the JSON form of a request log."""
     return [SeenRequest(**told) for told in json.loads(text)]
 
 
 def read_counters(text: bytes) -> ServerCounters:
-    """Read what counters were written as."""
+    """Parse the JSON form of counters."""
     told = json.loads(text)
     told["statuses"] = {int(status): times for status, times in told["statuses"].items()}
     return ServerCounters(**told)
@@ -94,7 +94,7 @@ def _encode(value: object) -> object:
 
 
 def _decode(value: Any) -> Any:
-    """Turn lists back into tuples, and encoded bytes into bytes."""
+    """Convert lists to tuples and encoded bytes to bytes."""
     if isinstance(value, list):
         return tuple(_decode(item) for item in value)
     if isinstance(value, Mapping) and set(value) == {"base64"}:

@@ -1,4 +1,4 @@
-"""Choose the fault of each request: rules, with what they have counted so far."""
+"""Selection of the fault for each request: rules with their counters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _SPAN = float(1 << 64)
 
 
 class RuleBook:
-    """Rules in their order of precedence. Safe for several threads.
+    """Rules in order of precedence. Thread-safe.
 
     Args:
-        seed: Decides what ``probability`` takes.
-        clock: Seconds; ``from_s`` and ``until_s`` count from the first look at it.
+        rules: The first rule that matches a request decides.
+        seed: Seed of the draws for ``probability`` and ``others``.
+        clock: Clock in seconds; ``from_s`` and ``until_s`` count from the creation of the RuleBook.
     """
 
     def __init__(self, rules: Sequence[Rule] = (), seed: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +36,7 @@ class RuleBook:
         self._same: list[Counter[Facts]] = [Counter() for _ in self.rules]
 
     def choose(self, facts: Facts) -> Fault | None:
-        """Return the fault of the request, or None; counts it."""
+        """Return the fault for a request, or None. Updates the counters of the rules."""
         if not self.rules:
             return None
         elapsed_s = self._clock() - self._began_s
@@ -80,7 +81,7 @@ class RuleBook:
 
 
 def draw(seed: int, number: int, facts: Facts, attempt: int) -> float:
-    """Return a number from [0, 1) that is a function of its arguments alone, and looks random."""
+    """Return a pseudo-random number in [0, 1) that depends only on the arguments."""
     text = repr((seed, number, facts.kind, facts.method, facts.name, facts.start, facts.stop, attempt))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") / _SPAN
 

@@ -1,7 +1,7 @@
-"""Write down, step by step, what goes over the wire for an answer with a fault: pure, so that it is tested as a value.
+"""Step-by-step script of an answer with a fault. The functions are pure, so tests compare scripts as values.
 
-How this works: the body becomes parts, of which some count as bytes of the body and others (the lengths of chunks) do
-not. A fault cuts the parts at a place and puts a step there, or ends there. The head is a step of its own before them.
+The body is a list of parts. Some parts count as body bytes; others, such as chunk lengths, are framing. A fault splits
+the parts at its position and inserts a step or ends the script there. The response head is a separate step before them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BEFORE_BODY = ("start", "head")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send these bytes, of which ``counted`` belong to the body."""
+    """Send bytes; if ``counted``, they are part of the body."""
 
     data: bytes
     counted: bool = False
@@ -34,7 +34,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SendSlice:
-    """Send part of an object, all of it body."""
+    """Send a slice of an object, all of it body."""
 
     part: Slice
     counted: bool = True
@@ -46,7 +46,7 @@ class SendSlice:
 
 @dataclass(frozen=True, slots=True)
 class Drip:
-    """Send byte by byte, with a pause before each."""
+    """Send data byte by byte, with a pause before each byte."""
 
     data: bytes
     pause_s: float
@@ -54,14 +54,14 @@ class Drip:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing for so long; None: until the client has gone."""
+    """Wait for a time; None waits until the client disconnects."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End the connection: ``close`` sends a FIN, ``reset`` an RST when all that was sent has arrived."""
+    """End the connection: ``close`` sends a FIN; ``reset`` sends an RST after all sent data has arrived."""
 
     how: Literal["close", "reset"]
 
@@ -82,13 +82,15 @@ def write_script(
     newer: Callable[[Slice], Slice] | None = None,
     close: bool = False,
 ) -> list[Step]:
-    """Return what is to be done to the connection, in order.
+    """Return the steps for the connection, in order.
 
     Args:
-        method: A HEAD gets no body.
-        read: Reads bytes of an object; used where a byte has to be changed.
-        newer: Returns the same bytes of the version that replaces an object in the middle of its body.
-        close: The client wants the connection closed after this.
+        answer: The correct answer.
+        fault: Fault to apply; None for a correct answer.
+        method: Request method; a HEAD request gets no body.
+        read: Function that reads the bytes of a slice; used to invert a byte.
+        newer: Function that returns the same slice of the version that replaces an object in the middle of its body.
+        close: True if the client requested that the connection is closed.
     """
     fault = fault or _RIGHT
     if fault.raw is not None:
@@ -110,9 +112,9 @@ def write_script(
 
 
 def moved(part: Slice, by: int) -> Slice:
-    """Return a range of the same length further on, or as much of it as the object has."""
+    """Return a slice of equal length shifted by ``by`` bytes, limited to the object."""
     start = max(min(part.start + by, part.stored.nbytes - part.nbytes), 0)
-    if start == part.start and part.stored.nbytes > part.nbytes:  # there is no room in that direction
+    if start == part.start and part.stored.nbytes > part.nbytes:  # no room in this direction
         start = max(part.start - abs(by), 0)
     return Slice(part.stored, start, start + part.nbytes)
 
@@ -143,7 +145,7 @@ def _bytes(part: Part, read: ReadSlice) -> bytes:
 
 
 def _cut(parts: list[Part], nbytes: int) -> tuple[list[Part], list[Part]]:
-    """Split parts behind so many bytes of the body; what does not count goes with what is before it."""
+    """Split parts after ``nbytes`` bytes of the body; framing stays with the part before it."""
     before: list[Part] = []
     for number, part in enumerate(parts):
         if part.counted and nbytes < part.nbytes:
@@ -192,7 +194,7 @@ def _headers(answer: Answer, fault: Fault, nbytes: int, *, close: bool) -> list[
 
 
 def _with_breaks(head: bytes, framed: list[Part], nbytes: int, fault: Fault) -> list[Step]:
-    """Put pauses and ends where the fault wants them."""
+    """Insert the pauses and ends of the fault."""
     steps: list[Step] = [Send(_INTERIM)] * fault.interim
     before_body = [at for at in (fault.reset_at, fault.truncate_at, fault.stall_at) if at in _BEFORE_BODY]
     for at in ("start", "head"):
@@ -224,7 +226,7 @@ def _body_with_breaks(framed: list[Part], nbytes: int, fault: Fault) -> list[Ste
 
 
 def _cut_before(parts: list[Part], nbytes: int) -> tuple[list[Part], list[Part]]:
-    """Split parts behind so many bytes, and before any framing that would follow them."""
+    """Split parts after ``nbytes`` bytes of the body, and before any framing that follows."""
     before, after = _cut(parts, nbytes)
     while before and not before[-1].counted and (nbytes == 0 or not after):
         after = [before.pop(), *after]

@@ -1,9 +1,9 @@
-"""An object store on this machine that is slow, narrow and faulty as a script says: S3, GCS or plain HTTP.
+"""Local object store (S3, GCS or plain HTTP) with scripted latency, bandwidth limits and faults.
 
-It reads out objects fast (the kernel sends bodies from a file), so that a benchmark measures the client; it keeps a
-log of what it was asked; and it does to single requests what :mod:`aiostream_data.testing.faults` describes. It runs
-in a thread of the program, in a process of its own, or (:func:`aiostream_data.testing.fault_serving.serving`) in an
-event loop that is there already.
+The kernel sends object bodies from a file, so the server is fast and benchmarks measure the client. The server logs
+every request. The server applies the faults described in :mod:`aiostream_data.testing.faults` to single requests. The
+server runs in a thread of the program or in a separate process. :func:`aiostream_data.testing.fault_serving.serving`
+runs it in an existing event loop.
 
 Example::
 
@@ -18,7 +18,7 @@ Example::
         assert sum(1 for line in dataset) == 1000
         assert server.counters().faults == 3
 
-By hand: ``python -m aiostream_data.testing.fault_server --dialect s3 --folder data=/path/to/files --port 9000``.
+Command line: ``python -m aiostream_data.testing.fault_server --dialect s3 --folder data=/path/to/files --port 9000``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from aiostream_data.testing.request_log import SeenRequest, ServerCounters
 from aiostream_data.testing.wire_model import WireModel
 
 Control: TypeAlias = Callable[[str, str, bytes], tuple[int, bytes]]
-"""Carries out a command: method, path and body to status and text."""
+"""Function that executes a control command: (method, path, body) -> (status, text)."""
 
 _START_TIMEOUT_S = 30.0
 _CONTROL_TIMEOUT_S = 60.0
@@ -61,7 +61,7 @@ _CONTROL_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class FaultServer:
-    """A running server. The methods block, and may be called from any thread.
+    """Handle of a running server. The methods block and can be called from any thread.
 
     Attributes:
         dialect: ``s3``, ``gcs`` or ``http``.
@@ -74,7 +74,7 @@ class FaultServer:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """What a data set needs to read from the server as long as it has no accounts."""
+        """Storage options that a dataset needs to read from the server while it has no accounts."""
         if self.dialect == "s3":
             client = {"client_kwargs": {"region_name": "us-east-1"}}
             return {"endpoint_url": self.endpoint_url, "key": "testing", "secret": "testing", **client}
@@ -83,7 +83,7 @@ class FaultServer:
         return {}
 
     def url(self, name: str) -> str:
-        """Return the URL of an object: ``s3://`` or ``gs://`` and ``name``, or below the endpoint."""
+        """Return the URL of an object: ``s3://`` or ``gs://`` and ``name``, or a path under the endpoint."""
         if self.dialect == "http":
             return f"{self.endpoint_url}/{quote(name)}"
         return f"{'s3' if self.dialect == 's3' else 'gs'}://{name}"
@@ -93,48 +93,49 @@ class FaultServer:
 
         Args:
             name: ``bucket/key``; under plain HTTP any path.
+            data: Content of the object.
         """
         self._do("PUT", f"object/{quote(name)}", data)
         return self.url(name)
 
     def put_folder(self, bucket: str, folder: str | os.PathLike[str]) -> int:
-        """Serve the files below ``folder`` as ``bucket/relative/path``, from where they lie; return how many."""
+        """Serve the files below ``folder`` in place, as ``bucket/relative/path``; return their number."""
         return int(self._do("PUT", f"folder/{quote(bucket)}", os.fspath(folder).encode()))
 
     def delete(self, name: str) -> None:
-        """Remove an object; one that is not there is no error."""
+        """Remove an object; a missing object is not an error."""
         self._do("DELETE", f"object/{quote(name)}")
 
     def create_bucket(self, bucket: str) -> None:
-        """Create an empty bucket; storing an object creates its bucket too."""
+        """Create an empty bucket. Storing an object also creates its bucket."""
         self._do("PUT", f"bucket/{quote(bucket)}")
 
     def set_rules(self, *rules: Rule) -> None:
-        """Replace all rules, and count from the beginning; without any, everything goes right."""
+        """Replace all rules and reset their counters. Without rules, no faults occur."""
         self._do("PUT", "rules", fault_control.rules_text(rules))
 
     def set_wire(self, wire: WireModel) -> None:
-        """Change latency and limits; bandwidth holds for connections that are made from now on."""
+        """Change latency and limits. The bandwidth applies only to new connections."""
         self._do("PUT", "wire", json.dumps(asdict(wire)).encode())
 
     def set_accounts(self, *accounts: Account) -> None:
-        """Take these credentials and no others; without any, take everybody."""
+        """Accept only these credentials. Without arguments, accept all clients."""
         self._do("PUT", "accounts", json.dumps([asdict(account) for account in accounts]).encode())
 
     def drop_connections(self) -> None:
-        """Reset every connection, idle and busy ones."""
+        """Reset all connections, idle or busy."""
         self._do("DELETE", "connections")
 
     def log(self) -> list[SeenRequest]:
-        """Return the requests so far in the order they came."""
+        """Return the requests so far, in order of arrival."""
         return fault_control.read_log(self._do("GET", "log"))
 
     def counters(self) -> ServerCounters:
-        """Return totals."""
+        """Return the total counters."""
         return fault_control.read_counters(self._do("GET", "counters"))
 
     def clear_log(self) -> None:
-        """Forget log and totals."""
+        """Clear the log and the counters."""
         self._do("DELETE", "log")
 
     def _do(self, method: str, path: str, body: bytes = b"") -> bytes:
@@ -157,15 +158,17 @@ def fault_server(
     """Run a fault server on this machine for the block. Leaves no thread, process, socket or file.
 
     Args:
-        where: ``process`` is what benchmarks want; a thread shares the interpreter with the client.
-        port: 0 for a free one.
-        seed: Of all that is drawn.
-        wire: Latency and limits, from the start.
-        certificate: A PEM file with a private key and the certificates that go with it: the server speaks TLS.
+        dialect: ``s3``, ``gcs`` or ``http``.
+        where: ``thread`` or ``process``. Use ``process`` for benchmarks, because a thread shares the interpreter with
+            the client.
+        port: Port to listen on; 0 selects a free one.
+        seed: Seed of all random draws.
+        wire: Initial latency and limits.
+        certificate: Path of a PEM file with a private key and its certificates; enables TLS.
 
     Raises:
-        OSError: The port is taken.
-        StoreUnreachableError: The process did not start.
+        OSError: The port is in use.
+        StoreUnreachableError: The server process did not start.
 
     Example::
 
@@ -199,7 +202,7 @@ def _in_thread(
 
 
 class _Thread:
-    """A thread with an event loop that serves one site. Whatever ends it early is raised by :meth:`stop`."""
+    """Thread with an event loop that serves one site. :meth:`stop` raises the error that ended it early."""
 
     def __init__(self, site: FaultSite, port: int, tls: ssl.SSLContext | None) -> None:
         self._site = site
@@ -213,10 +216,10 @@ class _Thread:
         self._thread = threading.Thread(target=self._run, name="aiostream-fault-server", daemon=True)
 
     def start(self) -> str:
-        """Start it and return the URL.
+        """Start the server and return its URL.
 
         Raises:
-            OSError: The port is taken.
+            OSError: The port is in use.
         """
         self._thread.start()
         self._started.wait()
@@ -226,7 +229,7 @@ class _Thread:
         return self._url
 
     def carry_out(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """Carry out a command between two steps of the server, so that what a client has seen is in the log."""
+        """Execute a command between two steps of the server, so that the log is up to date."""
         done: Future[tuple[int, bytes]] = Future()
 
         def answer() -> None:
@@ -238,9 +241,9 @@ class _Thread:
         return done.result(_CONTROL_TIMEOUT_S)
 
     def stop(self) -> None:
-        """End it, and raise what went wrong in it."""
+        """Stop the server and raise the error that it failed with, if any."""
         if self._loop is not None and self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # it closed by itself meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop has already closed
                 self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
         if self._failure is not None:
@@ -249,7 +252,7 @@ class _Thread:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that stops this one
+        except BaseException as error:  # noqa: BLE001 - raised by stop()
             self._failure = error
         finally:
             self._started.set()
@@ -289,7 +292,7 @@ def _in_process(
 
 
 def _control_connection(endpoint_url: str) -> HTTPConnection:
-    """Return a connection to a server that this process has started; any server on the port is trusted."""
+    """Return a control connection to a server started by this process, without checking its certificate."""
     parts = urlsplit(endpoint_url)
     if parts.scheme == "http":
         return HTTPConnection(parts.netloc, timeout=_CONTROL_TIMEOUT_S)
@@ -307,12 +310,12 @@ def _over_http(connection: HTTPConnection) -> Control:
             answer = connection.getresponse()
             return answer.status, answer.read()
 
-    carry_out("GET", "counters", b"")  # the connection is known for what it is before anything is counted
+    carry_out("GET", "counters", b"")  # mark the connection as control before counting starts
     return carry_out
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve until interrupted, and print the URL first."""
+    """Print the URL and serve until interrupted."""
     parser = argparse.ArgumentParser(prog="python -m aiostream_data.testing.fault_server", description=__doc__)
     parser.add_argument("--dialect", choices=("s3", "gcs", "http"), default="s3")
     parser.add_argument("--host", default="127.0.0.1")

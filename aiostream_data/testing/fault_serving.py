@@ -1,4 +1,4 @@
-"""Serve a :class:`~aiostream_data.testing.fault_site.FaultSite` on a socket, in the running event loop."""
+"""Socket server for a :class:`~aiostream_data.testing.fault_site.FaultSite` in the running event loop."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from aiostream_data.testing.request_log import SeenRequest
 
 _BACKLOG = 1024
 _COPIED_NBYTES = 64 << 10
-"""Bodies up to this size are read and sent with their head: one call instead of three."""
+"""Maximum size of a body that is sent together with its head: one system call instead of three."""
 
 
 @asynccontextmanager
 async def serving(
     site: FaultSite, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[str]:
-    """Serve ``site`` for the block, and lend the server's URL. Leaves no task and no socket.
+    """Serve ``site`` during the block and yield the server's URL. Leaves no task and no socket.
 
     Args:
-        port: 0 for a free one.
-        tls: With what to speak TLS; None for plain text.
+        site: Objects, rules and log of the server.
+        port: Port to listen on; 0 selects a free one.
+        tls: TLS context; None for plain text.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is in use.
 
     Example::
 
@@ -73,7 +74,7 @@ async def serving(
                 accepting.cancel()
     except BaseExceptionGroup as failures:
         if raised is not None and failures.exceptions == (raised,):
-            raise raised from raised.__cause__  # the block's own error, as it was
+            raise raised from raised.__cause__  # re-raise the block's own error without the group
         raise
     finally:
         listener.close()
@@ -82,7 +83,7 @@ async def serving(
 async def _accept(
     site: FaultSite, listener: socket.socket, group: asyncio.TaskGroup, tls: ssl.SSLContext | None
 ) -> None:
-    """Accept connections until cancelled, and end them with it."""
+    """Accept connections until cancelled, then end all of them."""
     loop = asyncio.get_running_loop()
     open_now: dict[FaultSocket, asyncio.Task[None]] = {}
 
@@ -130,7 +131,7 @@ async def _serve_connection(site: FaultSite, connection: FaultSocket) -> None:
         while await _serve_request(site, connection, number):
             pass
     except ConnectionError:
-        return  # clients that leave are part of what is tested
+        return  # tests disconnect clients on purpose
     finally:
         connection.close()
         if not connection.is_control:
@@ -138,7 +139,7 @@ async def _serve_connection(site: FaultSite, connection: FaultSocket) -> None:
 
 
 async def _serve_request(site: FaultSite, connection: FaultSocket, number: int) -> bool:
-    """Answer one request; False when the connection is at its end."""
+    """Answer one request; return False if the connection has ended."""
     head = await _receive_head(site, connection)
     if head is None:
         return False
@@ -162,7 +163,7 @@ async def _serve_request(site: FaultSite, connection: FaultSocket, number: int) 
 
 
 async def _receive_head(site: FaultSite, connection: FaultSocket) -> bytes | None:
-    """Return the next head; None when there is none, or none in time."""
+    """Return the next request head, or None if the client closed or timed out."""
     limit_s = None if connection.has_received or connection.is_control else site.wire.keep_alive_s
     try:
         if limit_s is None:
@@ -183,8 +184,8 @@ async def _serve_control(site: FaultSite, connection: FaultSocket, request: Requ
 
 
 async def _play(site: FaultSite, connection: FaultSocket, steps: list[Step], seen: SeenRequest) -> bool:
-    """Carry out a script; True when it ends the connection."""
-    held = b""  # small pieces that are next to each other leave together
+    """Execute a script; return True if it ends the connection."""
+    held = b""  # adjacent small pieces are sent together
     for step in steps:
         match step:
             case Send(data, counted) if len(held) + len(data) <= 2 * _COPIED_NBYTES:

@@ -1,4 +1,4 @@
-"""A test server's state, and its decision about each request: no sockets, no waiting."""
+"""State of a test server, and its decision for each request, without sockets or waiting."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _DIALECTS: dict[DialectName, Callable[[], Dialect]] = {"s3": S3Dialect, "gcs": G
 
 
 def nothing_to_drop() -> None:
-    """Stand for dropping connections while the site is not served."""
+    """Placeholder for ``drop_connections`` while the site is not served."""
 
 
 class FaultSite:
-    """Objects, rules, accounts, the wire and the log of one server. Attributes may be replaced while it runs.
+    """Objects, rules, accounts, wire model and log of one server. Attributes may be replaced while it runs.
 
     Args:
-        seed: Of everything that is drawn.
+        dialect: ``s3``, ``gcs`` or ``http``.
+        seed: Seed of all random draws.
     """
 
     def __init__(self, dialect: DialectName = "s3", *, seed: int = 0) -> None:
@@ -48,13 +49,13 @@ class FaultSite:
         self.set_wire(WireModel())
 
     def set_wire(self, wire: WireModel) -> None:
-        """Change latency, bandwidth and limits; bandwidth holds for new connections."""
+        """Change latency, bandwidth and limits. The bandwidth applies only to new connections."""
         self.wire = wire
         per_s = wire.max_requests_per_s
         self._capacity = None if per_s is None else Capacity(per_s, time.monotonic())
 
     def decide(self, request: Request, connection: int) -> tuple[list[Step], SeenRequest]:
-        """Return what is to be done for a request, and its entry in the log, which is made."""
+        """Return the steps for a request and its log entry, which is already recorded."""
         number = self.log.next_number()
         target = self.dialect.target(request)
         stored = self.objects.get(target.name) if target.kind in ("get", "head") else None
@@ -84,7 +85,7 @@ class FaultSite:
         return steps, seen
 
     def close(self) -> None:
-        """Give the objects' file back."""
+        """Close the file that stores the objects."""
         self.objects.close()
 
     def _answer(
@@ -121,6 +122,6 @@ class FaultSite:
         return None
 
     def _newer(self, part: Slice) -> Slice:
-        """Replace the object, and return the same bytes of its new version."""
+        """Replace the object and return the same slice of its new version."""
         stored = self.objects.invert(part.stored.name)
         return replace(part, stored=stored)

@@ -1,6 +1,6 @@
-"""A server's end of one connection, close to the system: what arrives is kept, and what is sent goes out as told.
+"""Server side of one connection, using the raw socket: buffers received data and sends as scripted.
 
-Sockets are used without asyncio's transports, which would not let a connection be reset, nor tell what has been sent.
+asyncio transports are not used, because they cannot reset a connection and do not report the number of sent bytes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _RECEIVE_NBYTES = 64 << 10
 _READ_AHEAD_NBYTES = 1 << 20
 _PIECE_S = 0.005
 _UNPACED_NBYTES = 1 << 20
-"""The kernel lets the first segments of a connection go at once, and on one machine a segment has 64 KiB."""
+"""First bytes of a connection, paced in user space: the kernel sends the first 64 KiB segments without pacing."""
 
-_SO_MAX_PACING_RATE = 47  # of Linux, without a name in the socket module
+_SO_MAX_PACING_RATE = 47  # Linux value; the socket module has no name for it
 _TIOCOUTQ = 0x5411
 _DRAIN_S = 5.0
 _DRAIN_POLL_S = 0.001
@@ -30,14 +30,15 @@ class PeerGone(ConnectionError):
 
 
 class FaultSocket:
-    """One accepted connection. Used by one task; owns the socket and closes it.
+    """Accepted connection, used by one task. It owns the socket and closes it.
 
     Args:
-        bytes_per_s: Bandwidth of what is sent; None for no limit.
+        sock: The accepted socket.
+        bytes_per_s: Send bandwidth; None for no limit.
 
     Attributes:
-        is_control: It belongs to the test, not to what is tested.
-        filed_nbytes: Bytes of files that went out so far.
+        is_control: True if the connection carries control commands, not tested requests.
+        filed_nbytes: Bytes of files sent so far.
     """
 
     def __init__(self, sock: socket.socket, *, bytes_per_s: float | None = None) -> None:
@@ -57,11 +58,11 @@ class FaultSocket:
         self._read_on()
 
     async def receive_until(self, end: bytes, limit: int) -> bytes | None:
-        """Return what arrives before ``end``, which is dropped; None when the client closes between two requests.
+        """Return the bytes up to ``end``, without ``end``; None if the client closed the connection between requests.
 
         Raises:
-            PeerGone: It closes in the middle.
-            ValueError: More than ``limit`` bytes arrive without ``end``.
+            PeerGone: The client closed the connection in the middle of a request.
+            ValueError: More than ``limit`` bytes arrived without ``end``.
         """
         while (place := self._received.find(end)) < 0:
             if len(self._received) > limit:
@@ -74,10 +75,10 @@ class FaultSocket:
         return self._take(place, len(end))
 
     async def receive_exactly(self, nbytes: int) -> bytes:
-        """Return the next ``nbytes``.
+        """Return the next ``nbytes`` bytes.
 
         Raises:
-            PeerGone: The client closes before.
+            PeerGone: The client closed the connection before sending them.
         """
         while len(self._received) < nbytes:
             if self._gone.is_set():
@@ -89,7 +90,7 @@ class FaultSocket:
         """Send all of ``data``.
 
         Raises:
-            ConnectionError: The client is not there any more.
+            ConnectionError: The client has disconnected.
         """
         rest = memoryview(data)
         while rest:
@@ -100,10 +101,10 @@ class FaultSocket:
                 await self._writable()
 
     async def send_file(self, descriptor: int, offset: int, nbytes: int) -> None:
-        """Send part of a file without reading it.
+        """Send part of a file with ``sendfile``, without reading it into memory.
 
         Raises:
-            ConnectionError: The client is not there any more, or the file is shorter than it was.
+            ConnectionError: The client has disconnected, or the file was truncated.
         """
         stop = offset + nbytes
         while offset < stop:
@@ -119,10 +120,10 @@ class FaultSocket:
             self.filed_nbytes += sent
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait for so long; None: until the client has gone.
+        """Wait for ``seconds``; None waits until the client disconnects.
 
         Raises:
-            PeerGone: The client has gone before.
+            PeerGone: The client has disconnected.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -132,9 +133,9 @@ class FaultSocket:
         raise PeerGone("the client left while it was made to wait")
 
     async def reset(self) -> None:
-        """End the connection with an RST, after all that was sent has arrived."""
+        """End the connection with an RST after all sent data has arrived."""
         give_up_s = time.monotonic() + _DRAIN_S
-        # The system tells nobody when the last byte was acknowledged.
+        # Poll: the system does not notify about acknowledged bytes.
         while self._unsent_nbytes() and time.monotonic() < give_up_s:  # noqa: ASYNC110
             await asyncio.sleep(_DRAIN_POLL_S)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -148,7 +149,7 @@ class FaultSocket:
         self._sock.close()
 
     def abort(self) -> None:
-        """Let the client see a reset now; the task that uses this finds out with its next step."""
+        """Reset the connection immediately; the task that serves it fails at its next step."""
         self._gone.set()
         self._changed.set()
         if self._sock.fileno() >= 0:
@@ -157,7 +158,7 @@ class FaultSocket:
 
     @property
     def has_received(self) -> bool:
-        """True when bytes of a next request are here."""
+        """True if bytes of a next request are buffered."""
         return bool(self._received)
 
     # -- receiving ------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class FaultSocket:
             self._loop.remove_writer(descriptor)
 
     async def _turn(self, nbytes: int) -> int:
-        """Wait until the next piece would have come through at the bandwidth; return how much of ``nbytes`` it is."""
+        """Wait for the next piece to comply with the bandwidth; return the piece's size, at most ``nbytes``."""
         if self._bytes_per_s is None or self._pace_first <= 0:
             return nbytes
         piece = min(nbytes, max(1, int(self._bytes_per_s * _PIECE_S)))
@@ -238,7 +239,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 def _pace_in_kernel(sock: socket.socket, bytes_per_s: float) -> bool:
-    """Ask the system to keep to a bandwidth; False where it cannot."""
+    """Limit the bandwidth in the kernel; return False if the system does not support this."""
     if sys.platform != "linux":
         return False
     try:

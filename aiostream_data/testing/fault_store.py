@@ -1,9 +1,9 @@
-"""A store that fails as rules say, inside the process: for testing a pipeline without sockets.
+"""Store that injects faults according to rules, within the process, to test pipelines without sockets.
 
-It takes the rules of the fault server (:mod:`aiostream_data.testing.faults`) and does with each fault what a real
-store makes of it for the reader: an error of this package, a part of the bytes, late bytes or wrong ones.
+The store uses the rules of the fault server (:mod:`aiostream_data.testing.faults`). For each fault, the reader sees the
+effect that a real store would produce: an error of this package, truncated data, delays or wrong bytes.
 
-Example: the data set reads ``faulty://`` names, of which each one fails once, and still delivers everything::
+Example: each ``faulty://`` object fails once, and the dataset still delivers everything::
 
     from aiostream_data import Dataset
     from aiostream_data.storage import memory
@@ -47,13 +47,13 @@ _ODD_ANSWERS = ("raw", "shift_range", "content_range", "duplicate_length", "extr
 
 @dataclass(slots=True)
 class StoreRequest:
-    """A request that a :class:`FaultStore` was given.
+    """Request received by a :class:`FaultStore`.
 
     Attributes:
         kind: ``head`` for :meth:`FaultStore.info`, ``list``, or ``get``.
-        url: As the caller had it; of a listing, the pattern.
-        start, stop: The bytes asked for; 0 and 0 where it is not about bytes.
-        fault: What it got, None for nothing.
+        url: URL as the caller passed it; for a listing, the pattern.
+        start, stop: Requested byte range; 0 and 0 for requests without a range.
+        fault: Injected fault, or None.
     """
 
     kind: Kind
@@ -67,26 +67,31 @@ Requests: TypeAlias = list[StoreRequest]
 
 
 class FaultStore:
-    """Passes requests on to ``inner``, and spoils those that a rule takes.
+    """Store that forwards requests to ``inner`` and injects faults into those that match a rule.
 
-    A name in a rule is the URL without its scheme. What faults become: ``status`` and ``refuse`` the errors that stores
-    raise for them; ``reset_at``, ``truncate_at`` and ``end_early_at`` a buffer that is filled so far, and a
-    StoreUnreachableError that says how far; answers that contradict themselves the same, without a byte; ``stall_at``
-    a pause of ``stall_s``, or StoreTimeoutError after ``read_timeout_s``; ``corrupt_at`` a wrong byte; ``change`` an
-    object whose version is another from then on: ObjectChangedError for who has seen the old one, inverted bytes for
-    who reads without a version. ``delay_s`` delays. What only concerns the wire, as chunks or interim answers,
-    changes nothing, because a store copes with it.
+    Rules match the URL without its scheme. The faults have these effects:
+
+    - ``status`` and ``refuse`` raise the error that a store raises for such an answer.
+    - ``reset_at``, ``truncate_at`` and ``end_early_at`` fill part of the buffer and raise a StoreUnreachableError with
+      the position.
+    - Contradictory answers raise a StoreUnreachableError without any byte.
+    - ``stall_at`` pauses for ``stall_s``, or raises StoreTimeoutError after ``read_timeout_s``.
+    - ``corrupt_at`` inverts one byte.
+    - ``change`` gives the object a new version. A reader with the old version gets an ObjectChangedError; a reader
+      without a version gets inverted bytes.
+    - ``delay_s`` delays the answer.
+    - Faults of the wire alone, such as chunked bodies or interim answers, have no effect.
 
     Args:
-        inner: Serves the requests; closed with this store.
-        rules: The first that takes a request decides; may be replaced by :meth:`set_rules`.
-        seed: Decides what ``probability`` takes.
-        read_timeout_s: What waits for ever gives up after so long; None waits until it is cancelled.
-        scheme: URLs come and go with this scheme ...
-        inner_scheme: ... and reach ``inner`` with this one.
+        inner: Store that serves the requests; closed together with this store.
+        rules: The first matching rule decides; replace the rules with :meth:`set_rules`.
+        seed: Seed of the draws for ``probability``.
+        read_timeout_s: Timeout of stalled reads; None waits until the read is cancelled.
+        scheme: Scheme of this store's URLs.
+        inner_scheme: Scheme of the URLs passed to ``inner``.
 
     Attributes:
-        requests: Every request so far, in the order they came.
+        requests: All requests so far, in order of arrival.
 
     Example::
 
@@ -124,7 +129,7 @@ class FaultStore:
         self.set_rules(*rules)
 
     def set_rules(self, *rules: Rule) -> None:
-        """Replace the rules, and count from the beginning."""
+        """Replace the rules and reset their counters."""
         self._rules = RuleBook(rules, self._seed)
 
     async def info(self, url: str) -> ShardRef:
@@ -160,13 +165,13 @@ class FaultStore:
     async def aclose(self) -> None:
         await self.inner.aclose()
 
-    # -- what a fault does ----------------------------------------------------------------------
+    # -- effects of a fault ----------------------------------------------------------------------
 
     async def _before_answer(self, request: StoreRequest) -> None:
-        """Carry out what a fault does before any byte.
+        """Apply the effects of a fault that precede the first byte.
 
         Raises:
-            StorageError: The store's answer, or its silence.
+            StorageError: The fault replaces the answer with an error or a timeout.
         """
         fault = request.fault
         if fault is None:
@@ -184,7 +189,7 @@ class FaultStore:
             raise _broken(request.url, 0, request.stop - request.start)
 
     async def _end_of_body(self, request: StoreRequest, nbytes: int) -> tuple[int, StorageError | None]:
-        """Return how many bytes arrive, and the error that comes behind them."""
+        """Return the number of bytes to deliver, and the error to raise after them."""
         fault = request.fault
         assert fault is not None
         if fault.stall_at is not None and fault.stall_at not in ("start", "head"):
@@ -196,10 +201,10 @@ class FaultStore:
         return nbytes, None
 
     async def _stall(self, request: StoreRequest) -> None:
-        """Wait for as long as the fault says, or until a reader would lose patience.
+        """Wait for the fault's stall time, or until the read timeout.
 
         Raises:
-            StoreTimeoutError: That comes first.
+            StoreTimeoutError: The read timeout expired first.
         """
         stall_s = request.fault.stall_s if request.fault is not None else None
         try:
@@ -223,10 +228,10 @@ class FaultStore:
         return request
 
     def _known_version(self, shard: ShardRef) -> str:
-        """Return the inner version for one that was given out.
+        """Return the inner store's version for a version issued by this store.
 
         Raises:
-            ObjectChangedError: The object has become another since.
+            ObjectChangedError: The object was replaced after this version was issued.
         """
         if not shard.version:
             return ""
@@ -245,12 +250,12 @@ class FaultStore:
 
 
 def _answer_error(url: str, fault: Fault) -> StorageError | None:
-    """Return the error that a store makes of an answer without the object, or of one in no form."""
+    """Return the error for an answer without the object or with contradictory headers; None for other faults."""
     where = safe_url(url)
     if fault.refuse is not None:
         return _refusal(where, fault)
     if fault.status is not None:
-        status = fault.status if fault.status >= 300 else 503  # an error within a success
+        status = fault.status if fault.status >= 300 else 503  # a status below 300 with a code is an error too
         return translate_status(url, status, detail=fault.code)
     if fault.redirect:
         return translate_status(url, 307, detail="redirected")

@@ -1,4 +1,4 @@
-"""A fault server's end of a connection that speaks TLS."""
+"""Server side of a fault server's TLS connection."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PIECE_NBYTES: Final = 256 << 10
 
 
 class TlsFaultSocket(FaultSocket):
-    """One accepted connection, whose handshake is made as its first bytes arrive.
+    """Accepted TLS connection; the handshake runs when the first bytes arrive.
 
-    Its end is told by the connection alone, as many servers do: nothing of TLS says goodbye.
+    The connection ends without a TLS close notification, as with many real servers.
 
     Args:
-        context: Of the server.
-        shook_hands: Is told after the handshake whether an earlier session was taken up.
+        context: TLS context of the server.
+        shook_hands: Called after the handshake with True if the client resumed an earlier session.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class TlsFaultSocket(FaultSocket):
         super().__init__(self._tls, bytes_per_s=bytes_per_s)
 
     async def send_file(self, descriptor: int, offset: int, nbytes: int) -> None:
-        """Send part of a file, which has to be read and encrypted.
+        """Send part of a file, which must be read and encrypted first.
 
         Raises:
-            ConnectionError: The client is not there any more, or the file is shorter than it was.
+            ConnectionError: The client has disconnected, or the file was truncated.
         """
         stop = offset + nbytes
         while offset < stop:
@@ -58,11 +58,11 @@ class TlsFaultSocket(FaultSocket):
                 self._is_open = True
                 self._shook_hands(bool(self._tls.session_reused))
             data = self._tls.recv(nbytes)
-            while self._tls.pending():  # what is decrypted already wakes nobody
+            while self._tls.pending():  # decrypted data does not wake the event loop
                 data += self._tls.recv(nbytes)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
-        except ssl.SSLError as error:  # the client does not like what it sees
+        except ssl.SSLError as error:  # the client rejects the connection
             raise ConnectionAbortedError(str(error)) from error
         return data
 
@@ -76,13 +76,13 @@ class TlsFaultSocket(FaultSocket):
 
 
 def server_context(certificate: str | os.PathLike[str]) -> ssl.SSLContext:
-    """Return the context of a server.
+    """Create the TLS context of a server.
 
     Args:
-        certificate: A PEM file with the private key, the server's certificate, and those that it was signed with.
+        certificate: Path of a PEM file with the private key, the server certificate and its chain.
 
     Raises:
-        OSError: There is no such file, or it does not hold them.
+        OSError: The file does not exist or lacks the key or certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)

@@ -1,10 +1,10 @@
-"""What can go wrong with one answer of an object store, and when: plain descriptions, without any I/O.
+"""Descriptions of faults in object store answers, and of the requests that receive them. Does no I/O.
 
-A :class:`Fault` says how one answer is wrong. A :class:`Rule` says which requests get it. Both are used by
-:mod:`aiostream_data.testing.fault_server`, which does it to bytes on a socket, and by
-:mod:`aiostream_data.testing.fault_store`, which does it to calls of a store.
+A :class:`Fault` describes how one answer is wrong. A :class:`Rule` selects the requests that receive it. Two modules
+apply them: :mod:`aiostream_data.testing.fault_server` to bytes on a socket, and
+:mod:`aiostream_data.testing.fault_store` to calls of a store.
 
-Example: every object's first read breaks off in the middle, and one request in ten is refused for a while::
+Example: each object's first read breaks in the middle, and one request in ten gets a 503::
 
     from aiostream_data.testing.faults import Fault, Rule
 
@@ -22,14 +22,17 @@ from typing import Literal, TypeAlias
 from aiostream_data.errors import PlanError
 
 At: TypeAlias = 'int | Literal["start", "head", "first", "middle", "last"]'
-"""A place in an answer: behind so many bytes of the body; before the head, in the middle of it; behind the first
-byte of the body, its middle, before its last byte. A number past the end of the body is its end."""
+"""Position in an answer.
+
+A number is an offset in the body, limited to its length. "start" is before the head, and "head" is in its middle.
+"first" is after the first body byte, "middle" in the middle of the body, and "last" before its last byte.
+"""
 
 Refusal: TypeAlias = Literal["unsigned", "denied", "unknown_key", "bad_signature", "expired", "skewed"]
-"""Why a store does not take the credentials that came, or that did not."""
+"""Reason why a store rejects credentials, or their absence."""
 
 Kind: TypeAlias = Literal["get", "head", "list", "bucket", "other"]
-"""What a request asks for: the content of an object, its description, a listing, a bucket's description."""
+"""Kind of a request: object content, object metadata, a listing, or bucket metadata."""
 
 _PLACES = ("start", "head", "first", "middle", "last")
 _REFUSALS = ("unsigned", "denied", "unknown_key", "bad_signature", "expired", "skewed")
@@ -37,41 +40,41 @@ _REFUSALS = ("unsigned", "denied", "unknown_key", "bad_signature", "expired", "s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """How one request is answered wrongly. What is not set stays right; several things can be wrong at once.
+    """Wrong answer to one request. Unset fields leave the answer correct; several fields can be combined.
 
     Attributes:
-        status: Answer with this status instead of the object; 200 with a ``code`` is an error in a success's clothes.
-        code: The store's name for the error, such as ``SlowDown``; chosen by ``status`` if empty.
-        retry_after: Value of a Retry-After header, in seconds or as a date.
-        refuse: Refuse the credentials, in the words of the store.
-        redirect: Answer 307 with this Location.
-        region: The bucket is in this region of S3: what is signed for another is refused, and told this one, by
-            a redirect if ``status`` is 301, and else with status 400.
-        delay_s: Further time before the first byte.
-        reset_at: Send so much, then reset the connection (RST).
-        truncate_at: Send so much, then close the connection in good order (FIN).
-        stall_at: Send so much, then nothing more for ``stall_s`` ...
-        stall_s: ... seconds, or until the client goes if None.
-        end_early_at: Send so much of the body, framed as if that were all: what came is whole, and too short.
-        corrupt_at: Invert the byte of the body that stands here.
+        status: HTTP status to send instead of the object. 200 with a ``code`` is an error within a success.
+        code: The store's name of the error, such as ``SlowDown``. If empty, it is derived from ``status``.
+        retry_after: Value of the Retry-After header, in seconds or as a date.
+        refuse: Reject the credentials with the error of the store's dialect.
+        redirect: Location header of a 307 answer.
+        region: S3 region of the bucket. Requests signed for another region are rejected with the right region: as a
+            redirect if ``status`` is 301, and otherwise with status 400.
+        delay_s: Additional seconds before the first byte.
+        reset_at: Position at which the connection is reset (RST).
+        truncate_at: Position at which the connection is closed normally (FIN).
+        stall_at: Position at which sending stops for ``stall_s`` seconds.
+        stall_s: Duration of the stall in seconds; None stalls until the client disconnects.
+        end_early_at: Position at which the body ends. The framing matches the shorter body, so it looks complete.
+        corrupt_at: Position of the body byte to invert.
         ignore_range: Send the whole object with status 200.
-        shift_range: Send the range so many bytes further on, and say so in Content-Range.
-        content_range: Say this in Content-Range, whatever is sent.
+        shift_range: Number of bytes by which the sent range is shifted; Content-Range reports the shifted range.
+        content_range: Value of Content-Range, regardless of the sent bytes.
         chunked: Send the body in chunks, without a Content-Length.
-        change: Replace the object by one of the same size with every byte inverted, which stays: before this answer,
-            or so that the first half of its body is the old one's and the second half the new one's.
-        raw: Send these bytes in place of everything, and close.
-        pad_head: Add a header with a value of so many bytes.
-        slow_head_s: Send the head byte by byte, with a pause of so many seconds before each.
-        interim: Send so many answers of status 103 first.
-        extra: Send these bytes behind the body.
-        duplicate_length: Send a second Content-Length that is larger by this.
-        headers: Further headers. Written behind the right ones, without replacing them.
-        without: Names of headers to leave out.
-        close_after: Close the connection after the answer, without having said so.
+        change: Replace the object permanently by one of equal size with all bytes inverted. "before" replaces it before
+            this answer. "middle" sends the first half of the old body and the second half of the new one.
+        raw: Bytes to send instead of the whole answer; the connection is then closed.
+        pad_head: Size in bytes of an additional header value.
+        slow_head_s: Send the head byte by byte, with a pause of this many seconds before each byte.
+        interim: Number of answers with status 103 to send first.
+        extra: Bytes to send after the body.
+        duplicate_length: Send a second Content-Length, larger by this number.
+        headers: Additional headers, sent after the correct ones without replacing them.
+        without: Names of headers to omit.
+        close_after: Close the connection after the answer, without a Connection header.
 
     Raises:
-        PlanError: A place or a number that makes no sense.
+        PlanError: A position or number is invalid.
     """
 
     status: int | None = None
@@ -114,7 +117,7 @@ class Fault:
                 raise PlanError(f"{name} must be at least 0, got {value!r}")
 
     def __str__(self) -> str:
-        """Return what differs from a right answer, for logs."""
+        """Return the fields that differ from a correct answer, for logs."""
         told = (
             f"{field.name}={value!r}" for field in fields(self) if (value := getattr(self, field.name)) != field.default
         )
@@ -123,31 +126,34 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which requests get a fault. Conditions that are not set hold for every request.
+    """Selection of requests that receive a fault. Unset conditions match every request.
 
-    A request gets the fault of the first rule that takes it. Those that meet ``kind``, ``method``, ``key`` and
-    ``touches`` are counted, and of these the rule takes what ``after``, ``every``, ``times`` and ``probability`` say.
+    A request receives the fault of the first rule that selects it. A rule counts the requests that match ``kind``,
+    ``method``, ``key`` and ``touches``. It then selects among them by ``after``, ``every``, ``times`` and
+    ``probability``.
 
     Attributes:
-        fault: What the request gets ...
-        others: ... or one of these in its place, each equally often, drawn as ``probability`` is.
-        kind: What it asks for.
-        method: Its method, such as ``GET``; "" for any.
-        key: Pattern of the object's name with its bucket, ``bucket/key``: ``*`` (any characters, slashes too), ``?``,
-            ``[..]``. Of a listing it is the bucket and the prefix.
-        touches: Byte range (start, stop) of the object: the request asks for a byte of it.
-        after: Let this many requests pass first ...
-        every: ... and of the others take the first, and then every so-many-th.
-        times: Take no more than this many.
-        per: What requests are counted by: all together, by object, or by object and range. "range" makes the first
-            attempt of every range fail, and its repetition succeed; a client that resumes asks for another range.
-        probability: Share of the requests that are taken. It depends on the server's seed, the request and how often
-            the same one came before, never on the order in which different requests arrive.
-        from_s: Seconds since the rules were set, before which the rule sleeps, ...
-        until_s: ... and after which it is over.
+        fault: Fault for the selected requests.
+        others: Alternative faults. Each selected request receives ``fault`` or one of these, with equal probability,
+            drawn like ``probability``.
+        kind: Kind of the request.
+        method: Method of the request, such as ``GET``; "" matches any.
+        key: Pattern of the object name ``bucket/key``: ``*`` (any characters, including slashes), ``?``, ``[..]``. For
+            a listing, the name is the bucket and the prefix.
+        touches: Byte range (start, stop) of the object; the request must read at least one byte of it.
+        after: Number of matching requests to ignore at first.
+        every: After those, select the first request and then every ``every``-th one.
+        times: Maximum number of selected requests.
+        per: Scope of the counters: all requests together, each object, or each object and range. With "range", the
+            first attempt of every range fails and its retry succeeds. A client that resumes a read requests another
+            range.
+        probability: Fraction of the requests to select. It depends on the server's seed, the request, and the number of
+            identical earlier requests. The arrival order of different requests does not matter.
+        from_s: Seconds after setting the rules at which the rule becomes active.
+        until_s: Seconds after setting the rules at which the rule expires.
 
     Raises:
-        PlanError: A number out of its range.
+        PlanError: A number is out of range.
     """
 
     fault: Fault
@@ -177,10 +183,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What rules know of a request.
+    """Properties of a request that rules can match.
 
     Attributes:
-        start, stop: The bytes asked for of an object: all of it without a Range; 0 and 0 where there is no object.
+        start, stop: Requested byte range of an object; the whole object without a Range header; 0 and 0 without an
+            object.
     """
 
     kind: Kind
@@ -191,7 +198,7 @@ class Facts:
 
 
 def place(at: At, nbytes: int) -> int:
-    """Return how many bytes of a body of ``nbytes`` stand before ``at``; 0 for places before the body."""
+    """Return the number of bytes before ``at`` in a body of ``nbytes``; 0 for positions before the body."""
     if isinstance(at, int):
         return min(at, nbytes)
     return {"first": min(1, nbytes), "middle": nbytes // 2, "last": max(nbytes - 1, 0)}.get(at, 0)

@@ -1,4 +1,4 @@
-"""What every format must do, as tests to subclass: the stream may be cut anywhere, and damage loses nothing before it.
+"""Tests for every format: cutting the stream anywhere changes nothing, and damage loses no earlier record.
 
 class TestMyFormat(FormatSuite):
     description = MyFormat()
@@ -26,7 +26,7 @@ _COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zlib", "zstd")
 
 
 class Damage(NamedTuple):
-    """A damaged stream, the records before the damage, and the offset that the error must name."""
+    """Damaged stream with the records before the damage and the offset that the error must name."""
 
     stream: bytes
     records: list[Any]
@@ -34,14 +34,14 @@ class Damage(NamedTuple):
 
 
 class ReadOutcome(NamedTuple):
-    """What reading gave: records in order, and how it ended."""
+    """Result of reading a stream: the records in order, and the final error or None."""
 
     records: list[Any]
     error: CorruptRecordError | None
 
 
 def blocks_of(stream: bytes, sizes: Iterable[int], headroom: int = 0) -> Iterator[NDArray[np.uint8]]:
-    """Cut a stream into blocks of these sizes (the last takes the rest), each behind ``headroom`` bytes of noise."""
+    """Cut a stream into blocks of ``sizes`` (the last takes the rest), each preceded by ``headroom`` filler bytes."""
     at = 0
     for size in (*sizes, len(stream)):
         block = np.full(headroom + len(stream[at : at + size]), 0xAA, np.uint8)
@@ -53,10 +53,9 @@ def blocks_of(stream: bytes, sizes: Iterable[int], headroom: int = 0) -> Iterato
 def read_blocks(
     description: Format, stream: bytes, sizes: Iterable[int] = (), headroom: int = 0, compression: str = ""
 ) -> ReadOutcome:
-    """Read a whole stream through :class:`RecordStream`, cut as :func:`blocks_of` cuts it.
+    """Read a whole stream through :class:`RecordStream`, cut as by :func:`blocks_of`.
 
-    Columns are turned into elements only at the end, so that a framer that writes into memory of columns
-    it has already given out is found out.
+    Columns become elements only at the end, to detect a framer that overwrites columns it has already emitted.
     """
     reader = RecordStream(description, "memory://stream", compression)
     columns: list[VarColumn] = []
@@ -71,7 +70,7 @@ def read_blocks(
 
 
 def compressed(stream: bytes, compression: Compression) -> bytes:
-    """Return the stream as one compressed one."""
+    """Return the stream compressed as one stream."""
     made = compressor(compression)
     return made.compress(stream) + made.flush()
 
@@ -86,12 +85,12 @@ def cuttings(nbytes: int) -> Iterator[tuple[list[int], int]]:
 
 
 class FormatSuite:
-    """Subclass it, name the class ``Test...``, and fill in the attributes.
+    """Base class of format tests: subclass it as ``Test...`` and set the attributes.
 
     Attributes:
         description: The format.
-        stream: A small valid stream: some hundred bytes, since it is cut at every byte.
-        records: What it holds.
+        stream: A valid stream of a few hundred bytes; the tests cut it at every byte.
+        records: Records of ``stream``.
         damaged: Damaged streams.
     """
 

@@ -1,4 +1,4 @@
-"""A store made slow on purpose, which remembers what it was asked for."""
+"""Store with artificial latency that records its requests."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from aiostream_data.storage.urls import split_url
 
 @dataclass(slots=True)
 class LatencyStore:
-    """Delays each request of ``inner``, and records it. To be opened by URL, register a factory::
+    """Store that delays and records each request to ``inner``. Register a factory to open it by URL::
 
         register_store("slow", lambda options, run_blocking: LatencyStore(MemoryStore(), latency_s=0.02))
 
     Attributes:
-        inner: Serves the requests; closed with this store.
-        scheme: URLs come and go with this scheme ...
-        inner_scheme: ... and reach ``inner`` with this one.
-        latency_s: Time before the first byte of every answer.
+        inner: Store that serves the requests; closed together with this store.
+        scheme: Scheme of this store's URLs.
+        inner_scheme: Scheme of the URLs passed to ``inner``.
+        latency_s: Seconds before the first byte of every answer.
         bytes_per_s: Bandwidth of one request; None for no limit.
-        ranges: (url, start, stop) of every read, in the order they came.
+        ranges: (url, start, stop) of every read, in order of arrival.
         requests: Number of requests of any kind.
-        in_flight, max_in_flight: Requests that are waiting now, and the most there ever were.
+        in_flight, max_in_flight: Current and maximum number of pending requests.
     """
 
     inner: Store

@@ -1,6 +1,7 @@
 """Run a program until standard input closes: ``python -m aiostream_data.testing.program PROGRAM ARGUMENTS``.
 
-As :mod:`aiostream_data.testing.child` for programs that are not Python: however the parent ends, the program ends too.
+This is :mod:`aiostream_data.testing.child` for programs not written in Python: the program ends when the parent exits
+for any reason.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Run the program that the command line names; end with it, or end it when nobody holds the other end."""
+    """Run the program named on the command line until it exits or standard input closes."""
     if sys.platform == "linux":
-        prctl = ctypes.CDLL(None).prctl  # found before the fork: nothing is loaded between it and exec
+        prctl = ctypes.CDLL(None).prctl  # loaded before the fork: nothing may be loaded between fork and exec
         process = subprocess.Popen(
             sys.argv[1:], stdin=subprocess.DEVNULL, preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         )
@@ -27,7 +28,7 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(process,), daemon=True).start()
     while os.read(0, 4096):
         pass
-    process.kill()  # what it kept is thrown away with its folder, so nothing has to be finished
+    process.kill()  # a clean exit is unnecessary: its data folder is temporary
     process.wait()
     os._exit(0)
 

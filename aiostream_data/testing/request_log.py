@@ -1,4 +1,4 @@
-"""What a test server was asked for: one entry per request, and counters."""
+"""Request log of a test server: one entry per request, and counters."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 LOG_LIMIT = 200_000
-"""Entries that are kept; older ones are forgotten, and stay counted."""
+"""Maximum number of entries; older entries are dropped, but stay in the counters."""
 
 
 @dataclass(slots=True)
 class SeenRequest:
-    """A request, and what became of it. Changes until ``finished``.
+    """Log entry of one request and its answer. It changes until ``finished`` is True.
 
     Attributes:
-        number: Counts from 1.
+        number: Number of the request, from 1.
         connection: Number of its connection, from 1.
-        time_s: When its head was complete, on the clock of ``time.time``.
+        time_s: Time at which the request head was complete, as by ``time.time``.
         kind: ``get``, ``head``, ``list``, ``bucket``, or ``other``.
-        name: ``bucket/key``, or the path; of a listing the bucket and the prefix.
-        start, stop: The bytes that were asked for; None where no Range was sent.
-        headers: As they came, names in lower case.
-        query: As it came, quoted.
-        status: Of the answer; 0 when no status was sent.
-        nbytes: Bytes of the body that were sent.
-        fault: What went wrong on purpose, "" if nothing.
-        finished: The answer was sent as far as it was meant to be.
-        took_s: From head to the end of the answer.
+        name: ``bucket/key``, or the path; for a listing, the bucket and the prefix.
+        start, stop: Requested byte range; None without a Range header.
+        headers: Request headers, with names in lower case.
+        query: Query string as received, still quoted.
+        status: Status of the answer; 0 if no status was sent.
+        nbytes: Number of body bytes sent.
+        fault: Description of the injected fault; "" if none.
+        finished: True if the answer was sent completely, or up to the end that its fault demands.
+        took_s: Seconds from the request head to the end of the answer.
     """
 
     number: int
@@ -50,18 +50,18 @@ class SeenRequest:
 
 @dataclass(slots=True)
 class ServerCounters:
-    """Totals since the server started, or since they were cleared.
+    """Totals since the server started or the log was cleared.
 
     Attributes:
-        requests: By kind.
-        statuses: How often each was sent.
-        faults: Requests that got a fault.
-        nbytes: Bytes of bodies that were sent.
-        connections: Connections accepted, without those that only steer the server.
-        open_connections, max_open_connections: Open now, and the most at once.
-        in_flight, max_in_flight: Requests being answered now, and the most at once.
-        refused_connections: Reset because of ``max_connections``.
-        handshakes, resumed_handshakes: Of TLS, and those by which an earlier session was taken up.
+        requests: Number of requests by kind.
+        statuses: Number of answers by status.
+        faults: Number of requests with an injected fault.
+        nbytes: Number of body bytes sent.
+        connections: Number of accepted connections, without control connections.
+        open_connections, max_open_connections: Current and maximum number of open connections.
+        in_flight, max_in_flight: Current and maximum number of requests being answered.
+        refused_connections: Number of connections reset because of ``max_connections``.
+        handshakes, resumed_handshakes: Number of TLS handshakes, and of those that resumed a session.
     """
 
     requests: dict[str, int] = field(default_factory=dict)
@@ -79,12 +79,12 @@ class ServerCounters:
 
     @property
     def all_requests(self) -> int:
-        """Requests of every kind."""
+        """Total number of requests of all kinds."""
         return sum(self.requests.values())
 
 
 class RequestLog:
-    """Entries and counters. Written by the server's loop, read from any thread."""
+    """Entries and counters of a server. Its event loop writes them; any thread may read them."""
 
     def __init__(self, limit: int = LOG_LIMIT) -> None:
         self.entries: deque[SeenRequest] = deque(maxlen=limit)
@@ -93,7 +93,7 @@ class RequestLog:
         self._connection = 0
 
     def connected(self) -> int:
-        """Count a connection and return its number."""
+        """Count a new connection and return its number."""
         counters = self.counters
         counters.connections += 1
         counters.open_connections += 1
@@ -102,7 +102,7 @@ class RequestLog:
         return self._connection
 
     def shook_hands(self, resumed: bool) -> None:
-        """Count a handshake of TLS."""
+        """Count a TLS handshake."""
         self.counters.handshakes += 1
         self.counters.resumed_handshakes += resumed
 
@@ -111,7 +111,7 @@ class RequestLog:
         self.counters.open_connections -= 1
 
     def not_counted(self) -> None:
-        """Take back that a connection was counted: it is one by which the server is steered."""
+        """Undo the counting of a connection that turned out to carry control commands."""
         counters = self.counters
         counters.connections -= 1
         counters.open_connections -= 1
@@ -123,7 +123,7 @@ class RequestLog:
         return self._number
 
     def began(self, seen: SeenRequest) -> None:
-        """Enter a request."""
+        """Add the entry of a new request."""
         counters = self.counters
         if seen.status:
             counters.statuses[seen.status] = counters.statuses.get(seen.status, 0) + 1
@@ -134,14 +134,14 @@ class RequestLog:
         self.entries.append(seen)
 
     def ended(self, seen: SeenRequest) -> None:
-        """Complete the entry of a request, whose answer is over for better or worse."""
+        """Complete the entry of a request after its answer has ended, successfully or not."""
         counters = self.counters
         seen.took_s = time.time() - seen.time_s
         counters.in_flight -= 1
         counters.nbytes += seen.nbytes
 
     def clear(self) -> None:
-        """Forget entries and totals; what is open now stays counted."""
+        """Clear entries and totals; open connections and pending requests stay counted."""
         now = self.counters
         self.entries.clear()
         self.counters = ServerCounters(
@@ -153,6 +153,6 @@ class RequestLog:
 
 
 def requests_per_second(entries: Iterable[SeenRequest]) -> list[int]:
-    """Return how many requests came in each second, from the second of the first one to that of the last."""
+    """Return the number of requests in each second, from the second of the first to that of the last."""
     counted = Counter(int(entry.time_s) for entry in entries)
     return [counted[second] for second in range(min(counted), max(counted) + 1)] if counted else []

@@ -1,4 +1,4 @@
-"""Prove that a data set resumes at every element: nothing lost, nothing repeated, nothing changed.
+"""Test that a dataset resumes correctly at every element, without lost, repeated or changed elements.
 
 from aiostream_data.testing.resume import resumes_everywhere
 
@@ -22,19 +22,19 @@ from aiostream_data.testing.state_size import allowed_state_nbytes
 from aiostream_data.testing.unbroken import SavedState, UnbrokenPass
 
 KEPT_IN_STATE = ("seed", "epoch")
-"""Options of ``open`` that are not given again to resume: the state must hold them."""
+"""Options of ``open`` that are omitted when resuming, because the state must contain them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeReport:
-    """What :func:`resumes_everywhere` has tried.
+    """Summary of the resumes tested by :func:`resumes_everywhere`.
 
     Attributes:
-        elements: Elements of the unbroken pass.
-        states: Places it was resumed from.
-        resumes: How often anything was resumed, resumed runs included.
-        largest_state_nbytes: Of a state as JSON.
-        slowest_state_s: The longest that one ``state_dict()`` took.
+        elements: Number of elements in the uninterrupted pass.
+        states: Number of positions resumed from.
+        resumes: Total number of resumes, including resumes of resumed runs.
+        largest_state_nbytes: Size of the largest state as JSON.
+        slowest_state_s: Duration of the slowest ``state_dict()`` in seconds.
     """
 
     elements: int
@@ -55,28 +55,33 @@ def resumes_everywhere(
     compare: Compare | None = None,
     twice: bool = True,
 ) -> ResumeReport:
-    """Read a data set unbroken, then resume it after 0, 1, 2, ... elements and compare what is left.
+    """Read a dataset without interruption, then resume it after 0, 1, 2, ... elements and compare the rest.
 
-    Every state goes through JSON, and is opened by a pickled copy of the data set where it can be pickled,
-    as in another process. With n elements that is about ``n ** 2 / every`` elements to read, so give it a
-    small data set or a large ``every``.
+    Every state is converted to JSON and back, and opened by a pickled copy of the dataset (if possible), as in another
+    process. For n elements, the test reads about ``n ** 2 / every`` elements, so use a small dataset or a large
+    ``every``.
 
     Args:
-        open_options: For ``Dataset.open``. Seed and epoch are given to the unbroken pass only: a state
-            has to hold them.
-        every: Resume after every so many elements; besides always after none, one, the last, and at the end.
-        max_elements: Compare no more than these, as of a data set that never ends.
-        max_state_nbytes: What a state may be large as JSON; by default 4 KB and 8 bytes for each row that
-            the plan's operators may hold back.
-        unordered: The order may differ between runs: what was given before and after must be each element
-            exactly once, in any order. The data set must end, and the elements be the same whatever the order.
-        compare: (expected, found) -> True for the same element; by default same types, dtypes, shapes
-            and bits. Not asked with ``unordered``.
-        twice: Also save right after resuming and resume that, and resume a resumed run further on.
+        dataset: Dataset to test.
+        open_options: Arguments of ``Dataset.open``. Seed and epoch are passed only to the uninterrupted pass, because a
+            state must contain them.
+        every: Resume after every ``every``-th element, and also before the first, after the first and last, and at the
+            end.
+        max_elements: Maximum number of elements to compare, for example of an infinite dataset.
+        max_state_nbytes: Maximum size of a state as JSON. The default is 4 KB, plus 8 bytes for each row that the
+            plan's operators may buffer.
+        unordered: Allow a different order in each run: the elements before and after resuming must together be each
+            element exactly once. The dataset must end, and its elements must not depend on the order.
+        compare: Function (expected, found) that returns True for the same element. The default compares types, dtypes,
+            shapes and bits. Ignored with ``unordered``.
+        twice: Also save directly after resuming and later in the resumed run, and resume these states.
+
+    Returns:
+        A summary of the tested resumes.
 
     Raises:
-        AssertionError: It does not resume: after which element, the first difference, and the state.
-        ValueError: An ``unordered`` data set does not end within ``max_elements``.
+        AssertionError: Resuming failed. The message names the element, the first difference and the state.
+        ValueError: An ``unordered`` dataset does not end within ``max_elements``.
     """
     options = dict(open_options or {})
     unbroken = UnbrokenPass.over(dataset, options, max_elements)
@@ -105,7 +110,7 @@ def _check_size(state: SavedState, limit: int) -> None:
 
 @dataclass(slots=True)
 class _Resuming:
-    """Resumes states of one unbroken pass and holds what comes against it."""
+    """Resumes states of one uninterrupted pass and compares the results with it."""
 
     dataset: Dataset[Any]
     options: dict[str, Any]
@@ -120,7 +125,7 @@ class _Resuming:
         self.pickled = _pickled(self.dataset)
 
     def try_state(self, state: SavedState) -> None:
-        """Resume a state and, with ``twice``, what the resumed run saves at its begin and further on."""
+        """Resume a state. With ``twice``, also resume states saved by the resumed run at its start and later."""
         left = len(self.unbroken.elements) - state.after
         further = (5 * state.after + 1) % left + 1 if left else 0
         saved = self._resume(self._copy(), state, [], (0, further) if self.twice else ())
@@ -134,11 +139,11 @@ class _Resuming:
     def _resume(
         self, dataset: Dataset[Any], state: SavedState, since: list[Any], save_at: tuple[int, ...]
     ) -> list[tuple[SavedState, list[Any]]]:
-        """Read what a state leaves, compare it, and return states saved on the way, with what came before.
+        """Resume from a state, compare the remaining elements, and return states saved on the way with their elements.
 
         Args:
-            since: What a resumed run has given after the unbroken pass was left, before ``state``.
-            save_at: After how many elements to save.
+            since: Elements that a resumed run emitted between leaving the uninterrupted pass and ``state``.
+            save_at: Numbers of elements after which to save.
         """
         self.resumes += 1
         saved: list[tuple[SavedState, list[Any]]] = []
@@ -170,7 +175,7 @@ class _Resuming:
 
 
 def _pickled(dataset: Dataset[Any]) -> bytes | None:
-    """Return the data set as bytes; None when it holds what no other process could find, such as a lambda."""
+    """Pickle the dataset; return None if it contains unpicklable objects, such as a lambda."""
     try:
         return pickle.dumps(dataset)
     except (pickle.PicklingError, AttributeError, TypeError):

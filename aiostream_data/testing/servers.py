@@ -1,7 +1,7 @@
-"""Object stores on this machine, for tests and demonstrations: S3 by moto, GCS by an emulator.
+"""Emulated object stores on this machine, for tests and demos: S3 by moto, and a GCS emulator.
 
-Both run as child processes on a free loopback port, hold their objects in memory, and end with the
-block, or with this process if that is killed.
+Both run as child processes on a free loopback port and keep their objects in memory. They end with the block, or when
+this process is killed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _START_TIMEOUT_S = 60.0
 _POLL_S = 0.02
 _BYTES = "application/octet-stream"
 _S3_OWNER = "AWS4-HMAC-SHA256 Credential=testing/20000101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
-"""Makes objects belong to the account that reads them; moto looks at the key, not at the signature."""
+"""Access key under which objects belong to the account that reads them; moto checks the key, not the signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectServer:
-    """A running server. The methods block.
+    """Handle of a running server. The methods block.
 
     Attributes:
         scheme: ``s3`` or ``gs``.
         endpoint_url: ``http://127.0.0.1:port``.
-        storage_options: What a data set needs to read from it.
+        storage_options: Storage options that a dataset needs to read from the server.
     """
 
     scheme: Literal["s3", "gs"]
@@ -47,7 +47,7 @@ class ObjectServer:
     storage_options: dict[str, Any]
 
     def create_bucket(self, name: str) -> None:
-        """Create a bucket; one that exists already is left as it is."""
+        """Create a bucket; an existing bucket is left unchanged."""
         if self.scheme == "s3":
             self._send("PUT", f"/{quote(name)}", b"")
             return
@@ -56,7 +56,7 @@ class ObjectServer:
             self._send("POST", "/storage/v1/b?project=test", body, content_type="application/json")
         except urllib.error.HTTPError as error:
             with error:
-                if error.code not in (400, 409):  # the emulator's words for "you have it already"
+                if error.code not in (400, 409):  # status of the emulator for an existing bucket
                     raise
 
     def put(self, url: str, data: bytes) -> None:
@@ -65,19 +65,19 @@ class ObjectServer:
         if self.scheme == "s3":
             self._send("PUT", f"/{quote(bucket)}/{quote(key)}", data)
             return
-        # In two steps, because the emulator drops the connection when an empty object comes in one.
+        # Upload in two steps: the emulator drops the connection if an empty object is sent in one step.
         name = quote(key, safe="")
         session = f"/upload/storage/v1/b/{quote(bucket)}/o?uploadType=resumable&name={name}"
         location = self._send("POST", session, b"{}", content_type="application/json")
         self._send("PUT", location.removeprefix(self.endpoint_url), data)
 
     def _send(self, method: str, path: str, body: bytes, *, content_type: str = _BYTES) -> str:
-        """Send a request and return where its answer points to (the Location header, or "")."""
+        """Send a request and return the Location header of the answer, or ""."""
         request = urllib.request.Request(self.endpoint_url + path, body, method=method)
         request.add_header("Content-Type", content_type)
         if self.scheme == "s3":
             request.add_header("Authorization", _S3_OWNER)
-        # Without proxies: the server is on this machine, whatever the environment says.
+        # Bypass proxies: the server is on this machine, regardless of the environment.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=30) as answer:
             return str(answer.headers.get("Location") or "")
@@ -89,7 +89,7 @@ def s3_server() -> Iterator[ObjectServer]:
 
     Raises:
         MissingExtraError: moto is not installed.
-        StoreUnreachableError: It did not start.
+        StoreUnreachableError: The server did not start.
     """
     _require("moto.server", "demo")
     _require("flask_cors", "demo")
@@ -104,7 +104,7 @@ def gcs_server() -> Iterator[ObjectServer]:
 
     Raises:
         MissingExtraError: The emulator is not installed.
-        StoreUnreachableError: It did not start.
+        StoreUnreachableError: The server did not start.
     """
     _require("gcp_storage_emulator", "demo")
     with _running(
@@ -115,7 +115,7 @@ def gcs_server() -> Iterator[ObjectServer]:
 
 @contextmanager
 def _running(command: Callable[[int], list[str]]) -> Iterator[str]:
-    """Run a server module and lend its endpoint URL; ``command`` makes its command line from a port."""
+    """Run a server module and yield its endpoint URL; ``command`` maps the port to a command line."""
     process, port = _start(command)
     try:
         yield f"http://127.0.0.1:{port}"
@@ -124,7 +124,7 @@ def _running(command: Callable[[int], list[str]]) -> Iterator[str]:
 
 
 def _start(command: Callable[[int], list[str]]) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the server; once more on another port if it lost the race for the first."""
+    """Start the server; retry on another port if the first port was taken."""
     for _ in range(_START_ATTEMPTS):
         port = _free_port()
         process = subprocess.Popen(
@@ -145,13 +145,13 @@ def _start(command: Callable[[int], list[str]]) -> tuple[subprocess.Popen[bytes]
 
 
 def _wait_until_open(process: subprocess.Popen[bytes], port: int) -> bool:
-    """Return True when the port accepts connections, False when the process ended or time ran out."""
+    """Return True if the port accepts connections, False if the process ended or the timeout expired."""
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
-            time.sleep(_POLL_S)  # the only way to learn that another process listens
+            time.sleep(_POLL_S)  # polling is the only way to detect that another process listens
         else:
             return process.poll() is None
     return False

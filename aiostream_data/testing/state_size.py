@@ -1,4 +1,4 @@
-"""What a state may be large: a fixed part, and the ids of the rows that operators hold back."""
+"""Size limit of a saved state: a fixed part, plus the ids of rows that operators buffer."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Prefetch
 
 STATE_NBYTES = 4096
-"""What a state may be large, as JSON, beside the rows that operators hold back."""
+"""Maximum JSON size in bytes of a state without buffered rows."""
 
 HELD_ROW_NBYTES = 8
-"""What each row that an operator may hold back adds."""
+"""Additional bytes for each row that an operator may buffer."""
 
 _HOLDING = ("buffer_size", "buffer_rows", "batch_size")
-"""Arguments of operators that say how many elements they may hold back."""
+"""Operator arguments that limit the number of buffered elements."""
 
 
 def allowed_state_nbytes(plan: Node) -> int:
-    """Return what a state of this plan may be large: 4 KB and 8 bytes per row that it may hold back."""
+    """Return the maximum size of a state of this plan: 4 KB plus 8 bytes per row that it may buffer."""
     return STATE_NBYTES + HELD_ROW_NBYTES * _held_rows(plan)[0]
 
 
 def _held_rows(node: Node) -> tuple[int, int]:
-    """Return the rows that a plan's operators may hold back, and the rows that an element is made of."""
+    """Return the number of rows that a plan's operators may buffer, and the number of rows in one element."""
     inputs = [_held_rows(child) for child in node.inputs]
     held = sum(rows for rows, _ in inputs)
     per_element = max((rows for _, rows in inputs), default=1)
-    if not isinstance(node, Prefetch):  # what it holds was not asked for yet, and is read again
+    if not isinstance(node, Prefetch):  # prefetched elements are not in the state; they are read again
         held += per_element * max(_size(node, name) for name in _HOLDING)
     return held, per_element * max(1, _size(node, "batch_size"))
 

@@ -1,4 +1,4 @@
-"""Streams whose work runs when a seeded scheduler picks it, one step at a time, and events recorded in them."""
+"""Streams and events whose work runs in single steps chosen by a seeded scheduler."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import deque
 from collections.abc import Callable
 
 Step = Callable[[], bool]
-"""One step of a stream; returns False when it must be tried again after a step of another stream."""
+"""One step of a stream. It returns False if it must be retried after a step of another stream."""
 
 _RELUCTANCES = (1, 5, 60)
-"""How a stream is favoured among those that can go on: 1 as any, 60 next to never before others."""
+"""Scheduling weights of streams: 1 has normal priority, 60 almost never runs before others."""
 
 
 class Point:
-    """What one recording of an event stands for.
+    """One recording of an event.
 
     Attributes:
-        passed: Whether the device has passed it.
-        recorded: False for what stands for no recording at all; waiting for that is over at once, as on CUDA.
+        passed: True after the device has reached the recording.
+        recorded: False if the event was never recorded; waiting for it then returns immediately, as on CUDA.
     """
 
     def __init__(self, recorded: bool = True) -> None:
@@ -31,11 +31,11 @@ class Point:
 
 
 class Event:
-    """A reusable event. Waiting means waiting for the recording that is the latest at that moment.
+    """Reusable event. Waiting for it means waiting for its latest recording at that moment.
 
     Attributes:
-        latest: What was recorded last.
-        retired: Whether nobody may wait for it until it is recorded anew.
+        latest: The latest recording.
+        retired: True if nothing may wait for the event until it is recorded again.
     """
 
     def __init__(self) -> None:
@@ -43,20 +43,20 @@ class Event:
         self.retired = False
 
     def record(self) -> Point:
-        """Return the point of a new recording."""
+        """Record the event and return the new point."""
         self.latest = Point()
         return self.latest
 
 
 class ModelStreams:
-    """Queues of steps, by the stream's handle. Not thread-safe: its owner holds a lock."""
+    """Queues of steps, by stream handle. Not thread-safe: the owner must hold a lock."""
 
     def __init__(self, chance: random.Random, haste: float) -> None:
-        """Make no stream yet.
+        """Create an empty set of streams.
 
         Args:
-            chance: Decides everything that streams leave open.
-            haste: How likely some steps run when one is enqueued; 0: only when somebody waits.
+            chance: Random generator for all scheduling decisions.
+            haste: Probability that enqueuing runs some steps; 0 runs steps only when a caller waits.
         """
         self._chance = chance
         self._haste = haste
@@ -64,22 +64,22 @@ class ModelStreams:
         self._reluctance: dict[int, int] = {}
 
     def make(self) -> int:
-        """Return the handle of a new stream, favoured or starved as chance has it."""
+        """Return the handle of a new stream with random priority."""
         handle = len(self._queues) + 1
         self._queues[handle] = deque()
         self._reluctance[handle] = self._chance.choice(_RELUCTANCES)
         return handle
 
     def enqueue(self, handle: int, *steps: Step) -> None:
-        """Put steps on a stream, and perhaps run some of any stream."""
+        """Append steps to a stream, and possibly run some steps of any stream."""
         self._queues[handle].extend(steps)
-        # Lazy, then in a burst: work piles up, and what the host forgot to wait for has not run yet.
+        # Run steps in rare bursts: work accumulates, so a missing wait on the host becomes visible.
         if self._chance.random() < self._haste:
             for _ in range(self._chance.randrange(12)):
                 self.run_a_step()
 
     def run_a_step(self) -> bool:
-        """Run the first step of a stream that can go on; False when none can."""
+        """Run the next step of a stream that can proceed; return False if no stream can."""
         waiting = [handle for handle, queue in self._queues.items() if queue]
         busy = [(self._chance.random() ** self._reluctance[handle], handle) for handle in waiting]
         for _, handle in sorted(busy, reverse=True):
@@ -91,5 +91,5 @@ class ModelStreams:
 
     @property
     def idle(self) -> bool:
-        """True when nothing is enqueued."""
+        """True if no steps are enqueued."""
         return not any(self._queues.values())

@@ -1,4 +1,4 @@
-"""One pass over a data set from its begin to its end, with the state of its loader after every element."""
+"""One uninterrupted pass over a dataset, with the state of its loader after every element."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from aiostream_data.testing.comparing import shown
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """A state as text, and where it was taken.
+    """Saved state as text, with the position at which it was taken.
 
     Attributes:
-        after: Elements of the unbroken pass that were given before it, or before the run it was taken of.
-        how: What was done to come to it, for messages.
+        after: Number of elements of the uninterrupted pass before the state, or before the resumed run that saved it.
+        how: Description of the steps that led to the state, for messages.
         text: The state as JSON.
-        taken_s: Seconds that ``state_dict()`` took.
+        taken_s: Duration of ``state_dict()`` in seconds.
     """
 
     after: int
@@ -32,10 +32,10 @@ class SavedState:
 
     @classmethod
     def of(cls, loader: Loader[Any], after: int, how: str) -> Self:
-        """Take the state of a loader.
+        """Save the state of a loader.
 
         Raises:
-            AssertionError: It is not JSON.
+            AssertionError: The state is not JSON-compatible.
         """
         return cls._timed(loader, after, how)[0]
 
@@ -51,19 +51,19 @@ class SavedState:
         return cls(after, how, text, taken_s), taken
 
     def value(self) -> dict[str, Any]:
-        """Return the state as it comes back from JSON."""
+        """Parse the state from JSON."""
         state: dict[str, Any] = json.loads(self.text)
         return state
 
 
 @dataclass(frozen=True, slots=True)
 class UnbrokenPass:
-    """What one pass gave.
+    """Elements and states of one pass.
 
     Attributes:
-        elements: In the order in which they came.
-        states: After 0, 1, 2, ... elements, and once more at the end when the pass is ``complete``.
-        complete: There are no more elements than these.
+        elements: Elements in order of arrival.
+        states: States after 0, 1, 2, ... elements, and another one at the end if the pass is ``complete``.
+        complete: True if the dataset has no further elements.
     """
 
     elements: list[Any]
@@ -72,10 +72,10 @@ class UnbrokenPass:
 
     @classmethod
     def over(cls, dataset: Dataset[Any], options: Mapping[str, Any], max_elements: int) -> Self:
-        """Open ``dataset`` and read at most ``max_elements``, taking the state after each.
+        """Open ``dataset`` and read at most ``max_elements`` elements, saving the state after each.
 
         Raises:
-            AssertionError: A state is not JSON, or has changed after it was taken.
+            AssertionError: A state is not JSON-compatible, or changed after it was saved.
         """
         elements: list[Any] = []
         states: list[SavedState] = []
@@ -99,7 +99,7 @@ class UnbrokenPass:
         return cls(elements, states, complete)
 
     def every(self, step: int) -> Iterator[SavedState]:
-        """Yield the states after every ``step`` elements, after one, after the last and at the end."""
+        """Yield the states after every ``step`` elements, after the first and the last element, and at the end."""
         for state in self.states:
             if state.after % step == 0 or state.after in (1, len(self.elements)):
                 yield state

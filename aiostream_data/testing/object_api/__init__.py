@@ -1,1 +1,1 @@
-"""How object stores speak HTTP, as plain functions from a request to an answer: S3, GCS, and plain HTTP."""
+"""HTTP APIs of object stores (S3, GCS and plain HTTP), as functions from request to answer."""

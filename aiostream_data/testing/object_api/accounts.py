@@ -1,4 +1,4 @@
-"""Who may read: accounts, whose credentials may end at some time."""
+"""Accounts of a test server, with credentials that may expire."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Account:
-    """Credentials that a test server takes. A server without accounts takes everybody, signed or not.
+    """Credentials that a test server accepts. A server without accounts accepts signed and unsigned requests.
 
     Attributes:
-        key: S3's access key, the user's name under HTTP; "" under GCS.
-        secret: S3's secret key, the password under HTTP; "" under GCS.
-        token: S3's session token, the bearer token of GCS and HTTP; "" for none.
-        expires_s: Since the epoch; None for never.
+        key: S3 access key, or HTTP user name; "" for GCS.
+        secret: S3 secret key, or HTTP password; "" for GCS.
+        token: S3 session token, or bearer token of GCS and HTTP; "" for none.
+        expires_s: Expiry in seconds since the Unix epoch; None for never.
     """
 
     key: str = ""
@@ -23,12 +23,12 @@ class Account:
     expires_s: float | None = None
 
     def is_over(self, now_s: float) -> bool:
-        """True when the credentials were good once."""
+        """Return True if the credentials have expired."""
         return self.expires_s is not None and now_s >= self.expires_s
 
 
 def bearer_refusal(header: str, accounts: Sequence[Account], now_s: float) -> str | None:
-    """Return why an ``Authorization: Bearer`` header is refused, None if it is not."""
+    """Return why an ``Authorization: Bearer`` header is rejected, or None if it is valid."""
     scheme, _, token = header.partition(" ")
     if not header or scheme.lower() != "bearer":
         return "unsigned"

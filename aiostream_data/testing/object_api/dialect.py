@@ -1,4 +1,4 @@
-"""What the dialects of object stores have in common, and the shape that each of them has."""
+"""Common parts of the object store dialects, and the protocol that each dialect implements."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ DialectName: TypeAlias = Literal["s3", "gcs", "http"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about.
+    """Target of a request.
 
     Attributes:
-        bucket: "" under plain HTTP.
-        key: Of an object; of a listing, its prefix.
+        kind: Kind of the request.
+        bucket: Name of the bucket; "" under plain HTTP.
+        key: Key of an object, or prefix of a listing.
     """
 
     kind: Kind
@@ -29,27 +30,27 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The object's name among :class:`Objects`."""
+        """Name of the object in :class:`Objects`."""
         return f"{self.bucket}/{self.key}" if self.bucket else self.key
 
 
 class Dialect(Protocol):
-    """A store's way of speaking, without state."""
+    """HTTP dialect of a store, without state."""
 
     def target(self, request: Request) -> Target:
         """Return the object that the request addresses."""
 
     def refusal(self, request: Request, accounts: Sequence[Account], now_s: float) -> str | None:
-        """Return why the credentials are refused, one of :data:`~aiostream_data.testing.faults.Refusal`; or None."""
+        """Return why the credentials are rejected, as :data:`~aiostream_data.testing.faults.Refusal`, or None."""
 
     def refuse(self, request: Request, target: Target, reason: str, number: int) -> Answer:
-        """Return the answer to refused credentials."""
+        """Return the answer to rejected credentials."""
 
     def error(self, request: Request, target: Target, status: int, code: str, number: int) -> Answer:
-        """Return an error with a code; the dialect's usual one for the status if the code is empty."""
+        """Return an error answer; an empty code selects the dialect's usual code for the status."""
 
     def read(self, request: Request, target: Target, stored: StoredObject, number: int) -> Answer:
-        """Answer a request for an object that exists: all of it, a part, or that a condition does not hold."""
+        """Answer a request for an existing object: the whole object, a range, or an unmet condition."""
 
     def other(self, request: Request, target: Target, objects: Objects, number: int) -> Answer:
-        """Answer a listing, a question about a bucket, or a request for an object that does not exist."""
+        """Answer a listing, a bucket request, or a request for a missing object."""

@@ -1,4 +1,4 @@
-"""Google Cloud Storage: its JSON API, and reading by its XML API with the bucket in the path."""
+"""Google Cloud Storage: its JSON API, and reads through its XML API with the bucket in the path."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _XML_CODES = {
 
 
 class GcsDialect:
-    """Google's dialects; see :class:`~aiostream_data.testing.object_api.dialect.Dialect`."""
+    """Dialect of Google Cloud Storage; see :class:`~aiostream_data.testing.object_api.dialect.Dialect`."""
 
     def target(self, request: Request) -> Target:
         if not _is_json(request):
@@ -130,7 +130,7 @@ def _common(number: int) -> tuple[tuple[str, str], ...]:
 
 
 def _unmet_generation(request: Request, stored: StoredObject) -> int:
-    """Return 404, 412 or 304 when a generation is asked for, or ruled out, that the object does not have; else 0."""
+    """Return status 404, 412 or 304 if the object violates a generation condition of the request, else 0."""
     params, headers, found = request.params, request.headers, str(stored.generation)
     if params.get("generation", found) != found:
         return 404
@@ -149,7 +149,7 @@ def _hashes(stored: StoredObject) -> dict[str, str]:
 
 
 def _headers(stored: StoredObject) -> tuple[tuple[str, str], ...]:
-    """Return what comes with content: also with a part of it, the hashes are those of the whole object."""
+    """Return the headers of object content; even for a range, the hashes cover the whole object."""
     hashes = tuple(("x-goog-hash", f"{name}={value}") for name, value in _hashes(stored).items())
     return (
         ("x-goog-generation", str(stored.generation)),
@@ -165,7 +165,7 @@ def _headers(stored: StoredObject) -> tuple[tuple[str, str], ...]:
 
 
 def _describe(target: Target, stored: StoredObject) -> dict[str, Any]:
-    """Return an object's metadata as the JSON API has it: numbers are strings there."""
+    """Return an object's metadata in the form of the JSON API, where numbers are strings."""
     hashes = _hashes(stored)
     key = stored.name.partition("/")[2]
     about = {

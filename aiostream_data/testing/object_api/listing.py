@@ -1,4 +1,4 @@
-"""Cut a listing into pages: prefix, delimiter, and where to go on, the same for S3 and GCS."""
+"""Paging of listings with prefix, delimiter and continuation token, shared by S3 and GCS."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _LAST = "\U0010ffff"
-"""Stands behind every key that begins with what is before it."""
+"""Suffix that sorts after every key with the same prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingPage:
-    """Part of a listing.
+    """One page of a listing.
 
     Attributes:
-        keys: Keys of objects, in order.
-        prefixes: What the delimiter rolled up, in order.
-        after: The next page begins behind this; None at the end.
+        keys: Object keys, in order.
+        prefixes: Common prefixes up to the delimiter, in order.
+        after: Start of the next page (exclusive); None on the last page.
     """
 
     keys: tuple[str, ...]
@@ -32,9 +32,12 @@ def list_page(
     """Return the page of at most ``limit`` keys and prefixes that follow ``after``.
 
     Args:
-        keys: In order of their bytes.
-        after: A key, or what the page before told. Keys up to and with it are left out, and so is all that a prefix
-            which ends a page stands for.
+        keys: Object keys in byte order.
+        prefix: Keys without this prefix are omitted.
+        delimiter: Keys that contain it after the prefix are grouped into common prefixes.
+        after: A key, or ``after`` of the previous page. The listing omits keys up to it (inclusive), and all keys of a
+            common prefix that ended the previous page.
+        limit: Maximum number of keys and prefixes.
     """
     place = max(bisect_left(keys, prefix), bisect_right(keys, after) if after else 0)
     found: list[str] = []
@@ -57,14 +60,14 @@ def list_page(
 
 
 def to_token(after: str) -> str:
-    """Return what clients send back for the next page; it says nothing to them."""
+    """Encode a position as an opaque continuation token."""
     return urlsafe_b64encode(after.encode("utf-8", "surrogatepass")).decode()
 
 
 def from_token(token: str) -> str:
-    """Return what was put into a token.
+    """Decode a continuation token.
 
     Raises:
-        ValueError: Nobody here made it.
+        ValueError: The token is invalid.
     """
     return b64decode(token.encode(), altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")

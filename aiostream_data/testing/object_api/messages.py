@@ -1,4 +1,4 @@
-"""HTTP requests and answers as values: heads are parsed and written here, nothing is sent."""
+"""HTTP requests and answers as values. This module parses and formats heads; it sends nothing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request's head.
+    """Head of a request.
 
     Attributes:
-        path: As it came, quoted.
-        query: As it came, quoted, without the question mark.
-        params: The query's names and values, unquoted; the last of a name counts.
-        headers: Names in lower case; values of repeated ones are joined by commas.
+        method: Request method, such as ``GET``.
+        path: Path as received, still quoted.
+        query: Query string as received, still quoted, without the question mark.
+        params: Names and values of the query, unquoted; the last value of a repeated name wins.
+        headers: Headers with names in lower case; repeated values are joined by commas.
     """
 
     method: str
@@ -34,18 +35,19 @@ class Request:
 
     @property
     def body_nbytes(self) -> int:
-        """Bytes that follow the head."""
+        """Number of bytes after the head."""
         told = self.headers.get("content-length", "0")
         return int(told) if told.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that is right in every respect.
+    """Correct answer to a request.
 
     Attributes:
-        headers: Without Content-Length, which follows from the body.
-        body: Bytes, or a part of a stored object.
+        status: HTTP status.
+        headers: Headers without Content-Length, which is computed from the body.
+        body: Bytes, or a slice of a stored object.
     """
 
     status: int
@@ -54,15 +56,15 @@ class Answer:
 
     @property
     def nbytes(self) -> int:
-        """Length of the body."""
+        """Length of the body in bytes."""
         return len(self.body) if isinstance(self.body, bytes) else self.body.nbytes
 
 
 def parse_request(head: bytes) -> Request:
-    """Parse a request's head, up to and without its empty line.
+    """Parse a request head, without its final empty line.
 
     Raises:
-        ValueError: It is not a request of HTTP/1.1.
+        ValueError: The bytes are not an HTTP/1.1 request.
     """
     first, *lines = head.decode("latin-1").split("\r\n")
     method, target, version = first.split(" ")
@@ -80,7 +82,7 @@ def parse_request(head: bytes) -> Request:
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """Return names and values, unquoted; a plus is a space, as forms have it."""
+    """Parse a query into unquoted names and values; a plus sign means a space, as in HTML forms."""
     found = {}
     for part in query.split("&"):
         name, _, value = part.partition("=")
@@ -89,11 +91,11 @@ def parse_query(query: str) -> dict[str, str]:
 
 
 def write_head(status: int, headers: list[tuple[str, str]]) -> bytes:
-    """Return status line and headers with the empty line."""
+    """Format the status line and headers, with the final empty line."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     return f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n{lines}\r\n".encode("latin-1", "replace")
 
 
 def http_date(seconds: float) -> str:
-    """Return a time since the epoch as HTTP writes it."""
+    """Format a Unix time as an HTTP date."""
     return formatdate(seconds, usegmt=True)

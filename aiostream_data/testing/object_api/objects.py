@@ -1,4 +1,4 @@
-"""The objects that a test server serves: each version stands in a file, so that the kernel can send it by itself."""
+"""Objects of a test server. Each version is stored in a file, so that the kernel can send it directly."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ _INVERTED = bytes(255 - value for value in range(256))
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One version of an object. Never changes; a replaced one stays readable for who holds it.
+    """Immutable version of an object. A replaced version stays readable while it is referenced.
 
     Attributes:
         name: ``bucket/key``, or a path.
-        path: The file it stands in; None for the server's own.
-        offset: Where it begins there.
-        etag: With quotes.
-        generation: Larger for every version of any object.
-        md5, crc32, crc32c: Checksums of the content, None where nobody computed them.
-        modified_s: Since the epoch.
+        path: File that contains the version; None for the server's own file.
+        offset: Offset of the version in that file.
+        nbytes: Size in bytes.
+        etag: ETag, including the quotes.
+        generation: Version number, increasing over all objects.
+        md5, crc32, crc32c: Checksums of the content, or None if they were not computed.
+        modified_s: Modification time in seconds since the Unix epoch.
     """
 
     name: str
@@ -59,10 +60,10 @@ class Slice:
 
 
 class Objects:
-    """All objects of a server. Safe for several threads. Holds one file without a name; close it."""
+    """All objects of a server. Thread-safe. Call :meth:`close` to release its unnamed file."""
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open for the life of this object
         self._end = 0
         self._lock = threading.Lock()
         self._generation = int(time.time() * 1e6)
@@ -71,7 +72,7 @@ class Objects:
         self.buckets: set[str] = set()
 
     def put(self, name: str, data: bytes) -> StoredObject:
-        """Store ``data`` as a new version of ``name``, whose bucket is made if there is none."""
+        """Store ``data`` as a new version of ``name``; create the bucket if it is missing."""
         digest = hashlib.md5(data, usedforsecurity=False)
         with self._lock:
             offset, self._end = self._end, self._end + len(data)
@@ -86,26 +87,26 @@ class Objects:
         return self._keep(stored)
 
     def put_file(self, name: str, path: Path) -> StoredObject:
-        """Serve the file at ``path`` as ``name``, without reading it now: its ETag is made of size and time."""
+        """Serve the file at ``path`` as ``name`` without reading it; its ETag is derived from size and time."""
         told = path.stat()
         etag = f'"{told.st_mtime_ns:x}-{told.st_size:x}"'
         stored = StoredObject(name, path, 0, told.st_size, etag, self._next_generation(), float(int(told.st_mtime)))
         return self._keep(stored)
 
     def put_folder(self, bucket: str, folder: Path) -> int:
-        """Serve every file under ``folder`` as ``bucket/relative/path``; return how many there are."""
+        """Serve every file under ``folder`` as ``bucket/relative/path``; return their number."""
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         for path in files:
             self.put_file(f"{bucket}/{path.relative_to(folder).as_posix()}", path)
         return len(files)
 
     def invert(self, name: str) -> StoredObject:
-        """Replace an object by one of the same size in which every byte is another."""
+        """Replace an object by one of equal size with all bytes inverted."""
         stored = self._found[name]
         return self.put(name, self.read(Slice(stored, 0, stored.nbytes)).translate(_INVERTED))
 
     def delete(self, name: str) -> None:
-        """Forget an object; one that is not there is no error."""
+        """Delete an object; a missing object is not an error."""
         with self._lock:
             self._found.pop(name, None)
             self._keys = None
@@ -115,7 +116,7 @@ class Objects:
         return self._found.get(name)
 
     def keys(self, bucket: str) -> Sequence[str]:
-        """Return the keys of a bucket in order of their bytes, ready for bisection."""
+        """Return the keys of a bucket in byte order, ready for bisection."""
         with self._lock:
             if self._keys is None:
                 self._keys = {}
@@ -125,13 +126,13 @@ class Objects:
             return self._keys.get(bucket, ())
 
     def read(self, part: Slice) -> bytes:
-        """Return the bytes of a part."""
+        """Read the bytes of a slice."""
         with self.opened(part.stored) as descriptor:
             return os.pread(descriptor, part.nbytes, part.stored.offset + part.start)
 
     @contextmanager
     def opened(self, stored: StoredObject) -> Iterator[int]:
-        """Lend the descriptor of the file that an object stands in."""
+        """Yield the file descriptor that contains an object."""
         if stored.path is None:
             yield self._file.fileno()
             return
@@ -142,7 +143,7 @@ class Objects:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Give the file back. Idempotent."""
+        """Close the file. Idempotent."""
         self._file.close()
 
     def _keep(self, stored: StoredObject) -> StoredObject:

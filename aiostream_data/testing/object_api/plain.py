@@ -1,4 +1,4 @@
-"""Plain HTTP: files under their paths, ranges, ETags, and passwords or bearer tokens."""
+"""Plain HTTP: files by path, with ranges, ETags, and passwords or bearer tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEXT = ("Content-Type", "text/plain")
 
 
 class HttpDialect:
-    """No store's dialect; see :class:`~aiostream_data.testing.object_api.dialect.Dialect`."""
+    """Dialect of plain HTTP; see :class:`~aiostream_data.testing.object_api.dialect.Dialect`."""
 
     def target(self, request: Request) -> Target:
         kind = {"GET": "get", "HEAD": "head"}.get(request.method)
@@ -71,7 +71,7 @@ class HttpDialect:
 
 
 def _valid_range(request: Request, stored: StoredObject) -> str:
-    """Return the Range header, unless If-Range says that it is about another version."""
+    """Return the Range header, or ignore it if If-Range names another version."""
     condition = request.headers.get("if-range", stored.etag)
     return request.headers.get("range", "") if condition in (stored.etag, http_date(stored.modified_s)) else ""
 

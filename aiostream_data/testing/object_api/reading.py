@@ -1,4 +1,4 @@
-"""Answer a request for an object's content: ranges and conditions, the same under every dialect."""
+"""Ranges and conditions in requests for object content, shared by all dialects."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
 class Unmet(Enum):
-    """A condition under which the client does not want the object."""
+    """Status for a condition that rules out sending the object."""
 
     CHANGED = 412
     SAME = 304
 
 
 def asked_range(header: str, nbytes: int) -> tuple[int, int] | None:
-    """Return start and stop of the range that is asked for, clipped to the object; None for all of it.
+    """Return start and stop of the requested range, clipped to the object; None for the whole object.
 
-    What is no single range of bytes counts as none, as HTTP has it.
+    A malformed or multi-part Range header is ignored, as HTTP requires.
 
     Raises:
-        ValueError: The range lies outside of the object.
+        ValueError: The range lies outside the object.
     """
     found = _RANGE.fullmatch(header.strip().replace(" ", ""))
     if found is None or not (found[1] or found[2]):
         return None
-    if not found[1]:  # the last so many bytes
+    if not found[1]:  # suffix range: the last N bytes
         wanted = int(found[2])
         if wanted == 0 or nbytes == 0:
             raise ValueError("no byte is asked for")
@@ -44,7 +44,7 @@ def asked_range(header: str, nbytes: int) -> tuple[int, int] | None:
 
 
 def clipped_range(header: str, nbytes: int) -> tuple[int, int]:
-    """Return the bytes that are asked for, and all of the object where that makes no sense."""
+    """Return the requested range, or the whole object if the range is invalid."""
     try:
         return asked_range(header, nbytes) or (0, nbytes)
     except ValueError:
@@ -61,16 +61,16 @@ def unmet_condition(headers: Mapping[str, str], etag: str) -> Unmet | None:
 
 
 def content_range(part: Slice) -> str:
-    """Return the value of Content-Range for a part."""
+    """Format the Content-Range header of a slice."""
     return f"bytes {part.start}-{part.stop - 1}/{part.stored.nbytes}"
 
 
 def whole(stored: StoredObject) -> Slice:
-    """Return all of an object as a part."""
+    """Return the whole object as a slice."""
     return Slice(stored, 0, stored.nbytes)
 
 
 def _names(header: str, etag: str) -> bool:
-    """True when a list of ETags holds this one; clients leave the quotes out at times."""
+    """Return True if a list of ETags contains ``etag``; the quotes are optional, because some clients omit them."""
     told = {item.strip().removeprefix("W/").strip('"') for item in header.split(",")}
     return "*" in told or etag.strip('"') in told

@@ -1,4 +1,4 @@
-"""S3 with the bucket in the path: reading objects, listing them (ListObjectsV2), errors as XML."""
+"""S3 with the bucket in the path: object reads, listings (ListObjectsV2), and errors as XML."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SCOPE = re.compile(r"Credential=[^/\s]+/[0-9]{8}/([^/\s]+)/")
 
 
 class S3Dialect:
-    """Amazon's dialect; see :class:`~aiostream_data.testing.object_api.dialect.Dialect`."""
+    """Dialect of Amazon S3; see :class:`~aiostream_data.testing.object_api.dialect.Dialect`."""
 
     def target(self, request: Request) -> Target:
         bucket, slash, key = unquote(request.path).removeprefix("/").partition("/")
@@ -104,7 +104,7 @@ class S3Dialect:
 
 
 def wrong_region(request: Request, target: Target, region: str, status: int, number: int) -> Answer | None:
-    """Refuse a request that is signed for another region than the bucket's; None where it is not."""
+    """Return the error for a request signed for another region than the bucket's, or None if the region is right."""
     signed_for = _SCOPE.search(request.headers.get("authorization", ""))
     if signed_for is None or signed_for[1] == region:
         return None
@@ -115,7 +115,7 @@ def wrong_region(request: Request, target: Target, region: str, status: int, num
 
 
 def request_id(number: int) -> str:
-    """Return the name that the server gives to a request."""
+    """Return the request id that the server assigns."""
     return f"{number:016X}"
 
 
@@ -124,7 +124,7 @@ def _common(number: int) -> tuple[tuple[str, str], ...]:
 
 
 def _checksums(request: Request, stored: StoredObject) -> tuple[tuple[str, str], ...]:
-    """Return the checksum of a whole object, if the client asks for one."""
+    """Return the checksum header of a whole object, if the client requests it."""
     if request.headers.get("x-amz-checksum-mode", "").upper() != "ENABLED" or stored.crc32 is None:
         return ()
     told = b64encode(stored.crc32.to_bytes(4, "big")).decode()
@@ -177,5 +177,5 @@ def _entry(key: str, stored: StoredObject) -> str:
 
 
 def iso_time(seconds: float) -> str:
-    """Return a time since the epoch as the stores' listings write it."""
+    """Format a Unix time as in the listings of the stores."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")

@@ -1,6 +1,6 @@
-"""Make and check signatures of S3 requests (AWS Signature Version 4), in headers and in presigned URLs.
+"""Creation and verification of S3 signatures (AWS Signature Version 4), in headers and presigned URLs.
 
-Written for tests from AWS's public description, apart from what signs in the package: two that agree are right.
+This test code follows AWS's public description and shares no code with the package's signer, so each checks the other.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _HEADER = re.compile(
 
 
 def refusal(request: Request, accounts: Sequence[Account], now_s: float) -> str | None:
-    """Return why the request's signature is refused, None if it is not.
+    """Return why the request's signature is rejected, or None if it is valid.
 
-    One of ``unsigned``, ``unknown_key``, ``expired``, ``skewed``, ``bad_signature``.
+    The result is one of ``unsigned``, ``unknown_key``, ``expired``, ``skewed``, ``bad_signature``.
     """
     parts = _signature_parts(request)
     if parts is None:
@@ -63,7 +63,7 @@ def signed_headers(
     now_s: float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the headers that make a request good, those of ``headers`` among them.
+    """Return ``headers`` with the headers that sign the request.
 
     Args:
         target: Path and query as in the request line.
@@ -86,7 +86,7 @@ def signed_headers(
 
 
 def _signature_parts(request: Request) -> tuple[str, str, str, str, float | None, str, str] | None:
-    """Return credential, signed headers, signature, time, life, session token and hash of the payload."""
+    """Return credential, signed headers, signature, time, lifetime, session token and payload hash."""
     params = request.params
     if "X-Amz-Signature" in params:
         life = params.get("X-Amz-Expires", "")
