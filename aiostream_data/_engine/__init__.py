@@ -1,5 +1,5 @@
-"""Run a plan, from opening a loader to closing it.
+"""Run a plan from the opening of a loader to its close.
 
-Input: a plan, and how to run it (:mod:`~aiostream_data._engine.engine_options`).
-Output: elements at the consumer, their positions and origins, and counters.
+Input: a plan and its options (:mod:`~aiostream_data._engine.engine_options`).
+Output: elements for the consumer, their positions and origins, and counters.
 """

@@ -9,26 +9,26 @@ from typing import Protocol
 
 
 class Stoppable(Protocol):
-    """What is running until it is stopped.
+    """An engine that can be stopped.
 
     Attributes:
-        pid: Process that it runs in.
+        pid: ID of the process that the engine runs in.
     """
 
     pid: int
 
     def stop_soon(self) -> None:
-        """Ask everything to stop, without waiting."""
+        """Request the stop; do not wait."""
 
     def stop(self) -> None:
-        """Stop, and wait for that a bounded time."""
+        """Stop the engine and wait a bounded time for its end."""
 
 
 _running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
 
 
 def stop_at_exit(running: Stoppable) -> None:
-    """Have ``running`` stopped when the interpreter exits, unless :func:`has_stopped` is called before."""
+    """Register ``running`` to be stopped when the interpreter exits. :func:`has_stopped` cancels the registration."""
     _running.add(running)
 
 

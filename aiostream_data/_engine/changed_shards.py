@@ -1,10 +1,10 @@
-"""Resume with another list of shards than the state's: decide what each source reads, or refuse it.
+"""Resume with a shard list that differs from the saved one: decide which shards each source reads, or raise an error.
 
-How this works. The rows that are left of an epoch are those of old shards that are still listed, and those of new
-shards. So an epoch in progress keeps the numbers of its shards (:mod:`~aiostream_data._engine.resume.shard_numbers`),
-and reads new shards behind the old ones. That is exact unless the state counts rows that cannot be told apart any more:
-rows of a shard whose content changed, rows of an element that is half delivered, rows of a cache. Then the state is
-refused.
+How this works. The remaining rows of an epoch belong to old shards that are still listed and to new shards. An epoch
+in progress keeps its shard numbers (:mod:`~aiostream_data._engine.resume.shard_numbers`) and reads new shards after
+the old ones. This is exact unless the state counts rows that the new list cannot identify. Examples are rows of a
+shard whose content changed, rows of a partly delivered element, and rows of a cache. In these cases resuming raises
+StateMismatchError.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from aiostream_data.safe_url import safe_url
 
 
 class ChangedShards:
-    """The shards of all sources of a plan that is resumed.
+    """The shards of all sources of a resumed plan.
 
     Args:
-        plan: As it is run.
-        context: Of the epoch of the state.
-        options: With the state.
-        state: What the engine knows of the state.
+        plan: The plan that the engine runs.
+        context: Run context of the state's epoch.
+        options: Engine options with the state.
+        state: Engine state restored from the options.
 
     Attributes:
-        numbers: Numbers of the shards in epochs that began before the list changed, by the key of the source.
-        gained: Keys of sources that read new shards behind their place in the state, and of mixtures with new inputs.
+        numbers: Shard numbers for epochs that began before the list changed, keyed by source key.
+        gained: Keys of sources that read new shards after their saved position, and of mixtures with new inputs.
 
     Raises:
-        StateMismatchError: What is left cannot be told; names shards and what to do.
+        StateMismatchError: The remaining rows cannot be determined. The message names shards and a remedy.
     """
 
     def __init__(self, plan: Node, context: RunContext, options: EngineOptions, state: EngineState) -> None:
@@ -69,7 +69,7 @@ class ChangedShards:
                 self._take_over(node, key, shards, saved[key])
 
     def _check_mixture(self, mixture: Node) -> None:
-        """Refuse a new input where not all of its rows can follow."""
+        """Raise StateMismatchError if the mixture has a new input and cannot deliver all rows of that input."""
         counting = [each for each in self._read.counting if mixture in walk(each.node)]
         if self._force or (not counting and mixture not in self._read.finished):
             return
@@ -102,7 +102,7 @@ class ChangedShards:
                 self.gained.add(key)
 
     def _check_own(self, node: Source, key: int, shards: Sequence[ShardRef], match: ShardMatch) -> None:
-        """Refuse the shards of another source in place of a source's own."""
+        """Raise StateMismatchError if the source lists shards that belonged to another source."""
         if not match.places or any(place != GONE for place in match.places):
             return
         urls = lasting_urls([shard.url for shard in shards])
@@ -143,12 +143,12 @@ class ChangedShards:
 
 
 def _numbers_after(saved: SavedShards, match: ShardMatch, read: SourceRead) -> list[ShardNumbers]:
-    """Return the numbers of a source's shards in the epochs that a state refers to, after a change of the list."""
+    """Return a source's shard numbers after a change of the list, for each epoch that the state refers to."""
     epochs = read.epochs
     current = epochs[-1] + 1 if read.in_progress is None else read.in_progress
     numbers = [each for each in saved.numbered if each.epoch >= epochs[0]]
     ends = {epochs[-1]}
-    if match.replaced and epochs[0] < current:  # in which rows of these shards must not be read again
+    if match.replaced and epochs[0] < current:  # rows of replaced shards must not be read again in earlier epochs
         ends.add(max(epoch for epoch in epochs if epoch < current))
     if not match.changes_nothing:
         known = numbers[-1].epoch if numbers else -1
@@ -165,7 +165,7 @@ def _after(numbers: ShardNumbers, match: ShardMatch, count: int, current: int) -
 
 
 def _has_more_eras(place: Place, numbers: Sequence[ShardNumbers]) -> bool:
-    """Return True if a source reads an era that it had not begun."""
+    """Return True if the shard list has an era that the source had not started at its saved position."""
     eras = next((each.eras for each in numbers if place.epoch <= each.epoch), None)
     if eras is None:
         return False

@@ -1,4 +1,4 @@
-"""How an engine runs a plan."""
+"""Options of one engine."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from aiostream_data.state_parts import STATE
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How a plan is run.
+    """Options of one engine: run options, seeds, and the state to resume from.
 
     Attributes:
-        run: Options of the run, as the user gave them.
-        epoch: Number of the first epoch, for seeds.
-        root_seed: Seed of everything that was given none; drawn at random when None.
-        state: Where the plan goes on; None at the beginning.
-        book: Rows that the state mentions.
-        weights: Weights of mixtures that were changed before the state was taken.
-        caches: In which repetition the rows of caches were read first.
-        written: The plan as the user wrote it, if it is not the one to be run.
+        run: Options that the user passed to ``open()``.
+        epoch: Number of the first epoch. Random draws depend on it.
+        root_seed: Seed for operators without their own seed; drawn at random if None.
+        state: Position to resume from; None starts at the beginning.
+        book: Rows that the state names.
+        weights: Changes of mixture weights made before the state was saved.
+        caches: Epoch in which each cache first read its rows.
+        written: Plan as the user wrote it; None if it equals the plan that the engine runs.
         world_size: Number of ranks that share the rows.
-        held_against: What a state says of the plan that it was taken of.
-        received: Rows and elements that the consumer had received when the state was taken, roughly.
-        of_ranks: The same options with the state of each rank, where a list of them was given. All are checked.
-        given_seed: The seed asked for besides that of a state.
-        fetch: Only the rows of ``book`` are made, as rows of the plan, in the order of its first entry.
-        fetched_from: Name of the object that the first of these was read from.
-        keys: Numbers of the plan's nodes, those of more nodes behind it included; None if they count up from 0.
-        current_gpu: GPU that was current in the thread that opened the loader; None where none was chosen.
-        list_once: Which rank lists the files for all; None where each does.
+        held_against: Description of the saved pipeline, compared with the current one.
+        received: Approximate number of rows and elements that the consumer had received at the state.
+        of_ranks: Options with the state of each rank, if the user passed a list of states. All are checked.
+        given_seed: Seed that the user passed in addition to a state.
+        fetch: True to recompute only the rows of ``book``, in the order of its first entry.
+        fetched_from: URL or source name of the first row to fetch.
+        keys: Node numbers of the plan and of any operators after it; None numbers the nodes from 0.
+        current_gpu: GPU selected in the thread that opened the loader; None if none was selected.
+        list_once: Rank that lists the files for all ranks; None if each rank lists them.
     """
 
     run: RunOptions
@@ -58,5 +58,5 @@ class EngineOptions:
     list_once: ListOnce | None = None
 
     def states(self) -> list[tuple[str, EngineOptions]]:
-        """Return every state that the plan is opened with, by its name in messages."""
+        """Return each state to resume from, with its name in error messages."""
         return [(f"state[{number}]", each) for number, each in enumerate(self.of_ranks)] or [(STATE, self)]

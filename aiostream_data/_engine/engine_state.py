@@ -1,4 +1,4 @@
-"""What one engine knows of places: where rows came from, and where the plan goes on behind any element."""
+"""Positions and row origins of one engine, for saving and resuming a run."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
 
 
 class EngineState:
-    """Answers the consumer's questions about places, on the consumer's thread, while stages go on.
+    """Computes saved states and row origins on the consumer's thread while the stages run.
 
     Attributes:
-        root_seed: Seed of everything that was given none.
-        origins: Where the rows of every run came from.
-        book: The rows that the first state mentions.
-        weights: Weights of mixtures that were changed.
-        cached_epochs: In which repetition the rows of caches were read first.
-        identity: What tells whether a state is opened with the same data set.
-        keys: Numbers of the nodes of the plan.
-        mixtures_with_gained: Those that have inputs which they had not when the state was saved.
-        position: Place of the run; None until it has begun.
-        hosting: Processes that run parts of the plan, if any do.
+        root_seed: Seed for operators without their own seed.
+        origins: Sources of the rows of every run.
+        book: Rows that the state of ``open()`` names.
+        weights: Changes of mixture weights.
+        cached_epochs: Epoch in which each cache first read its rows.
+        identity: Fingerprint of the data set, compared with that of a state.
+        keys: Numbers of the plan's nodes.
+        mixtures_with_gained: Mixtures that gained inputs after the state was saved.
+        position: Position of the run; None until the run has started.
+        hosting: Worker processes that run parts of the plan; None without ``in_subprocess()``.
     """
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
-        """Begin where ``options`` say.
+        """Restore the state in ``options``, or start a new one.
 
         Args:
-            plan: As it is run.
-            options: With ``written`` set.
+            plan: The plan that the engine runs.
+            options: Engine options with ``written`` set.
 
         Raises:
-            StateMismatchError: The state that they hold is damaged.
+            StateMismatchError: The state in ``options`` is damaged.
         """
         assert options.written is not None, "the identity is that of the plan as it was written"
         self.root_seed = options.root_seed if options.root_seed is not None else secrets.randbits(62)
@@ -73,13 +73,13 @@ class EngineState:
         self._spaces = Spaces(self.origins)
 
     def keep_keys(self, saved: Mapping[str, Any]) -> None:
-        """Keep the numbers of nodes that a state refers to, where mixtures have gained inputs since.
+        """Keep the saved node numbers if mixtures gained inputs after the state was saved.
 
         Args:
-            saved: What the state says of the plan that it was taken of.
+            saved: Description of the saved pipeline.
 
         Raises:
-            StateMismatchError: A new input stands before one that was there.
+            StateMismatchError: A new input precedes an old input of the mixture.
         """
         gained, known = self.identity.gained_inputs(saved) or (), saved.get("keys")
         if gained or known is not None:
@@ -88,15 +88,15 @@ class EngineState:
             self.mixtures_with_gained = mixtures_with_gained(self._plan, gained)
 
     def read_caches_first(self, epochs: Mapping[int, int]) -> None:
-        """Set the epoch in which each cache is read first, unless a state has set it."""
+        """Set the epoch in which each cache first reads its rows, unless the state has set it."""
         for key, epoch in epochs.items():
             self.cached_epochs.setdefault((0, key), epoch)
 
     def place(self, elements: int) -> dict[str, Any]:
-        """Return where the plan goes on after this run's first ``elements`` elements: parts of what is saved.
+        """Return the parts of a state saved after this run's first ``elements`` elements.
 
         Raises:
-            WorkerDiedError: A process ran part of the plan, and has died.
+            WorkerDiedError: A worker process that ran part of the plan has died.
         """
         if self._kept is not None and self._kept[0] == elements:
             return self._kept[1]
@@ -111,7 +111,7 @@ class EngineState:
         return {"weights": self.weights.state(), "caches": caches or None}
 
     def keep_place(self, elements: int) -> None:
-        """Keep what :meth:`place` returns, since whoever knows it is about to end; nothing where that has died."""
+        """Store the result of :meth:`place` before the worker processes end. Do nothing if one of them has died."""
         with suppress(WorkerDiedError):
             self._kept = elements, self.place(elements)
 
@@ -121,13 +121,13 @@ class EngineState:
             self.position.forget(elements)
 
     def origins_of(self, own: RowIds, made_of: MadeOf | None) -> list[Origin]:
-        """Return where the rows of an element came from."""
+        """Return the origin of each row of an element."""
         found = origins_of(own, made_of, self.origins, self.root_seed)
         keys = self.identity.keys
         return found if keys is None else [replace(each, row={**each.row, "keys": keys}) for each in found]
 
     def set_weights(self, weights: Weights, from_row: int | None) -> int:
-        """Change the weights of the mixture that is meant; see :meth:`aiostream_data.Loader.set_weights`."""
+        """Change the weights of the selected mixture; see :meth:`aiostream_data.Loader.set_weights`."""
         mixture = mixture_meant(self._plan, weights)
         vector = vector_of(weights, mixture.schedule.names)
         key = self.keys[mixture]
@@ -136,14 +136,14 @@ class EngineState:
         return self.weights.set(key, mixture.schedule, vector, from_row)
 
     def weights_so_far(self) -> Any:
-        """Return every change of weights since the engine began, for a replay of the same rows."""
+        """Return all weight changes since the engine started, for a replay of the same rows."""
         if self.hosting is not None:
             self.hosting.tell_weights(self.weights, self.keys)
         return self.weights.state(from_the_beginning=True)
 
 
 def _keys(plan: Node, known: Sequence[int] | None) -> dict[Node, int]:
-    """Return the numbers of a plan's nodes: those that are known, of which there may be more, or from 0 on."""
+    """Return the numbers of a plan's nodes: the first of the ``known`` numbers, or numbers from 0 if None."""
     plain = keys_of(plan)
     if known is None:
         return plain

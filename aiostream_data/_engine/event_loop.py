@@ -1,4 +1,4 @@
-"""Make the event loop of an engine, and close it with everything that still runs on it."""
+"""Create the event loop of an engine, and close it together with its remaining tasks."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 CLOSE_S = 2.0
-"""Seconds within which a closed loader has stopped everything it can stop."""
+"""Time limit in seconds for closing a loader."""
 
 LEFTOVERS_S = 0.5
-"""Seconds for tasks that nobody awaits, such as those of a client library, to end after their cancellation."""
+"""Seconds that background tasks, such as those of a client library, have to end after their cancellation."""
 
 
 def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes an event loop: uvloop's where that is installed.
+    """Return the event loop factory: uvloop's if it is installed, else asyncio's.
 
-    Called on the thread that opens a loader, since what is imported for it cannot be on another thread while the
-    interpreter exits.
+    Call this on the thread that opens the loader: another thread cannot import uvloop while the interpreter exits.
     """
     try:
         import uvloop
@@ -27,10 +26,12 @@ def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def close_loop(loop: asyncio.AbstractEventLoop, *, of_thread: bool = True) -> None:
-    """Cancel what still runs on ``loop``, wait for it a bounded time, and close it. On the loop's own thread.
+    """Cancel the remaining tasks of ``loop``, wait for them a bounded time, and close ``loop``.
+
+    Call this on the loop's own thread.
 
     Args:
-        of_thread: It is the event loop of its thread, which has none afterwards.
+        of_thread: True if ``loop`` is set as the thread's event loop; the thread then has none afterwards.
     """
     leftovers = asyncio.all_tasks(loop)
     for task in leftovers:
@@ -45,7 +46,7 @@ def close_loop(loop: asyncio.AbstractEventLoop, *, of_thread: bool = True) -> No
     try:
         loop.run_until_complete(finish())
     except TimeoutError:
-        pass  # a name look-up of a store that hangs; its thread ends with the look-up
+        pass  # a store's DNS lookup hangs; its thread ends with the lookup
     finally:
         if of_thread:
             asyncio.set_event_loop(None)

@@ -1,13 +1,13 @@
-"""The engine of a process that hosts part of a plan: it runs that part when asked to, and hands over what it gives.
+"""The engine of a worker process that runs part of a plan for ``in_subprocess()`` and sends the resulting chunks.
 
-How this works. The process that opened the plan sends an :class:`.Errand`, and then asks for runs: of an epoch, from
-a state on. Each run is a task on this process's loop, which sends chunks for as long as no more than the errand's
-window of bytes is on its way; the other side says what it has taken. Questions (where a run stands, what a split is
-called, what the stages did) are answered on the main thread, and so while user functions run. When the link ends,
-everything ends.
+How this works. The parent process opens the loader and sends an :class:`.Errand`. Each ``begin`` message then starts
+a run of one epoch, from a given state. A run is a task on the worker's event loop. It sends chunks while at most the
+errand's window of bytes is unacknowledged; the parent acknowledges chunks with ``taken``. The main thread answers
+queries about positions, split names and counters, even while user functions run. The worker ends when the connection
+closes.
 
 =======================================  =====================================================================
-from the process that opened the plan    to it
+from the parent process                  to the parent process
 =======================================  =====================================================================
 ``begin``, run, epoch, state             ``chunk``, run, :class:`.Handed`, namespaces opened since the last one
 ``taken``, run, nbytes, chunks           ``drained``, run: its sources have read their last row
@@ -55,11 +55,11 @@ from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.weights import Vector
 
 MAX_CHUNKS = 16
-"""Chunks of one run that may be on their way, however small they are."""
+"""Maximum number of unacknowledged chunks of one run, regardless of their size."""
 
 
 def serve(exchange: Exchange) -> None:
-    """Host what the other end of the link asks for, until that ends; runs in the hosting process."""
+    """Serve the requests of the parent process until the connection closes. Runs in the worker process."""
     engine: HostedEngine | None = None
     try:
         engine = HostedEngine(exchange.receive().message, exchange)
@@ -76,10 +76,10 @@ def serve(exchange: Exchange) -> None:
 
 
 class Run:
-    """One run of the plan, as its task and the main thread see it.
+    """One run of the plan, shared by its task and the main thread.
 
     Attributes:
-        position: Its place; None until it has begun.
+        position: Position of the run; None until the run has started.
     """
 
     def __init__(self, window_nbytes: int) -> None:
@@ -91,7 +91,7 @@ class Run:
         self._waiter: asyncio.Future[None] | None = None
 
     async def room_for(self, nbytes: int) -> None:
-        """Wait until a chunk may be sent, and count it as sent. One larger than the window goes alone."""
+        """Wait until the window has room for a chunk, then count it as sent. A chunk above the window goes alone."""
         while self._chunks and (self._nbytes + nbytes > self._window_nbytes or self._chunks >= MAX_CHUNKS):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -99,31 +99,31 @@ class Run:
         self._chunks += 1
 
     def taken(self, nbytes: int, chunks: int) -> None:
-        """Record that the other side has taken this many bytes. Call on the loop."""
+        """Record that the parent process has received ``chunks`` chunks of ``nbytes`` bytes. Call on the loop."""
         self._nbytes -= nbytes
         self._chunks -= chunks
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def stop(self) -> None:
-        """End it. Call on the loop."""
+        """Cancel the run. Call on the loop."""
         if self.task is not None:
             self.task.cancel()
 
 
 _CLOCKS = ("seconds", "cpu_s", "loop_cpu_s")
-"""Names of the clocks in statistics: time, and CPU time of this process and of its loop."""
+"""Names of the clocks in statistics: wall time, CPU time of this process, and CPU time of its event loop."""
 
 _NOT_BEGUN = (0.0, 0.0, 0.0)
 
 
 def _clocks() -> tuple[float, float, float]:
-    """Read the clocks. Call on the loop."""
+    """Read all clocks. Call on the loop, whose CPU time is measured."""
     return perf_counter(), process_time(), thread_time()
 
 
 class HostedEngine:
-    """Runs an errand's plan, on a loop and a thread of its own, as often as it is asked to."""
+    """Runs the plan of an errand once per ``begin`` message, on its own thread and event loop."""
 
     def __init__(self, errand: Errand, exchange: Exchange) -> None:
         options = EngineOptions(
@@ -140,7 +140,7 @@ class HostedEngine:
         self._state = EngineState(errand.plan, options)
         self._resources = Resources(options)
         self._spaces = Spaces(self._state.origins, errand.first_code)
-        self._told = 1  # the first namespace that the other side has not heard of
+        self._told = 1  # number of the first namespace not yet sent to the parent process
         self._runs: dict[int, Run] = {}
         self._began = self._last_sent = _NOT_BEGUN
         self._loop = loop_maker()()
@@ -159,7 +159,7 @@ class HostedEngine:
     # -- on the main thread
 
     def hear(self, kind: str, *args: Any) -> None:
-        """Do what the other process asks for."""
+        """Handle one message of the parent process."""
         if kind == "begin":
             number, epoch, state = args
             self._runs[number] = Run(self._errand.window_nbytes)
@@ -189,7 +189,7 @@ class HostedEngine:
         self._exchange.send(("answer", number, answer))
 
     def _say_place(self, run: int, rows: int) -> dict[str, Any]:
-        """Return where the stream goes on behind a row of a run, as the parts of a state."""
+        """Return the parts of a state saved after the first ``rows`` rows of a run."""
         position = self._runs[run].position
         assert position is not None, "nobody asks for rows that were not given"
         book = BookWriter(self._spaces)
@@ -207,7 +207,7 @@ class HostedEngine:
         return self._state.weights.state(from_the_beginning=True)
 
     def _say_set_weights(self, mixture: int, weights: Vector, from_row: int | None) -> int:
-        """Change weights; see :meth:`.WeightChanges.set`. The mixture is named by its key."""
+        """Change the weights of the mixture with this key; see :meth:`.WeightChanges.set`."""
         meant = next(node for node in walk(self._errand.plan) if isinstance(node, Mix) and self._keys[node] == mixture)
         return self._state.weights.set(mixture, meant.schedule, weights, from_row)
 
@@ -229,7 +229,7 @@ class HostedEngine:
         }
 
     def stop(self) -> None:
-        """Stop everything, and wait a bounded time."""
+        """Cancel all runs and wait a bounded time for the engine's thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._on_loop(self._stopped.set)
         self._thread.join(2 * CLOSE_S)
@@ -285,7 +285,7 @@ class HostedEngine:
             rows = await self._give_all(number, run, context, state)
             await self._send("end", number, rows)
         except EOFError:
-            return  # nobody is left to be told
+            return  # the parent process has ended
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - sent to the reader of the run
@@ -331,7 +331,7 @@ class HostedEngine:
 
 
 def _parts_of(chunk: Chunk, max_nbytes: int) -> Iterator[tuple[Chunk, int]]:
-    """Yield a chunk in parts of at most so many bytes, as far as rows allow, and the bytes of each."""
+    """Split a chunk into parts of at most ``max_nbytes`` bytes, but at least one row; yield each with its bytes."""
     nbytes = chunk.lease.nbytes if isinstance(chunk, Items) and isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
     if nbytes <= max_nbytes or len(chunk) == 1:
         yield chunk, nbytes

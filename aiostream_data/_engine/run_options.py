@@ -1,6 +1,6 @@
-"""How a data set is run: the arguments of ``open()`` that the engine and its processes need, checked.
+"""Validated arguments of ``open()`` that the engine and its worker processes need.
 
-One object goes from ``open()`` to the engine, to the stages and to worker processes. A new argument is a field here.
+``open()`` passes one RunOptions object to the engine, the stages and the worker processes. Add each new argument here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from aiostream_data.storage.cache.options import ShardCache
 
 @dataclass(frozen=True, kw_only=True)
 class Resuming:
-    """Which differences between a state and the data set are accepted.
+    """Accepted differences between a saved pipeline and the current one.
 
     Attributes:
-        force: All of them.
-        allow: Their names; see :meth:`aiostream_data.Dataset.open`.
+        force: True to accept every difference.
+        allow: Names of accepted differences; see :meth:`aiostream_data.Dataset.open`.
     """
 
     force: bool = False
@@ -26,11 +26,11 @@ class Resuming:
 
 @dataclass(frozen=True, kw_only=True)
 class Failing:
-    """How failures are reported.
+    """Options for reporting failures.
 
     Attributes:
-        dead_letters: Path of the log of records that are skipped or replaced; None for none.
-        full_tracebacks: Errors keep the frames of the package.
+        dead_letters: Path of the log of skipped and replaced records; None for no log.
+        full_tracebacks: True to keep this package's frames in tracebacks.
     """
 
     dead_letters: str | None = None
@@ -39,12 +39,12 @@ class Failing:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosing:
-    """When a stuck run is reported, and how much is measured.
+    """Options for stall reports, timeouts and profiling.
 
     Attributes:
-        stall_after_s: Seconds without an element after which the log names the stuck stage; None never does.
-        stage_timeout_s: Seconds without an element after which the run fails; None never does.
-        profile: The device measures every copy to it.
+        stall_after_s: Seconds without an element after which the log names the stuck stage; None disables the report.
+        stage_timeout_s: Seconds without an element after which the run fails; None disables the timeout.
+        profile: True to measure every copy to a device.
     """
 
     stall_after_s: float | None = None
@@ -57,10 +57,10 @@ class RunOptions:
     """Options of one run.
 
     Attributes:
-        memory_limit: Bytes of the budget.
-        debug: Make one element at a time, in the thread that asks for it.
-        shard_cache: Where pieces of shards are kept; None for nowhere.
-        resuming, failing, diagnosing: See there.
+        memory_limit: Memory limit of the loader, in bytes.
+        debug: True to compute one element at a time, on the consumer's thread.
+        shard_cache: Local cache for parts of shards; None for no cache.
+        resuming, failing, diagnosing: Options for resuming, for failures, and for diagnosis.
     """
 
     memory_limit: int

@@ -1,9 +1,9 @@
-"""Check a whole state against the plan that it is opened with, before anything runs.
+"""Check a whole state against the current plan before any stage runs.
 
-How this works. Every stage and step has a schema of the part of a state that it writes (``schema``, beside ``at`` and
-``resume``). Here the plan and the state are walked together, from the consumer down, without recursion, as a state
-may be nested to any depth. Where the plan is not known, inside data sets that are made while running, the state's own
-names of operators choose the schema; :class:`InnerStates` checks such a part again when its data set is opened.
+How this works. Every stage and step class has a ``schema`` method for the part of a state that it writes. This module
+walks the plan and the state together, from the consumer to the sources. The walk is iterative because a state can be
+nested to any depth. The plan inside a data set that a user function creates is unknown. There, the operator names in
+the state select the schema, and :class:`InnerStates` checks that part again when the data set is opened.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from aiostream_data.plan.rank_places import shared_nodes
 from aiostream_data.state_parts import MAX_COUNT, Part, path_of
 
 ELEMENTS_FACTOR: Final = 64
-"""A node that drops no rows gave at most this many times the elements received: other ranks may have had the rest."""
+"""Maximum rows per received element that a node without dropped rows can have emitted, over all ranks."""
 
 
 def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool, keys: Mapping[Node, int]) -> None:
-    """Check the position of a state and all rows that it names.
+    """Check the position in a state and all rows that the state names.
 
     Args:
-        plan: As it is run.
-        options: With the state.
+        plan: The plan that the engine runs.
+        options: Engine options with the state.
         book: The rows that the state names.
-        exact: The plan is the one that the state was taken of.
+        exact: True if the state was saved from the same plan.
         keys: Numbers of the plan's nodes.
 
     Raises:
-        StateMismatchError: A value does not fit; names its path.
+        StateMismatchError: A value is invalid; the message names its path in the state.
     """
     book.check()
     deque(places_in(plan, options, book, exact, keys), maxlen=0)
 
 
 def places_in(plan: Node, options: EngineOptions, book: Book, exact: bool, keys: Mapping[Node, int]) -> Iterator[Place]:
-    """Yield the places of all nodes that the position of a state has; each is checked. See :func:`check_state`."""
+    """Check and yield the place of every node in a state's position. The arguments are those of :func:`check_state`."""
     most = min(MAX_COUNT, ELEMENTS_FACTOR * (options.received + 1)) if exact else MAX_COUNT
     scope = Scope(book, keys, saved_shards(options.held_against or {}), most, shared_nodes(plan), exact)
     first = Place(Part(options.state, POSITION), plan, Rows(min(1, options.received), most), scope, epoch=options.epoch)
@@ -58,10 +58,10 @@ def places_in(plan: Node, options: EngineOptions, book: Book, exact: bool, keys:
 
 
 class InnerStates:
-    """Checks the places of data sets that are made while running.
+    """Checks the saved places of data sets that user functions create during the run.
 
     Args:
-        state: The whole position that the loader was opened with.
+        state: The whole saved position that the loader was opened with.
         book: The rows that the state names.
     """
 
@@ -70,10 +70,10 @@ class InnerStates:
         self._book = book
 
     def check(self, plan: Node, state: Any, given: int) -> None:
-        """Check the place of a data set after its first ``given`` rows.
+        """Check the saved place of a data set after its first ``given`` rows.
 
         Raises:
-            DamagedStateError: A value does not fit the data set.
+            DamagedStateError: A value is impossible for the data set.
         """
         path = path_of(self._state, state, POSITION) if isinstance(state, dict) else None
         part = Part(state, path or f'{POSITION}...["inner"]')
@@ -86,7 +86,7 @@ class InnerStates:
 
 
 def _checked_places(first: Place) -> Iterator[Place]:
-    """Yield a place and all those below it; each is checked."""
+    """Check and yield a place and all places below it."""
     pending = deque([first])
     while pending:
         place = pending.popleft()
@@ -119,7 +119,7 @@ def _by_kind(place: Place) -> type[Stage] | type[Step]:
 
 @cache
 def _kinds() -> dict[str, type[Stage] | type[Step]]:
-    """Return the schemas by the names that states give operators."""
+    """Return the stage and step classes, keyed by operator name in a state."""
     classes: list[type[Stage] | type[Step]] = [CallStage, *STAGES.values(), *STEPS.values()]
     found: dict[str, type[Stage] | type[Step]] = {}
     for each in classes:
@@ -129,10 +129,10 @@ def _kinds() -> dict[str, type[Stage] | type[Step]]:
 
 
 def saved_shards(held_against: Mapping[str, Any]) -> dict[int, SavedShards]:
-    """Return what a state says of the shards of each source, by the source's key.
+    """Return the saved shard list of each source, keyed by source key.
 
     Raises:
-        DamagedStateError: What it says of their numbers is damaged.
+        DamagedStateError: The saved shard numbers are damaged.
     """
     shards = Part(held_against.get("shards") or {}, 'state["pipeline"]["shards"]')
     found = {}

@@ -1,9 +1,9 @@
-"""Run a plan one element at a time in the caller's thread, so that debuggers, prints and breakpoints work.
+"""Run a plan one element at a time on the caller's thread, so that debuggers, prints and breakpoints work.
 
-How this works. It is the engine, stages and all, with three things changed. Its event loop has no thread: it is
-stepped inside the consumer's ``next()``, as far as the next element, also where another loop is running in that
-thread. Executors call functions right there. And between stages rows go one at a time, each when it is asked for, so
-that nothing runs ahead. Hence elements, their order and what ``rng`` draws are those of any other run.
+How this works. :class:`SteppingEngine` uses the normal engine and stages, with three changes. Its event loop has no
+thread. Each ``next()`` of the consumer runs the loop until the next element, even if another loop runs in that thread.
+Executors call functions on the same thread. Channels pass one row at a time, only on request, so no stage reads ahead.
+Elements, their order and the draws of ``rng`` are the same as in any other run.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from aiostream_data.plan.subprocess import InSubprocess
 
 
 class SteppingEngine(Engine):
-    """Runs one plan whenever the consumer wants an element; see :class:`.engine.Engine`."""
+    """Engine that computes an element only when the consumer requests it; see :class:`.engine.Engine`."""
 
     has_thread: ClassVar[bool] = False
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
-        # Nobody could act on an alarm: the consumer's own thread does the work.
+        # Alarms are off: the consumer's own thread does the work and could not act on them.
         diagnosing = replace(options.run.diagnosing, stall_after_s=None, stage_timeout_s=None)
         run = replace(options.run, debug=True, diagnosing=diagnosing)
         super().__init__(_in_this_process(plan), replace(options, run=run, written=options.written or plan))
@@ -49,12 +49,12 @@ class SteppingEngine(Engine):
                 stop_at_exit(self)
                 self._begin_on(asyncio.new_event_loop())
                 _running.add(self)
-        except BaseException:  # Ctrl-C: nobody would have this engine to stop it
+        except BaseException:  # Ctrl-C: no caller holds this engine to stop it
             self.stop_soon()
             raise
 
     def step(self) -> None:
-        """Run until an element was made, or until the end; call when one is wanted."""
+        """Run the loop until the next element or the end of the stream."""
         loop, main = self.loop, self._main
         if loop is None or main is None or loop.is_closed():
             return
@@ -65,7 +65,7 @@ class SteppingEngine(Engine):
     def _run_some(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
         try:
             self._run_until_stopped(loop, main)
-        except BaseException as error:  # an interrupt: the run cannot go on
+        except BaseException as error:  # an interrupt: the run cannot continue
             self._wind_up(loop, main, error)
             raise
         if main.done():
@@ -83,12 +83,12 @@ class SteppingEngine(Engine):
             main.remove_done_callback(_stop_loop)
 
     def _wind_up(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None], error: BaseException) -> None:
-        """End a run that was cut by ``error``: first what closes files, which needs loop and executors. Bounded."""
+        """End a run that ``error`` interrupted, in bounded time. Run cleanup code on the loop and executors first."""
         self._stopping = True
         with outside_of_loops():
             self._cancel_main()
         while not (main.done() or self._stuck):
-            with suppress(BaseException):  # each task ends the run anew with what has ended one of its own
+            with suppress(BaseException):  # every interrupted task stops the loop again with its error
                 self._run_until_stopped(loop, main)
         self._finish(loop, main, error)
 
@@ -120,7 +120,7 @@ class SteppingEngine(Engine):
         self.wait_ready()
 
     def stop_soon(self) -> None:
-        """Stop everything, here and now. From inside a function that is being stepped, or another thread: soon."""
+        """Stop the run before returning. During a step, only request the stop; the step then ends the run."""
         loop, main = self.loop, self._main
         if not self.is_here or self._stopping or loop is None or main is None or loop.is_closed():
             return
@@ -131,7 +131,7 @@ class SteppingEngine(Engine):
         with outside_of_loops():
             self._cancel_main()
         self._run_some(loop, main)
-        if not main.done():  # a coroutine that does not end although it was cancelled
+        if not main.done():  # a coroutine ignores its cancellation
             self._finish(loop, main, asyncio.CancelledError())
 
     def stop(self) -> None:
@@ -142,10 +142,10 @@ class SteppingEngine(Engine):
 
 
 class SteppedBridge(Bridge):
-    """Hands over one element at a time, each made when the consumer asks for it.
+    """Bridge that delivers one element per request of the consumer.
 
     Args:
-        step: Runs the loop until an element was put, or until the end.
+        step: Runs the loop until the next element or the end of the stream.
     """
 
     def __init__(self, step: Callable[[], None]) -> None:
@@ -159,13 +159,13 @@ class SteppedBridge(Bridge):
         await self.until_asked(asyncio.get_running_loop())
 
     async def until_asked(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the caller of the step its thread back, and wait until it asks for more."""
+        """Stop the loop, which returns control to the caller of the step. Wait for the next :meth:`ask`."""
         self._asked = loop.create_future()
         loop.stop()
         await self._asked
 
     def ask(self) -> None:
-        """Request an element. Call between two steps."""
+        """Request the next element. Call between two steps."""
         asked, self._asked = self._asked, None
         if asked is not None and not asked.done():
             asked.set_result(None)
@@ -185,15 +185,15 @@ class SteppedBridge(Bridge):
         self._waiting -= len(parcel.elements)
 
     async def until_all_taken(self) -> None:
-        """Return at once: an element is taken before the next one is asked for."""
+        """Return at once: the consumer takes each element before it requests the next."""
 
 
 def _stop_soon(loop: asyncio.AbstractEventLoop) -> None:
-    loop.call_soon_threadsafe(loop.stop)  # which also wakes it
+    loop.call_soon_threadsafe(loop.stop)  # the thread-safe call also wakes the loop
 
 
 def _let_stops_pass(loop: asyncio.AbstractEventLoop) -> None:
-    """Run what was to stop the loop and came too late for that, so that it stops nothing that follows."""
+    """Run pending stop callbacks of the loop, so that they cannot stop a later run of the loop."""
     loop.call_soon(loop.stop)
     loop.run_forever()
 
@@ -203,19 +203,19 @@ def _stop_loop(main: asyncio.Task[None]) -> None:
 
 
 def _in_this_process(node: Node) -> Node:
-    """Return the plan without the processes that parts of it would run in."""
+    """Remove ``in_subprocess()`` from the plan, so that all parts run in this process."""
     node = with_inputs(node, _in_this_process)
     return node.input if isinstance(node, InSubprocess) else node
 
 
 _running: set[SteppingEngine] = set()
-"""Kept here for as long as they run, as others are by their threads: what drops them has to end them first."""
+"""Engines that run; this set keeps them alive, as a thread does for a normal engine."""
 
 
 def _keep_for_good() -> None:
-    """Keep the parent's engines beyond the end of the interpreter: a child must not close their loops or warn of them.
+    """Leak the parent's engines in a forked child, which must not close their loops or warn about them.
 
-    Other engines are kept so by the stacks of their threads, which do not run in a child and are never unwound.
+    A normal engine is leaked by the stack of its thread, which does not run in the child and is never unwound.
     """
     if _running and sys.implementation.name == "cpython":
         import ctypes

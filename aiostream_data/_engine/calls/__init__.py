@@ -1,5 +1,4 @@
-"""Run user functions over rows: how many at once, where, and in which order results leave.
+"""Run user functions over rows, with the concurrency, executor, timeout and output order of their node.
 
-Input: chunks, a user function, and a node's concurrency, executor and time-out.
-Output: chunks of results or failures, with the cost of each hop.
+Input: chunks and a user function. Output: chunks of results or failures, and the cost of each hop.
 """

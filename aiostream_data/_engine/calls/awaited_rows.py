@@ -1,9 +1,8 @@
-"""Await a coroutine for many rows at a time, on tasks that live as long as the stage does.
+"""Await a coroutine for many rows at once, on tasks that live as long as the stage.
 
-How this works. A task per row would cost more than most rows' own work on the loop, so there are as many
-tasks as rows may be awaited at once, and each takes one row after another from the feed. What they give goes into
-*entries*, which the stage takes out in order, or as they are ready. Tasks never fail: whatever a row ends with is
-in its entry, so that errors, too, come in their row's turn.
+Creating a task per row would cost more than most rows' work on the event loop. So a fixed pool of tasks takes rows from
+the feed one by one. Each task writes its result into an *entry*. The stage takes entries out in row order, or in
+completion order. Tasks never fail: a row's error is stored in its entry, so errors are raised in row order.
 """
 
 from __future__ import annotations
@@ -22,21 +21,24 @@ from aiostream_data.rows.row_ids import RowIds
 
 @dataclass(slots=True, eq=False)
 class AwaitedRow:
-    """One row: what it is, and what became of it.
+    """Input row of a coroutine call, and the call's result.
 
     Attributes:
-        element, ids, made_of: The row; ``ids`` are those of all rows of its chunk, and ``row`` is its place there.
-        number: Of the row among those that the stage took in.
-        room: What is noted against the budget for its result.
-        chunk: The chunk that it is a row of, where it is given on as it is.
-        done: Whether it has ended.
-        value: What it gave.
-        error: What it failed with instead.
-        failed: Told of it when it was skipped or replaced.
-        skipped: It gave nothing, as it failed.
-        left_out: It gave nothing, as the predicate said.
-        busy_s: Seconds it took.
-        retries: Further attempts.
+        element: Argument of the coroutine function.
+        ids: Row ids of all rows of the chunk.
+        row: Index of the row in the chunk.
+        made_of: Lineage entry of the row.
+        number: Number of the row among all rows that the stage received.
+        room: Budget charge reserved for the result.
+        chunk: Chunk of the row; set only for filters, which emit the row unchanged.
+        done: True when the call has finished.
+        value: Return value of the call.
+        error: Exception that ends the stream at this row, or None.
+        failed: Failure record of a skipped or replaced row.
+        skipped: True if the row failed and is not emitted.
+        left_out: True if the predicate returned False.
+        busy_s: Duration of the call in seconds, including retries.
+        retries: Number of retries.
     """
 
     element: Any
@@ -57,17 +59,17 @@ class AwaitedRow:
 
 
 class AwaitedRows:
-    """Rows in, entries out. Loop thread only.
+    """Tasks that await a coroutine for each row of a feed. Not thread-safe: use only on the event loop's thread.
 
     Args:
-        attempt: Awaits one row and puts what it ended with into its entry; raises nothing but its cancellation.
-        at_once: Rows that are awaited at a time.
-        held: Rows that are held, those included that wait for their turn.
-        ordered: Entries come out in the order of the rows; else as they end.
+        attempt: Awaits the call for one entry and stores the result in it. Raises only ``CancelledError``.
+        at_once: Maximum number of rows awaited at once.
+        held: Maximum number of rows held, including finished rows that wait for an earlier one.
+        ordered: If True, return entries in row order, else in completion order.
 
     Attributes:
-        awaiting: The row that each task awaits, and ``perf_counter()`` when it began; may be copied from any thread.
-        stopped: From here on a cancellation of the tasks comes from outside, not from the function that they await.
+        awaiting: Entry that each task awaits, and its ``perf_counter()`` start time. Any thread may copy this dict.
+        stopped: True once the stage is stopping; a cancellation of a task is then not the user function's own.
     """
 
     def __init__(
@@ -91,47 +93,47 @@ class AwaitedRows:
 
     @property
     def unfinished(self) -> int:
-        """Rows that are being awaited."""
+        """Number of rows being awaited."""
         return self._unfinished
 
     @property
     def is_ready(self) -> bool:
-        """Whether :meth:`take` would give an entry without waiting."""
+        """True if :meth:`take` would not block."""
         return bool(self._line) and self._line[0].done
 
     @property
     def holding(self) -> int:
-        """Rows that were taken in and have not been taken out."""
+        """Number of rows read from the feed and not yet returned by :meth:`take`."""
         return self._holding
 
     def start(self, feed: AsyncIterator[AwaitedRow], group: asyncio.TaskGroup) -> None:
-        """Begin to await what the feed gives. Tasks are added as rows come."""
+        """Start awaiting the rows of ``feed``. Add tasks as rows arrive."""
         self._feed = feed
         self._group = group
         self._add_task()
 
     def stop(self) -> None:
-        """Stop handing out rows, before the tasks are cancelled: a function may swallow the cancellation."""
+        """Assign no more rows to tasks. Call this before cancelling them: user functions can swallow a cancellation."""
         self.stopped = True
 
     def take_no_more(self) -> None:
-        """Take no further row from the feed; those that were taken are awaited."""
+        """Stop reading the feed. Rows already read are still awaited."""
         if not self._at_end:
             self._end(None)
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
     def drop(self) -> None:
-        """Release all rows, when the tasks have ended: an error that is kept may lead here."""
+        """Release all rows after the tasks have ended: a stored exception may still refer to this object."""
         self._line.clear()
-        self._tasks.clear()  # one that was cancelled keeps where it was, with the row
+        self._tasks.clear()  # a cancelled task keeps its frames, and with them its row
         self._failure = None
 
     async def take(self) -> list[AwaitedRow]:
-        """Wait for entries whose turn it is and take them all out; an empty list after the last.
+        """Wait until at least one entry is ready. Return all ready entries, or an empty list at the end.
 
         Raises:
-            BaseException: What the feed failed with, after all entries before.
+            BaseException: The error of the feed, after all entries before it were returned.
         """
         while True:
             entries = self._ready()
@@ -171,10 +173,10 @@ class AwaitedRows:
                 self._line.append(entry)
             if self._line[0].done:
                 self._wake()
-            del entry  # waiting for the next must not hold this one's row
+            del entry  # release the row while waiting for the next one
 
     async def _next(self) -> AwaitedRow | None:
-        """Take the next row from the feed, in order; None at its end."""
+        """Return the next row of the feed, or None at its end."""
         async with self._feeding:
             while self._holding >= self._held and not self._at_end:
                 self._room = asyncio.get_running_loop().create_future()
@@ -195,7 +197,7 @@ class AwaitedRows:
         self._unfinished += 1
         if self._ordered:
             self._line.append(entry)
-        while len(self._tasks) < min(2 * self._unfinished, self._at_once):  # as many again, until there are enough
+        while len(self._tasks) < min(2 * self._unfinished, self._at_once):  # double the tasks up to the limit
             self._add_task()
         return entry
 
@@ -210,7 +212,7 @@ class AwaitedRows:
 
 
 def _this_task() -> asyncio.Task[Any]:
-    # Asked for again, since a variable with it would keep a task that was cancelled, and its row, in a cycle.
+    # A local variable of _work() would keep a cancelled task and its row alive in a reference cycle.
     task = asyncio.current_task()
     assert task is not None
     return task

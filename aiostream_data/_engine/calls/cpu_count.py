@@ -1,4 +1,4 @@
-"""Count the CPUs that this process may use: its affinity, or the quota of its cgroups where that is less."""
+"""Count the CPUs that this process may use: the smaller of its CPU affinity and its cgroup quota."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ def cpu_count(cgroups: Path = CGROUPS, own_cgroups: Path = OWN_CGROUPS) -> int:
     """Return the number of CPUs that this process may use, at least 1.
 
     Args:
-        cgroups: Where cgroups are mounted.
-        own_cgroups: The file that names the cgroups of this process.
+        cgroups: Mount point of the cgroup file systems.
+        own_cgroups: File that lists the cgroups of this process.
     """
     quota = cgroup_cpus(cgroups, own_cgroups)
     return _affinity() if quota is None else min(_affinity(), quota)
 
 
 def cgroup_cpus(cgroups: Path, own_cgroups: Path) -> int | None:
-    """Return the smallest quota of the process's cgroup and those above it, in whole CPUs; None without a quota.
+    """Return the smallest CPU quota of the process's cgroup and its ancestors, or None without a quota.
 
-    A quota is CPU time per period. A quota of 1.5 CPUs counts as 2, so that it can be used up.
+    Quotas are rounded up to whole CPUs: 1.5 CPUs counts as 2.
     """
     files = limit_files(read_text(own_cgroups), "cpu", "cpu.cfs_quota_us", "cpu.max")
     quotas = [_quota_in(cgroups / file) for file in files]
@@ -30,10 +30,10 @@ def cgroup_cpus(cgroups: Path, own_cgroups: Path) -> int | None:
 
 
 def own_cores() -> frozenset[int]:
-    """Return the numbers of the cores that this process may run on."""
+    """Return the indices of the CPU cores that this process may run on."""
     try:
         return frozenset(os.sched_getaffinity(0))
-    except AttributeError:  # not on every platform
+    except AttributeError:  # sched_getaffinity() is missing on macOS and Windows
         return frozenset(range(os.cpu_count() or 1))
 
 
@@ -43,13 +43,13 @@ def _affinity() -> int:
 
 def _quota_in(file: Path) -> int | None:
     words = read_text(file).split()
-    if file.name == "cpu.cfs_quota_us":  # version 1 has a file for each of the two numbers
+    if file.name == "cpu.cfs_quota_us":  # cgroups v1 stores quota and period in two files
         words += read_text(file.with_name("cpu.cfs_period_us")).split()
     return _whole_cpus(words)
 
 
 def _whole_cpus(words: list[str]) -> int | None:
-    """Return quota divided by period, rounded up; None without a limit ("max", or -1) or without two numbers."""
+    """Return quota / period, rounded up, or None if ``words`` is not [quota, period] or sets no limit."""
     if len(words) != 2:
         return None
     quota, period = map(number_in, words)

@@ -1,8 +1,8 @@
-"""Find out whether functions hold the GIL: whether another thread takes it as soon as this one lets it go.
+"""Detect whether user functions hold the GIL.
 
-How this works. The event loop's thread sleeps for a moment, and so lets the GIL go. Where a thread has waited for it,
-that one has it now, and the loop's thread has to wait: it leaves its core a second time. Where functions release the
-GIL, it finds the GIL as it left it. That holds however many other programs want the cores.
+The event loop's thread sleeps briefly, which releases the GIL. If another thread is waiting for the GIL, that thread
+takes it. The loop's thread must then block to get the GIL back, which is a second voluntary context switch. If the
+functions release the GIL, the loop's thread continues at once. Other programs that use the CPU do not affect this.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from typing import Final
 from aiostream_data.metrics.machine import thread_switches
 
 SLEEP_S: Final = 5e-4
-"""Long enough for a thread that waits for the GIL to wake up, and short for an event loop."""
+"""Duration of the sleep in seconds: enough for a waiting thread to wake up, short enough for an event loop."""
 
 LOOK_AFTER_S: Final = 0.003
-"""How long a hop should have run: its thread is in the function then."""
+"""Seconds from the start of a hop to the probe, so that its thread is in the user function."""
 
 FIRST_LOOKS: Final = 64
-"""Looks of the first seconds, ..."""
+"""Number of probes made at the interval ``SOON_S``."""
 
 SOON_S: Final = 0.025
+"""Seconds between the first ``FIRST_LOOKS`` probes."""
+
 LATER_S: Final = 0.5
-"""... and seconds between two of them, and between two later ones."""
+"""Seconds between probes after the first ``FIRST_LOOKS`` probes."""
 
 
 class GilProbe:
-    """Looks for a thread that waits for the GIL. Loop thread only.
+    """Probe for threads that wait for the GIL. Not thread-safe: use only on the event loop's thread.
 
     Args:
-        at_work: Returns how many threads are in a hop.
+        at_work: Returns the number of threads that are running a hop.
 
     Attributes:
-        looks: How often it has looked.
-        taken: How often the GIL was taken.
+        looks: Number of probes.
+        taken: Number of probes in which another thread took the GIL.
     """
 
     def __init__(self, at_work: Callable[[], int]) -> None:
@@ -46,16 +48,16 @@ class GilProbe:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last look was long enough ago."""
+        """True if the interval since the last probe has passed."""
         return time.perf_counter() >= self._next
 
     def look(self) -> None:
-        """Look, unless that was done just before."""
+        """Probe once, if a probe is due and a hop is running."""
         if not self.is_due or not self._at_work():
             return
         before = thread_switches().yields
         time.sleep(SLEEP_S)
         was_taken = thread_switches().yields - before > 1
         self.taken += was_taken
-        self.looks += was_taken or self._at_work() > 0  # else the hop may have ended before
+        self.looks += was_taken or self._at_work() > 0  # if no thread is at work, the hop may have ended early
         self._next = time.perf_counter() + (SOON_S if self.looks < FIRST_LOOKS else LATER_S)

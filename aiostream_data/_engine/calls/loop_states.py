@@ -1,4 +1,4 @@
-"""What the ``init`` functions of coroutine functions made: one state per loader and place in its plan."""
+"""States made by ``init`` for coroutine functions: one state per loader and node of its plan."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from aiostream_data.plan.written import function_name
 
 
 class LoopStates:
-    """The states of one loader. Loop thread only; a state goes when its key does."""
+    """States of one loader, each released with its key. Not thread-safe: use only on the event loop's thread."""
 
     def __init__(self) -> None:
         self._states: WeakKeyDictionary[StateKey, Any] = WeakKeyDictionary()
         self._making: WeakKeyDictionary[StateKey, asyncio.Lock] = WeakKeyDictionary()
 
     async def of(self, key: StateKey, init: Callable[[], Any]) -> Any:
-        """Return the state that goes by ``key``, made when first asked for; what ``init`` returns may be awaitable.
+        """Return the state for ``key``. Call ``init`` on first use, and await its result if it is awaitable.
 
         Raises:
-            BaseException: What ``init`` raised, with a note; it is called again next time.
+            BaseException: The exception of ``init``, with a note. The next call runs ``init`` again.
         """
         async with self._making.setdefault(key, asyncio.Lock()):
             if key not in self._states:

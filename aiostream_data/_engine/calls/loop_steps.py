@@ -1,8 +1,7 @@
-"""Measure how long a user's coroutines keep the event loop between their awaits.
+"""Measure how long user coroutines block the event loop between their awaits.
 
-How this works. A call that blocks is suspended too late: the loop waits for it, and with it everything else. So the
-steps of a call are timed, each from where it resumes to where it awaits. One call in a millisecond is enough, so that
-cheap calls cost no more than before.
+A coroutine that blocks delays every other task on the loop. This module times each step of a call, from its resumption
+to its next await. At most one call per millisecond is timed, so cheap calls have almost no overhead.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Any, Final
 from aiostream_data.metrics.counters import LOOP_CALLS, LOOP_HELD, LOOP_LOOKS
 
 EVERY_S: Final = 0.001
-"""Seconds between the beginnings of two calls that are timed."""
+"""Minimum seconds between the starts of two timed calls."""
 
 
 class LoopSteps:
-    """Times some of a stage's calls. Loop thread only.
+    """Time a sample of a stage's calls. Not thread-safe: use only on the event loop's thread.
 
     Args:
-        extra: Of the stage's counters; the seconds that steps took are added there.
+        extra: Additional counters of the stage; receives the number of calls and the seconds of their steps.
     """
 
     __slots__ = ("_calls", "_due", "_extra")
@@ -33,10 +32,10 @@ class LoopSteps:
         self._due = 0.0
 
     def watched(self, call: Awaitable[Any], now: float) -> Awaitable[Any]:
-        """Return what to await for a call that begins ``now``: the call itself, or the same with timed steps.
+        """Return ``call`` itself, or an awaitable that times its steps if a sample is due.
 
         Args:
-            now: Of ``perf_counter()``.
+            now: Start of the call, from ``perf_counter()``.
         """
         self._calls += 1
         if now < self._due or not isinstance(call, Coroutine):
@@ -50,7 +49,7 @@ class LoopSteps:
 
 
 class _TimedSteps(Generator[Any, Any, Any]):
-    """Run a coroutine step by step, as ``await`` does, and note how long its steps take."""
+    """Run a coroutine step by step, as ``await`` does, and add up the duration of its steps."""
 
     __slots__ = ("_call", "_extra")
 
@@ -81,7 +80,7 @@ class _TimedSteps(Generator[Any, Any, Any]):
     def _note(self, began: float) -> None:
         self._extra[LOOP_HELD] = self._extra.get(LOOP_HELD, 0.0) + perf_counter() - began
 
-    # -- as stacks look for them
+    # -- attributes read by tools that print coroutine stacks
 
     @property
     def cr_frame(self) -> FrameType | None:

@@ -1,4 +1,4 @@
-"""Calls that Python refuses: the function takes another number of arguments than an element becomes."""
+"""Explain calls that fail because the user function's parameters do not match the element."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _BY_PLACE: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def as_arguments(element: Any) -> tuple[Any, ...]:
-    """Return the arguments that an element becomes: the parts of a plain tuple, and anything else as it is."""
+    """Return the call arguments for an element: a plain tuple is unpacked, any other element is one argument."""
     return element if type(element) is tuple else (element,)
 
 
 def misfit(
     error: BaseException, function: Callable[..., Any], element: Any, by_name: Collection[str] = ()
 ) -> StageBuildError | None:
-    """Return the error of a function that cannot be called with an element; None where it was called and failed.
+    """Return a clearer error if ``function`` cannot take ``element`` as arguments; None if the call itself failed.
 
     Args:
-        by_name: Names of the arguments that it is given besides.
+        by_name: Names of the keyword arguments passed in addition, such as ``rng``.
     """
     if not isinstance(error, TypeError):
         return None
     arguments = as_arguments(element)
     try:
         signature = inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):  # builtins without a signature
+    except (TypeError, ValueError):  # builtins can lack a signature
         return None
     try:
         signature.bind(*arguments, **dict.fromkeys(by_name))
@@ -42,7 +42,7 @@ def misfit(
             f"{function_name(function)} takes {_counted(names)}, and is called with {len(arguments)}: "
             f"{_explained(element, arguments)}"
         )
-        refused.__suppress_context__ = True  # which says less
+        refused.__suppress_context__ = True  # Python's own message is less clear
         return refused
     return None
 

@@ -1,16 +1,14 @@
 """Cut chunks into hops of about ten milliseconds and run row-wise work over them, several hops at a time.
 
-How this works. While a row is cheap, threads would only fight for the GIL: hops run one after another
-on one thread, with the next one waiting in its queue, and the outlet's tail works in the same hops.
-When rows turn out to be expensive, hops run on many workers at once, and the tail takes their results
-in order, in hops of its own. The change from one to the other waits until nothing is in flight, so
-that the tail never sees rows out of order or from two threads at once. Where threads turn out to hold
-each other up, work that may go to processes does.
+For cheap rows, threads would only compete for the GIL. So hops run one after another on one thread, with the next hop
+already queued. The outlet's fused steps (its *tail*) run in the same hops. For expensive rows, hops run on many workers
+at once, and the tail processes their results in order, in separate hops. The switch waits until no hop is in flight, so
+the tail receives rows in order and from one thread at a time. If a function holds the GIL and can be pickled, its hops
+move to worker processes.
 
-One row may take far longer than the others. Where AUTO chose how many hops run, a hop that is late no longer
-counts: another one begins beside it. Behind the one thread of cheap rows that is on other threads, so that all
-goes on while the thread is held up, in order until the window is full. What such a hop took says little of
-what the next will take.
+A single row may take far longer than the others. With AUTO concurrency, a late hop no longer counts against the number
+of workers, so another hop starts. If a slow row blocks the single thread, later hops run on other threads until the
+window of held results is full.
 """
 
 from __future__ import annotations
@@ -41,20 +39,20 @@ from aiostream_data.rows.records import Chunk
 MAX_AUTO_THREADS = 32
 
 SERIAL_HOPS = 2
-"""Hops in flight on one thread: the one that runs, and the next, so that the thread never waits for the loop."""
+"""Hops in flight on a single thread: one running and one queued, so that the thread never waits for the loop."""
 
 HOP_SHARE = 32
-"""What one hop gives is meant to take at most this fraction (1/32) of the memory limit, ..."""
+"""Target maximum output of a hop, as a fraction (1/32) of the memory limit."""
 
 MAX_HOP_NBYTES = 16 << 20
-"""... and no more than this, however much there is: it has to pass through the processor's caches."""
+"""Target maximum output of a hop in bytes, whatever the memory limit, chosen to fit CPU caches."""
 
 STRAGGLER_S = 0.1
-"""A hop that takes so long, ten times what it should, no longer counts against the number of workers AUTO chose."""
+"""Seconds after which a hop no longer counts against the number of workers that AUTO chose."""
 
 
 class HopPiece(NamedTuple):
-    """Rows of one hop, the number of the first one among those that the stage has taken, and room for its results."""
+    """Rows of one hop, the number of the first row among all rows of the stage, and the charge for the results."""
 
     rows: Chunk
     number: int
@@ -66,21 +64,21 @@ Account = Callable[[HopPiece, Done, float], Awaitable[Done]]
 
 @dataclass
 class PacedHops:
-    """Runs the hops of one run of row-wise stages.
+    """Scheduler of the hops of consecutive row-wise stages.
 
     Attributes:
-        work: What a hop does.
-        place: Where several hops at once run.
-        serial: One thread of this process, for one hop after another; None where there is no such thread, and where
-            rows have a time limit: what runs on it cannot be given up, since it takes the tail's rows along.
-        processes: Gives the place to go over to when threads hold each other up; None for never.
-        take_in: Numbers the rows of a chunk that arrives; returns the first one's number.
-        account: Takes note of a hop's account, and of the seconds of its transfer, before its rows are handed on.
-            Returns what may be handed on.
-        hands_all_on: The account lets all rows be handed on, so that the tail may take them in the same hop.
-        fixed_workers: Hops at once, or None to choose from what rows cost.
-        timeout_s: Seconds that one row may take.
-        one_at_a_time: Begin no hop before the rows of the last one were handed on.
+        work: Work that each hop performs.
+        place: Executor of concurrent hops.
+        serial: Single thread for consecutive cheap hops. None if work runs in another process or interpreter. Also None
+            if rows have a timeout, because a hop that also runs the tail cannot be abandoned.
+        processes: Returns the executor to switch to when threads block each other on the GIL; None disables the switch.
+        take_in: Numbers the rows of an arriving chunk and returns the number of the first.
+        account: Records the statistics and the transfer seconds of a hop before its rows are emitted. Returns the
+            result to emit.
+        hands_all_on: True if ``account`` never removes rows, so that the tail can run in the same hop.
+        fixed_workers: Number of concurrent hops, or None to choose it from the cost of rows.
+        timeout_s: Timeout of a row in seconds.
+        one_at_a_time: Start a hop only after the rows of the previous hop were emitted.
     """
 
     work: RowWork
@@ -99,12 +97,12 @@ class PacedHops:
     pace: Pace = field(default_factory=Pace)
     workers: int = 1
     _apart: int = 0
-    """Hops in flight whose rows the tail has yet to take."""
+    """Number of hops in flight whose rows have not reached the outlet's tail."""
 
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
         self.pace.hop_s = _hop_s(self.place, self.workers)
-        # A hop that gave no rows returns no bytes, so the budget's waiters learn of its end here.
+        # A hop without output releases no bytes, so its end must wake the budget's waiters here.
         self._running, self._held = ResizableSemaphore(1), ResizableSemaphore(1, self.budget.poke)
         self._allowed = 1, 1
         self.probe = GilProbe(self._threads_at_work)
@@ -114,7 +112,7 @@ class PacedHops:
         self._widen()
 
     async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
-        """Send what the work gives for all chunks."""
+        """Run the work over all chunks of ``inlet`` and send the results to ``outlet``."""
         async with asyncio.TaskGroup() as group:
 
             def begin(piece: HopPiece) -> asyncio.Future[Outcome]:
@@ -139,18 +137,18 @@ class PacedHops:
         return serial.submit(self.work, piece.rows)
 
     async def _at_place(self, piece: HopPiece) -> Outcome:
-        """Run one hop among others; rows that ended their worker or took too long are found out one by one."""
+        """Run one of several concurrent hops. If it aborts, run its rows one by one to find the failing row."""
         outcome = await self.place.submit(self.work, piece.rows, self.timeout_s)
         if broke_off(outcome):
             outcome = await alone(self.place, self.work, piece.rows, self.timeout_s, outcome)
-        if isinstance(outcome.value, Done):  # results that wait for their turn are held, too
+        if isinstance(outcome.value, Done):  # results that wait for earlier hops count against the limit
             done = outcome.value
             lease = self._results.returned(piece.room, about_nbytes(piece.rows), done.nbytes)
             return replace(outcome, value=replace(done, chunk=done.chunk.with_lease(lease)))
         return outcome
 
     def _probed(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
-        """Look, while a hop runs, whether its function holds the GIL: now and then, and where rows are not cheap."""
+        """Schedule a GIL probe during the hop if one is due and rows are not cheap."""
         is_cheap = self.pace.row_s < CHEAP_ROW_S
         if not is_cheap and not self.place.is_far and not self.one_at_a_time and self.probe.is_due:
             timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self.probe.look)
@@ -162,7 +160,7 @@ class PacedHops:
         return sum(len(each.at_work) for each in executors if isinstance(each, ThreadExecutor))
 
     def _watched(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
-        """Let another hop run beside this one once it is late, where AUTO chose how many run."""
+        """With AUTO concurrency, allow one more hop while this hop is late."""
         if self.fixed_workers is not None:
             return hop
 
@@ -209,11 +207,11 @@ class PacedHops:
 
     async def _room_for(self, rows: Chunk) -> Charge | None:
         if self.serial is not None and self.workers == 1:
-            return None  # one hop after another: there are two results at most
+            return None  # serial hops hold at most two results
         return await self._results.room_for(about_nbytes(rows))
 
     def _rows_of_a_hop(self, chunk_rows: int) -> int:
-        # A chunk is shared out among all workers, so that none idles while another has it all.
+        # Divide each chunk among all workers, so that none is idle.
         return max(1, min(self.pace.rows, -(-chunk_rows // self.workers)))
 
     def _learn(self, rows: int, outcome: Outcome, done: Done) -> None:
@@ -233,21 +231,21 @@ class PacedHops:
             self.pace.hop_s = _hop_s(place, self.cpus)
 
     def _widen(self) -> None:
-        """Let as many hops run as there are workers, one more wait for each two of them, and results for their turn."""
-        # An executor of so many workers can be given more, so that none waits for the loop between two hops.
+        """Allow one running hop per worker, one queued hop per two workers, and results that wait for earlier hops."""
+        # Queued hops keep the workers of a fixed-size executor from waiting for the loop between hops.
         waiting = max(1, self.workers // 2) if self.fixed_workers is not None and self.workers > 1 else 0
         running = self.workers + waiting
         self._allow(running, running + (self.workers + 2 if self.workers > 1 else 0))
 
     def _allow(self, running: int, held: int) -> None:
-        """Set how many hops may run and be held, beside those that are late."""
+        """Set the limits of running and of held hops; late hops are allowed in addition."""
         self._allowed = running, held
         self._running.limit = running + len(self._late)
         self._held.limit = held + len(self._late)
 
 
 def _hop_s(place: WorkPlace, workers: int) -> float:
-    """Return the seconds of work that a hop should aim at where so many run at once from the start."""
+    """Return the target duration of a hop, in seconds, for an executor and its initial number of workers."""
     return LONG_HOP_S if place.is_far or workers > 1 else HOP_S
 
 

@@ -1,4 +1,4 @@
-"""How much to do in one hop: enough to make the hop cheap, little enough to keep rows flowing."""
+"""Choose the rows per hop and the number of workers from the measured cost of a row."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS
 from aiostream_data._engine.memory.budget import FORGETTING
 
 HOP_S = 0.010
-"""Seconds of work that one hop aims at."""
+"""Target duration of a hop, in seconds."""
 
 LONG_HOP_S = 0.060
-"""The same where a hop costs more: to another process and back, or beside others on threads that wake each other."""
+"""Target duration, in seconds, of hops in worker processes or on several threads, where each hop costs more."""
 
 CHEAP_ROW_S = 20e-6
-"""Below this cost per row a Python function hardly ever releases the GIL, so one hop at a time is best."""
+"""Below this many seconds per row, Python functions rarely release the GIL, so one hop runs at a time."""
 
 
 ODD = 8.0
-"""A hop whose rows cost so many times what others did may have had one slow row: it is not believed at once."""
+"""Hops with this many times the usual cost per row count as outliers: their cost is capped at this factor."""
 
 GIL_HOPS = 24
-"""Hops that several threads have run at once before it is judged whether they held each other up."""
+"""Number of concurrent hops to measure before deciding whether the function holds the GIL."""
 
 
 def _has_gil() -> bool:
@@ -32,18 +32,18 @@ def _has_gil() -> bool:
 
 @dataclass(slots=True)
 class Pace:
-    """Learns what a row costs, and answers how many rows the next hop should take.
+    """Running estimate of the cost of a row, and the hop size derived from it.
 
     Attributes:
-        hop_s: Seconds of work that one hop aims at.
-        hop_nbytes: Most bytes that it is meant to make.
-        rows: Rows for the next hop. Starts small, so that a slow function shows its first results early.
-        row_s: Seconds that a row takes.
-        row_nbytes: Bytes of what a row becomes: the most of late.
-        cpu_share: Of a hop's time on a core, while one ran at a time.
-        together: Hops that ran while others did.
-        share_together: Their share of time on a core.
-        slow_rows_s: Seconds of hops whose rows cost :data:`ODD` times as much as the rows before them.
+        hop_s: Target duration of a hop, in seconds.
+        hop_nbytes: Target maximum output of a hop, in bytes.
+        rows: Rows for the next hop. Starts at 1, so that a slow function emits its first results early.
+        row_s: Estimated seconds per row.
+        row_nbytes: Output bytes per row: the largest recent value.
+        cpu_share: CPU time divided by wall time, for hops that ran one at a time.
+        together: Number of hops that ran while others did.
+        share_together: CPU time divided by wall time, for hops that ran while others did.
+        slow_rows_s: Total seconds of outlier hops, whose rows cost more than :data:`ODD` times the usual.
     """
 
     hop_s: float = HOP_S
@@ -57,7 +57,15 @@ class Pace:
     slow_rows_s: float = 0.0
 
     def observe(self, rows: int, busy_s: float, cpu_s: float, at_once: int = 1, nbytes: int = 0) -> None:
-        """Record a hop that ended, of how many ran at once, and of the bytes it made."""
+        """Record the cost of a finished hop.
+
+        Args:
+            rows: Rows of the hop; the call has no effect if this is 0.
+            busy_s: Wall time in seconds.
+            cpu_s: CPU time in seconds.
+            at_once: Number of hops that ran at once.
+            nbytes: Output of the hop, in bytes.
+        """
         if rows < 1:
             return
         cost = busy_s / rows
@@ -74,7 +82,7 @@ class Pace:
                 self.together += 1
                 self.share_together += (share - self.share_together) / min(self.together, GIL_HOPS)
         self.row_nbytes = max(nbytes / rows, self.row_nbytes * FORGETTING)
-        # Grow at most 16-fold a step: the first rows of a stream are seldom typical.
+        # Grow at most 16-fold per hop: the first rows of a stream are rarely typical.
         self.rows = max(1, min(self._affordable(), 16 * self.rows, HOP_ROWS))
 
     def _affordable(self) -> int:
@@ -82,7 +90,7 @@ class Pace:
         return int(min(self.hop_s / row_s, self.hop_nbytes / row_nbytes))
 
     def workers(self, cpus: int) -> int:
-        """Return how many hops AUTO runs at once: one while rows are cheap, more while they wait."""
+        """Return the number of concurrent hops for AUTO: 1 for cheap rows, more for rows that wait for I/O."""
         if self.row_s == 0.0 or self.row_s < CHEAP_ROW_S:
             return 1
         if self.cpu_share < 0.5:
@@ -90,9 +98,9 @@ class Pace:
         return 1 if self.holds_gil(cpus) else cpus
 
     def holds_gil(self, cpus: int) -> bool:
-        """Return True if threads took the processor from each other, as functions do that never release the GIL.
+        """Return True if concurrent hops slowed each other down, as functions that never release the GIL do.
 
-        What is on a core all the time when it runs alone is there for 1/n of it when n threads share the GIL.
+        If n threads share the GIL, each thread's CPU share falls to 1/n of its share when it runs alone.
         """
         if cpus < 2 or self.together < GIL_HOPS or not _has_gil():
             return False

@@ -1,4 +1,4 @@
-"""Decode framed records to columns on worker threads, in order, several chunks at a time."""
+"""Decode framed records to columns on worker threads, several chunks at a time and in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiostream_data.rows.records import Chunk, concat
 
 @dataclass
 class ParseStage(OneToOne):
-    """Running form of ``ParseExample`` where it could not be fused into the reader."""
+    """Stage of a ``ParseExample`` node that is not fused into the shard reader."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         services = self.context.services
@@ -30,7 +30,7 @@ class ParseStage(OneToOne):
 
         async def emit(chunk: Chunk, outcome: Outcome) -> None:
             parsed, failure = settle(self.counters, outcome)
-            # Byte features share the records' memory, so the records' lease lives on with them.
+            # Byte features share the records' memory, so the parsed chunk also holds the records' lease.
             await outlet.send(parsed.with_lease((chunk.lease, services.budget.charge(parsed.nbytes))))
             if failure is not None:
                 raise failure
@@ -49,6 +49,6 @@ class ParseStage(OneToOne):
         return parse_rows(node.decoder, chunk, self.context.services.origins)
 
     def _parse_leading(self, chunk: Chunk) -> tuple[Chunk, Exception | None]:
-        """Return the rows up to the first that cannot be parsed, and the error of that one."""
+        """Parse rows up to the first invalid one. Return the parsed rows and the error, if any."""
         found = leading(len(chunk), lambda first, stop: self._parse(chunk.slice(first, stop)))
         return concat(found.done) if found.done else chunk.slice(0, 0), found.error

@@ -1,4 +1,4 @@
-"""Decode framed records to columns, and say of elements that are no records which one it was."""
+"""Decode framed records to columns, and name the record if an element is not serialized bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiostream_data.transforms.collate import collate
 
 
 def parse_rows(decoder: Decoder, chunk: Chunk, origins: Origins) -> Chunk:
-    """Return the rows of a chunk of serialized records as columns.
+    """Parse a chunk of serialized records into columns.
 
     Raises:
-        PlanError: Its elements are no bytes; a note names the record.
+        PlanError: An element is not bytes. A note names its record.
         DataError: A record cannot be parsed.
     """
     given = chunk

@@ -1,11 +1,9 @@
-"""Room in the budget for what functions return: taken before they are called, kept until it is handed on.
+"""Reserve memory for the results of user functions, before each call and until the result is emitted.
 
-How this works. Results wait for their turn, and for the stages after them, where nobody sees them but the
-stage that made them: as many as there are calls in flight. So a call that would not be the only one in
-flight waits until what it is expected to return fits into the limit; a lone one never waits, so that a
-result larger than everything passes alone. What calls return is expected to stand in the proportion to what
-they are given in which the largest of late did. As long as none has returned, only so many calls are begun
-that results of ``FIRST_NBYTES`` would fit.
+Results wait for earlier rows and for the next stage, and only the stage that made them can count their bytes. So a call
+waits until its expected result fits the memory limit. A call with no other call in flight never waits, so a result
+larger than the limit can still pass. The expected size is the input size times the largest recent ratio of output to
+input. Before the first result, the number of calls in flight is limited as if each returned ``FIRST_NBYTES``.
 """
 
 from __future__ import annotations
@@ -15,17 +13,17 @@ from collections.abc import Callable
 from aiostream_data._engine.memory.budget import FILLED, FORGETTING, RESULTS, Budget, Charge
 
 FIRST_NBYTES = 1 << 20
-"""Size that results are taken for before one was seen."""
+"""Assumed size of a result, in bytes, before the first call returns."""
 
 COPIES = 2
-"""How often a result may be there at once: as it was returned, and as columns."""
+"""Copies of a result that can exist at once: the returned object and its columns."""
 
 
 class ResultBudget:
-    """Room for the results of one stage. Loop thread only.
+    """Memory reservations for the results of one stage. Not thread-safe: use only on the event loop's thread.
 
     Args:
-        in_flight: Returns how many calls were begun and have not been handed on.
+        in_flight: Returns the number of calls whose results have not been emitted.
     """
 
     def __init__(self, budget: Budget, in_flight: Callable[[], int]) -> None:
@@ -36,9 +34,9 @@ class ResultBudget:
         self._first_calls = max(1, int(FILLED * budget.limit) // (COPIES * FIRST_NBYTES))
 
     async def room_for(self, nbytes: int) -> Charge:
-        """Wait for room for the result of a call that is given so many bytes; it ends with the charge.
+        """Wait until the result of a call with ``nbytes`` of input fits the memory limit. Return the charge.
 
-        While the call runs there are the elements that it is given, what it returns, and that as columns.
+        The charge covers the input elements, the returned objects and the columns made from them.
         """
         result = int(nbytes * self._growth)
         expected = nbytes + COPIES * result
@@ -46,11 +44,11 @@ class ResultBudget:
         if not self._has_seen_one:
             await self._budget.until(lambda: self._has_seen_one or self._in_flight() < self._first_calls)
         fits = await self._budget.until_fits(expected, lambda: self._in_flight() == 0)
-        # What a lone call takes beside its result, over the limit, is soon gone.
+        # A single call over the limit is charged only its result: the other copies are freed soon.
         return self._budget.charge(expected if fits else result, RESULTS)
 
     def returned(self, room: Charge | None, given: int, nbytes: int) -> Charge:
-        """Note how large a result is that a call made of ``given`` bytes; return what it is charged with from now."""
+        """Record that ``given`` bytes of input produced ``nbytes`` of result. Return the charge of the result."""
         self._growth = max(nbytes / max(1, given), self._growth * FORGETTING)
         if not self._has_seen_one:
             self._has_seen_one = True

@@ -1,4 +1,4 @@
-"""Refuse what a map function returned where it is no value yet: a coroutine, a generator, a data set."""
+"""Reject coroutines, generators and datasets returned by map functions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CURES: Final = {
 
 
 def finished(user: UserFunction, made: Chunk) -> Chunk:
-    """Return what a function made of rows.
+    """Return ``made``, the results of a map function, unchanged if all of them are values.
 
     Raises:
-        PlanError: Something of it is no value yet; a note names the record.
+        PlanError: A result is a coroutine, generator or dataset. A note names the record.
     """
     if isinstance(made, Items):
         for kind, value in {type(value): value for value in made.values}.items():
@@ -34,7 +34,7 @@ def finished(user: UserFunction, made: Chunk) -> Chunk:
 
 
 def _cure(value: Any) -> str | None:
-    with suppress(Exception):  # an object of the user's that has no such attribute in a way of its own
+    with suppress(Exception):  # reading an attribute of a user's object can raise anything
         if isinstance(getattr(value, "plan", None), Node):
             return "use flat_map() or interleave() for its elements"
     return _CURES.get(type(value))
@@ -46,5 +46,5 @@ def _refusal(user: UserFunction, made: Items, kind: type[Any], cure: str) -> Pla
     error.add_note(f"record: {user.describe(made.ids, row)}")
     for value in made.values:
         if isinstance(value, CoroutineType | GeneratorType):
-            value.close()  # or Python warns that nobody awaited it
+            value.close()  # avoids Python's "was never awaited" warning
     return error

@@ -1,9 +1,8 @@
-"""What one hop does to the rows of a chunk: a chain of maps, filters and parsers, one after another, on one worker.
+"""Run a chain of maps, filters and parsers over the rows of a chunk, in one hop on one worker.
 
-How this works. Consecutive row-wise stages become *parts* of one piece of work, so that rows cross to a
-worker and back once for all of them. The work is the same object for every hop of a run, and picklable when its
-functions are: a process gets it once. What comes back says for every part what it took, gave and left out, so
-that each stage's account is as exact as if it had run alone.
+Consecutive row-wise stages become *parts* of one work object, so rows travel to a worker and back only once. All hops
+of a run share the work object, and each worker process receives it once. The work object can be pickled if its
+functions can. The result of a hop counts the rows and the time of each part, so the metrics of fused stages are exact.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ from aiostream_data.rows.records import Chunk, Columns, concat
 from aiostream_data.transforms.collate import collate, collate_results
 
 BLOCK_ROWS = 4096
-"""Rows whose Python objects exist at once: few enough for the processor's cache."""
+"""Maximum number of rows with live Python objects, chosen to fit the CPU cache."""
 
 PartKind: TypeAlias = Literal["map", "batched", "filter", "parse"]
 
 
 @dataclass(frozen=True)
 class HopPart:
-    """One stage's share of the work.
+    """Work of one stage in a hop.
 
     Attributes:
-        stage: Note that names the stage on an error.
+        stage: Note that names the stage; added to its errors.
     """
 
     kind: PartKind
@@ -58,11 +57,11 @@ class HopPart:
     stage: str
 
     def with_stable(self, stable: Stable) -> HopPart:
-        """Return the same for a process that cannot tell the names of rows by itself."""
+        """Return a copy that uses the row names ``stable``, for a worker process that cannot look them up."""
         return replace(self, user=replace(self.user, stable=stable)) if self.user.rng_key is not None else self
 
     def __call__(self, chunk: Chunk) -> Made:
-        """Do the work of a stage; where it fails on a row, for the rows before."""
+        """Run this part over a chunk. If a row fails, return the rows before it and the error."""
         try:
             made = self._made(chunk)
         except BaseException as error:
@@ -84,15 +83,15 @@ class HopPart:
 
 @dataclass(slots=True)
 class Made:
-    """What a part made of a chunk.
+    """Result of one part for one chunk.
 
     Attributes:
-        chunk: The rows it gives.
-        kept: Their numbers in the chunk it was given; None for all.
-        failed: Rows that were skipped or replaced, ascending.
-        retries: Further attempts that were made.
-        failure: What ended the work at row number ``rows``; None where all rows were done.
-        rows: Rows that were done; counted where it failed only.
+        chunk: Output rows.
+        kept: Index of each output row in the input chunk, or None if all input rows were kept.
+        failed: Skipped and replaced rows, in ascending order.
+        retries: Number of retries.
+        failure: Error of input row ``rows``, which ended the work; None on success.
+        rows: Number of input rows processed before ``failure``; valid only if ``failure`` is set.
     """
 
     chunk: Chunk
@@ -105,13 +104,16 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One part's account of one hop; ``rows_in = rows + left_out``.
+    """Statistics of one part in one hop.
 
     Attributes:
-        rows_in, rows, nbytes: What it took, and what it gave.
-        failed: Rows that were skipped or replaced, ascending by ``row``, which counts from ``rows_in``'s first.
-        retries: Further attempts.
-        busy_s, cpu_s: What it cost.
+        rows_in: Number of input rows.
+        rows: Number of output rows.
+        nbytes: Output size in bytes.
+        failed: Skipped and replaced rows, in ascending order of ``row``, their index among the input rows.
+        retries: Number of retries.
+        busy_s: Wall time in seconds.
+        cpu_s: CPU time in seconds.
     """
 
     rows_in: int
@@ -124,7 +126,7 @@ class Tally:
 
     @property
     def skipped(self) -> int:
-        """Rows left out because they failed."""
+        """Number of rows skipped because of an error."""
         return sum(failed.kind == "skip" for failed in self.failed)
 
     def __add__(self, other: Tally) -> Tally:
@@ -145,16 +147,17 @@ _looks: Final = CoreLooks()
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a hop gave.
+    """Result of a hop.
 
     Attributes:
-        chunk, nbytes: The rows that came out of the last part, and their bytes.
-        kept: Their numbers in the chunk the hop was given; None for all.
-        tallies: One per part. They count the rows of the whole hop, also where a later part failed.
-        failure: What ended the hop at row number ``rows``; None where all rows were done.
-        rows: Rows that were done; counted where it failed only.
-        preemptions: How often another thread took its core meanwhile.
-        core: How long it had a core and waited for one, where that was looked at.
+        chunk: Output rows of the last part.
+        nbytes: Size of ``chunk`` in bytes.
+        kept: Index of each output row in the input chunk, or None if all input rows were kept.
+        tallies: Statistics of each part. The counts cover the whole hop, even if a later part failed.
+        failure: Error of input row ``rows``, which ended the hop; None on success.
+        rows: Number of input rows processed before ``failure``; valid only if ``failure`` is set.
+        preemptions: Number of involuntary context switches of the worker thread during the hop.
+        core: Seconds on a CPU core and seconds waiting for one; zero for hops that were not sampled.
     """
 
     chunk: Chunk
@@ -167,7 +170,7 @@ class Done:
     core: CoreTime = NO_LOOK
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another process with what a worker tells of the failure: errors need not survive the way."""
+        """Pickle the failure as a ``Failure``: exceptions need not be picklable."""
         told = None if self.failure is None else Failure(self.failure)
         return _arrived, (
             self.chunk,
@@ -181,7 +184,7 @@ class Done:
         )
 
     def up_to(self, row: int, failure: BaseException) -> Done:
-        """Return what the rows before ``row`` of the hop gave, ended by a failure on that one."""
+        """Truncate the result to the output of input rows before ``row``, which failed with ``failure``."""
         kept = np.arange(len(self.chunk)) if self.kept is None else self.kept
         count = int(np.searchsorted(kept, row))
         chunk = self.chunk.slice(0, count)
@@ -203,7 +206,7 @@ def _arrived(
 
 @dataclass(frozen=True)
 class RowWork:
-    """Parts in order, called with a chunk."""
+    """Parts of fused row-wise stages; call it with a chunk to run them in order."""
 
     parts: tuple[HopPart, ...]
 
@@ -218,14 +221,14 @@ class RowWork:
             chunk, nbytes = made.chunk, chunk_nbytes(made.chunk)
             times = perf_counter() - wall, thread_time() - cpu
             tallies.append(Tally(rows_in, len(chunk), nbytes, made.failed, made.retries, *times))
-            if made.failure is not None:  # of an earlier row than what a part before has failed on
+            if made.failure is not None:  # its row precedes any row on which an earlier part failed
                 failure, rows = made.failure, made.rows if kept is None else int(kept[made.rows])
             kept = _composed(kept, made.kept)
         preemptions = thread_switches().preemptions - before
         return Done(chunk, nbytes, kept, tuple(tallies), failure, rows, preemptions, _looks.end(looked))
 
     def prepare_worker(self) -> None:
-        """Make the states of this worker now, where making them would count as part of a call with a time limit."""
+        """Create this worker's states in advance, so that ``init`` does not count towards a call's timeout."""
         for part in self.parts:
             try:
                 part.user.call_with()
@@ -235,7 +238,7 @@ class RowWork:
 
 
 def joined(dones: Sequence[Done], parts: int) -> Done:
-    """Return what hops over consecutive pieces of a chunk gave, as if it had been one. None of them failed."""
+    """Merge the results of hops over consecutive pieces of a chunk. None of the hops may have failed."""
     first, given, kept = 0, [], []
     tallies = [Tally(0, 0, 0, [], 0, 0.0, 0.0)] * parts
     for done in dones:
@@ -288,7 +291,7 @@ def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
 
 
 def _only_finished(user: UserFunction, made: Made) -> Made:
-    """Return what was made, up to the first value that is none yet; that is then the failure."""
+    """Truncate ``made`` before the first coroutine, generator or dataset, and set its failure to that error."""
     found = leading(len(made.chunk), lambda first, stop: finished(user, made.chunk.slice(first, stop)))
     if found.error is None:
         return made
@@ -306,7 +309,7 @@ def _filtered(user: UserFunction, chunk: Chunk) -> Made:
 
 
 def _whole(user: UserFunction, chunk: Chunk, call: Callable[[Chunk], Chunk]) -> Made:
-    """Call a function for all rows at once; where that fails, for fewer, to learn on which row it does."""
+    """Call a function for all rows at once. If it raises, call it for fewer rows to find the failing row."""
     if user.handling.interferes:
         try:
             return Made(_of_the_same(chunk, None, call(chunk)))
@@ -323,7 +326,7 @@ def _whole(user: UserFunction, chunk: Chunk, call: Callable[[Chunk], Chunk]) -> 
 
 
 def _single(user: UserFunction, call: Callable[[Chunk], Chunk], row: Chunk) -> Made:
-    """Give one row its attempts; skip or replace it, or end the work there, after the last."""
+    """Process one row with retries. After the last failure, skip or replace the row, or return the failure."""
     handling = user.handling
     for attempt in itertools.count():
         try:
@@ -342,7 +345,7 @@ def _single(user: UserFunction, call: Callable[[Chunk], Chunk], row: Chunk) -> M
 
 
 def _concatenated(work: Callable[[Chunk], Made], parts: Sequence[Chunk]) -> Made:
-    """Return what work makes of consecutive parts of a chunk, up to the first failure."""
+    """Run ``work`` over consecutive parts of a chunk up to the first failure, and merge the results."""
     made: list[Made] = []
     firsts = [0]
     for part in parts:
@@ -368,7 +371,7 @@ def _concatenated(work: Callable[[Chunk], Made], parts: Sequence[Chunk]) -> Made
 
 
 def _of_the_same(given: Chunk, kept: NDArray[np.int64] | None, made: Chunk) -> Chunk:
-    """Return what was made of rows, with what those rows were made of."""
+    """Copy the lineage of ``given`` to the rows ``made`` from it; ``kept`` selects the rows."""
     if given.made_of is None:
         return made
     entries = given.made_of

@@ -1,4 +1,4 @@
-"""The user functions that run at this moment, with record and start time, for reports of a stuck loader."""
+"""Track running user functions, with their record and start time, for reports about a stuck loader."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from aiostream_data.rows.row_ids import RowIds
 
 @dataclass(frozen=True, slots=True)
 class RunningCall:
-    """A run of calls of one function over the rows of a chunk.
+    """Calls of one user function for the rows of one chunk, on one thread.
 
     Attributes:
-        thread: Identifier of the thread that makes them.
-        function: The user's.
-        describe, ids: Name the record of a row.
-        left: The elements that are still to come.
-        number: Holds the row in its only place, where ``left`` does not tell.
-        started_at: ``perf_counter()`` at the first of them.
+        thread: Identifier of the calling thread.
+        function: The user function.
+        describe: Returns the record name for row ids and a row index.
+        ids: Row ids of the chunk.
+        left: Iterator over the remaining elements. The iterator's length hint gives the current row.
+        number: Array of shape (1,) with the current row, if ``left`` does not give it.
+        started_at: ``perf_counter()`` before the first call.
     """
 
     thread: int
@@ -38,7 +39,7 @@ class RunningCall:
 
     @property
     def record(self) -> str:
-        """The record that is being worked on."""
+        """Name of the record being processed."""
         row = int(self.number[0]) if self.number is not None else len(self.ids) - length_hint(self.left) - 1
         return self.describe(self.ids, row)
 
@@ -47,14 +48,14 @@ _running: dict[int, RunningCall] = {}
 
 
 def running_calls() -> list[RunningCall]:
-    """Return what runs now, on all threads of this process."""
+    """Return the running calls of all threads of this process."""
     return list(_running.copy().values())
 
 
 class noted_as_running:
-    """Note that the block calls ``function`` for the rows of a chunk.
+    """Context manager that registers calls of ``function`` for the rows of a chunk.
 
-    Not a generator, since ``contextlib`` sets the traceback of what the block raises, which not every error allows.
+    This is a class because ``contextlib.contextmanager`` sets the exception's traceback, which some exceptions forbid.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Call user functions over the rows of a chunk, on a worker, and say which row one failed on."""
+"""Call user functions for the rows of a chunk, on a worker, and name the row in errors."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ from aiostream_data.transforms.randomness import RecordGenerator, key_of
 RAISE = Handling()
 
 MAX_GENERATORS = 256
-"""Random generators kept at once."""
+"""Maximum number of cached random generators."""
 
 Describe = Callable[[RowIds, int], str]
-"""Names the record of a row: (ids, row) -> "URL record N"."""
+"""Function that returns the name of a row's record: (ids, row) -> "URL record N"."""
 
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A user's function and how it is called.
+    """User function with its calling convention and error policy.
 
-    A plain tuple is unpacked into arguments, as tf.data does; dicts and NamedTuples are not.
+    Plain tuples are unpacked into positional arguments, as in tf.data. Dicts and NamedTuples are passed whole.
 
     Attributes:
-        describe: Names a record in notes.
-        rng_key: When given, the function takes ``rng``: a Generator keyed by seed, epoch and record.
-        stable: Needed with ``rng_key``.
-        handling: What becomes of a row on which it fails.
-        init: Makes the worker's state, which the function takes as ``state``; None where it takes none.
-        state_key: Names that state among those of other functions; given with ``init``.
-        pause: Waits some seconds before another attempt.
-        takes_batches: Elements are batches, which the function may not have been written for.
+        describe: Returns the name of a record, for error notes.
+        rng_key: If set, pass a Generator keyed by seed, epoch and record as ``rng``.
+        stable: Row names that are the same in every run; required with ``rng_key``.
+        handling: Error policy for rows on which the function fails.
+        init: Creates the worker's state, which is passed to the function as ``state``; None for no state.
+        state_key: Key of the worker's state; required with ``init``.
+        pause: Sleeps for the given seconds before a retry.
+        takes_batches: True if elements are batches; errors then point out that the function received a batch.
     """
 
     function: Callable[..., Any]
@@ -73,34 +73,34 @@ class UserFunction:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is called with the element alone, and every error ends the stream."""
+        """True if the function takes only the element and every error ends the stream."""
         return self.rng_key is None and self.init is None and not self.handling.interferes
 
     @property
     def by_name(self) -> list[str]:
-        """Names of the arguments that it is given beside the element."""
+        """Names of the keyword arguments passed in addition to the element."""
         return ["rng"] * (self.rng_key is not None) + ["state"] * (self.init is not None)
 
     def results(self, chunk: Chunk) -> list[Any]:
-        """Return the function's result for every row, in order.
+        """Call the function for every row. Return the results in row order.
 
         Raises:
-            BaseException: What the function raised, with notes naming function and record.
+            BaseException: The function's exception, with notes that name the function and the record.
         """
         return call_rows(replace(self, handling=RAISE), chunk).checked()
 
     def call_with(self) -> Callable[..., Any]:
-        """Return what is called on this worker: the function, with the worker's state where it takes one.
+        """Return the function, bound to this worker's state if it takes one.
 
         Raises:
-            BaseException: What ``init`` raised, with a note.
+            BaseException: The exception of ``init``, with a note.
         """
         if self.init is None or self.state_key is None:
             return self.function
         return partial(self.function, state=state_of_worker(self.state_key, self.init))
 
     def calls(self, function: Callable[..., Any], left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
-        """Return an iterator over the results for the elements that are left of a chunk."""
+        """Return an iterator of results for the remaining elements ``left`` of a chunk."""
         if self.rng_key is not None:
             return self._calls_with_rng(function, left, chunk.ids.slice(len(chunk) - length_hint(left), len(chunk)))
         if isinstance(chunk, Columns):
@@ -124,7 +124,7 @@ class UserFunction:
             yield function(*as_arguments(element), rng=rng)
 
     def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
-        """Note on an error its function and its row."""
+        """Add notes with the function and the record to an error."""
         name = function_name(self.function)
         if 0 <= row < len(chunk):
             made_of = None if chunk.made_of is None else chunk.made_of[row]
@@ -137,14 +137,14 @@ class UserFunction:
 
 @dataclass
 class CallResults:
-    """What a function gave for the rows of a chunk.
+    """Results of a function for the rows of a chunk.
 
     Attributes:
-        values: Results in order, those that took the place of an error included.
-        lost: Numbers of the rows that gave none, ascending.
-        failed: Rows that were skipped or replaced, ascending.
-        retries: Further attempts that were made.
-        failure: What the function raised for the next row, where that may be neither skipped nor replaced.
+        values: Results in row order, including replacement values.
+        lost: Indices of the skipped rows, in ascending order.
+        failed: Skipped and replaced rows, in ascending order.
+        retries: Number of retries.
+        failure: Exception of the next row, if it may be neither skipped nor replaced.
     """
 
     values: list[Any] = field(default_factory=list)
@@ -155,26 +155,26 @@ class CallResults:
 
     @property
     def rows(self) -> int:
-        """Rows for which the function was called and did not fail for good."""
+        """Number of rows processed before ``failure``, including skipped and replaced rows."""
         return len(self.values) + len(self.lost)
 
     def kept(self) -> NDArray[np.int64] | None:
-        """Return the numbers of the rows that gave a result; None for all rows that there were."""
+        """Return the indices of the rows with a result, or None if all rows have one."""
         if not self.lost and self.failure is None:
             return None
         return np.delete(np.arange(self.rows), self.lost)
 
     def checked(self) -> list[Any]:
-        """Return the results; raise the failure where there is one."""
+        """Return the results, or raise the failure."""
         if self.failure is not None:
             raise self.failure
         return self.values
 
 
 def call_rows(user: UserFunction, chunk: Chunk) -> CallResults:
-    """Call the function for every row, and do with those that fail what the function's handling says.
+    """Call the function for every row, and apply its error policy to rows that fail.
 
-    No later row is called once one failed that may be neither skipped nor replaced: that is the ``failure``.
+    Stop at the first error that the policy does not handle, and return it as ``failure``.
     """
     elements = chunk.elements()
     function = user.call_with()
@@ -183,10 +183,10 @@ def call_rows(user: UserFunction, chunk: Chunk) -> CallResults:
     with noted_as_running(user.function, user.describe, chunk.ids, left):
         while True:
             try:
-                results.values.extend(user.calls(function, left, chunk))  # what came before an error stays
+                results.values.extend(user.calls(function, left, chunk))  # keeps the results before an error
                 if results.rows == len(elements):
                     return results
-                raise StopIteration("raised by the function")  # which ends an iteration silently
+                raise StopIteration("raised by the function")  # a StopIteration of the function ended the iterator
             except BaseException as error:  # noqa: BLE001 - raised later, or counted
                 row = len(elements) - length_hint(left) - 1
                 _handle(user, function, chunk, elements, row, workable(error), results)
@@ -203,7 +203,7 @@ def _handle(
     error: BaseException,
     results: CallResults,
 ) -> None:
-    """Give a row another chance, skip or replace it; or note its error as the failure."""
+    """Retry, skip or replace a failed row, or store its error as the failure."""
     handling = user.handling
     if (refused := misfit(error, user.function, elements[row], user.by_name)) is not None:
         user.note(refused, chunk, row)
@@ -238,9 +238,9 @@ def _one_call(user: UserFunction, function: Callable[..., Any], chunk: Chunk, ro
 
 
 def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], CallResults]:
-    """Return the numbers of the rows for which the function is true, ascending, and what became of those that failed.
+    """Return the ascending indices of the rows for which the predicate is True, and the call results.
 
-    A result that is no scalar bool is the ``failure``; a note names the record.
+    A result that is not a scalar bool becomes the ``failure``, with a note that names the record.
     """
     results = call_rows(user, chunk)
     rows = results.kept()
@@ -257,9 +257,9 @@ def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Call
 
 
 def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException | None]:
-    """Return for how many rows the function is true before it is false or fails for one, and what it failed with.
+    """Count the leading rows for which the predicate is True. Return the count, and the error after them, if any.
 
-    It is not called for the rows behind that one.
+    The predicate is not called for rows after the first that is False or fails.
     """
     elements = chunk.elements()
     left = iter(elements)
@@ -273,7 +273,7 @@ def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException |
                     return rows, None
                 rows += 1
             if rows < len(chunk):
-                raise StopIteration("raised by the function")  # which ends an iteration silently
+                raise StopIteration("raised by the function")  # a StopIteration of the function ended the iterator
         except BaseException as error:  # noqa: BLE001 - raised behind the rows before
             failure = misfit(error, user.function, elements[rows]) or workable(error)
             user.note(failure, chunk, rows)
@@ -282,14 +282,14 @@ def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException |
 
 
 def is_scalar_bool(value: Any) -> bool:
-    """Return whether a predicate may return this: a bool, of Python or NumPy, or an array of one without axes."""
+    """Return True for a Python bool, a NumPy bool, or a zero-dimensional bool array."""
     if isinstance(value, (bool, np.bool_)):
         return True
     return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
 
 
 def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "filter") -> PlanError:
-    """Return the error that the predicate of a method returned something else than a bool."""
+    """Build the error for a predicate that did not return a scalar bool."""
     cure = ""
     if getattr(value, "shape", ()) and getattr(value, "dtype", None) == np.bool_:
         before = "filter rows" if method == "filter" else f"call {method}()"
@@ -301,10 +301,12 @@ def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "fil
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
-    """Map plain numbers without boxing more than one at a time, as long as the results are plain numbers, too.
+    """Map a one-dimensional array of numbers natively, with one boxed number at a time.
+
+    After the first result that is not a plain number, the remaining rows use the general path.
 
     Raises:
-        PartlyDone: The function failed on a row; ``done`` has the rows before.
+        PartlyDone: The function failed on a row. ``done`` holds the results of the rows before it.
     """
     row = np.zeros(1, np.int64)
     left = iter(())
@@ -325,10 +327,10 @@ def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Ch
 
 
 def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
-    """Call the function once with the chunk's rows as arrays; rows in, as many rows out.
+    """Call the function once with the chunk's rows as arrays, with rows on the first axis.
 
     Raises:
-        PlanError: The arrays it returned have another number of rows.
+        PlanError: The function returned no dense arrays, or arrays with a different number of rows.
     """
     argument = _as_arrays(chunk)
     function = user.call_with()
@@ -363,7 +365,7 @@ def _rows_of(leaf: Any, path: str, user: UserFunction) -> NDArray[Any]:
 
 
 def _as_arrays(chunk: Chunk) -> Any:
-    """Return the rows as one element of arrays, rows first."""
+    """Stack the rows into one element of arrays, with rows on the first axis."""
     chunk = as_stackable(chunk)
     if isinstance(chunk, Items):
         return stack(chunk.values, lambda row: f"row {row}")
@@ -378,12 +380,12 @@ def _unnamed(ids: RowIds, row: int) -> str:
 
 
 def without_origins(user: UserFunction) -> UserFunction:
-    """Return the same function free of references that cannot go to another process."""
+    """Return a copy of ``user`` without references that cannot be sent to another process."""
     return replace(user, describe=_unnamed, stable=None, pause=time.sleep)
 
 
 def name_records(error: BaseException, origins: Origins) -> None:
-    """Replace the row ids in an error's notes, as written where origins are unknown, by record names."""
+    """Replace row ids in an error's notes, as written by worker processes, with record names."""
 
     def name_of(found: re.Match[str]) -> str:
         numbers = [int(number) for number in found[1].split(":")]

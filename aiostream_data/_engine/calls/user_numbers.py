@@ -1,4 +1,4 @@
-"""Ask a user's function for an integer of every row, such as its length or its cost."""
+"""Call a user function that returns an integer for each row, such as a length or a cost."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Numbers = NDArray[np.int64]
 def numbers_of(
     function: Callable[..., int], chunk: Chunk, argument: str, describe: Describe, least: int | None = None
 ) -> Numbers:
-    """Return what the function gives for every row, int64 of shape (rows,).
+    """Call ``function`` for each row. Return the results as int64 of shape (rows,).
 
     Args:
-        argument: What the function was given as, for messages.
-        describe: Names a record.
-        least: What each number must be at least; None for any that fits into 64 bits.
+        argument: Name of the operator's parameter that holds ``function``, for error messages.
+        describe: Returns the name of a row's record, for error messages.
+        least: Minimum valid result; None accepts any 64-bit integer.
 
     Raises:
-        PlanError: It gave something else than such an integer; a note names the record.
-        BaseException: What the function raised, with notes naming function and record.
+        PlanError: The function returned no valid integer. A note names the record.
+        BaseException: The function's exception, with notes that name the function and the record.
     """
     user = UserFunction(function, describe)
     values = user.results(chunk)

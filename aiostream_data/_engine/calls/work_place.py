@@ -1,4 +1,4 @@
-"""Where hops of row-wise work run: threads of this process, or workers that know nothing of it."""
+"""Run hops of row-wise work on threads, in worker processes or in subinterpreters."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from aiostream_data.rows.records import Chunk
 
 
 class WorkPlace(Protocol):
-    """Runs row-wise work over chunks.
+    """Interface of an executor of row-wise work.
 
     Attributes:
-        is_far: The way there leads to another process.
-        runs_in: Name of the kind of place, for reports.
+        is_far: True if hops run in another process.
+        runs_in: Name of the kind of executor, for reports.
     """
 
     is_far: ClassVar[bool]
     runs_in: ClassVar[str]
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
-        """Begin a hop; its outcome's value is a :class:`.row_work.Done`."""
+        """Start a hop. The value of its outcome is a :class:`.row_work.Done`."""
 
 
 @dataclass(frozen=True)
 class OnThreads:
-    """Threads of this process."""
+    """Run hops on threads of this process."""
 
     executor: Executor
     is_far: ClassVar[bool] = False
@@ -44,7 +44,7 @@ class OnThreads:
 
 
 class OnWorkers:
-    """Processes: work goes there without what only this process knows, and once."""
+    """Run hops in worker processes. Remove process-local references from the work and send it once."""
 
     is_far: ClassVar[bool] = True
     runs_in: ClassVar[str] = "processes"
@@ -58,7 +58,7 @@ class OnWorkers:
         sent = self._sent.get(work) or self._sent.setdefault(work, _portable(work))
         wants_names = any(part.user.rng_key is not None for part in work.parts)
         names = (stable_table(self._stable, chunk.ids),) if wants_names else ()
-        # The lease stays here, where the job is held until its outcome is there.
+        # Leases cannot be pickled. This process holds the job, and its lease, until the outcome arrives.
         rows = chunk.with_lease(None)
         if timeout_s is None:
             return self._executor.submit(sent, rows, *names)
@@ -66,7 +66,7 @@ class OnWorkers:
 
 
 class OnInterpreters:
-    """Threads whose user functions run in an interpreter of the thread's own; all else runs where NumPy is."""
+    """Run user functions in one subinterpreter per thread. Code that needs NumPy runs in the main interpreter."""
 
     is_far: ClassVar[bool] = False
     runs_in: ClassVar[str] = "interpreters"

@@ -1,8 +1,8 @@
-"""What ``init`` functions made: one state per worker and function, alive as long as the loader and the worker are.
+"""Per-worker states made by ``init`` functions: one state for each worker and user function.
 
-How this works. A state goes by a *key*, one for each place of the plan and ``init`` function there, so that it
-outlives epochs. A worker thread keeps its states only as long as their key is in use: by the loader, or by work that is
-under way. In a worker process a key is the same object whenever it comes, as long as a function known there holds it.
+A *key* identifies a state: one key for each node of the plan and its ``init`` function, so states outlive epochs. A
+worker thread keeps a state while the loader or unfinished work refers to its key. In a worker process, unpickling a key
+returns the same object as long as a function there refers to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 class StateKey:
-    """Names the states that one ``init`` makes, at one place of a loader's plan."""
+    """Key of the states made by one ``init`` function at one node of a loader's plan."""
 
     __slots__ = ("__weakref__", "number")
 
@@ -41,13 +41,13 @@ def _received(number: int) -> StateKey:
 
 
 class StateKeys:
-    """The keys of one loader. Loop thread only."""
+    """State keys of one loader. Not thread-safe: use only on the event loop's thread."""
 
     def __init__(self) -> None:
         self._keys: dict[str, tuple[Callable[[], Any], StateKey]] = {}
 
     def of(self, place: str, init: Callable[[], Any]) -> StateKey:
-        """Return the key for a place in the plan; a new one for another ``init``, as inner data sets may bring."""
+        """Return the key for a node of the plan. Create a new key if ``init`` has changed, as in inner datasets."""
         known, key = self._keys.get(place, (None, None))
         if key is None or known is not init:
             key = StateKey()
@@ -59,10 +59,10 @@ _here = threading.local()
 
 
 def state_of_worker(key: StateKey, init: Callable[[], Any]) -> Any:
-    """Return the state that goes by ``key`` on this thread, made when first asked for.
+    """Return this thread's state for ``key``. Call ``init`` to create it on first use.
 
     Raises:
-        BaseException: What ``init`` raised, with a note; it is called again next time.
+        BaseException: The exception of ``init``, with a note. The next call runs ``init`` again.
     """
     states: WeakKeyDictionary[StateKey, Any] = _here.__dict__.setdefault("states", WeakKeyDictionary())
     if key not in states:

@@ -1,10 +1,9 @@
-"""Hand elements from the engine's loop to the consumer, on any thread or loop.
+"""Pass elements from the engine's loop to the consumer, on any thread or loop.
 
-How this works. The loop puts *parcels* (lists of elements that are ready) into a queue; the consumer
-takes a parcel and then serves itself from it, so that the cost of crossing threads is paid once per
-parcel and not per element. The queue is bounded: the loop waits while the consumer has not taken the
-parcels before. An ending (finished, or an error) is a parcel of its own, and stays: asked again, the
-bridge answers the same again.
+How this works. The engine's loop puts *parcels* (lists of finished elements) into a queue. The consumer takes one
+parcel at a time, so the cost of crossing threads occurs once per parcel. The queue is bounded: while it is full, the
+engine's loop waits for the consumer. The stream ends with an :class:`Ending` (finished, or an error). Every later call
+returns the same ending.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class Parcel:
     """Elements ready for the consumer.
 
     Attributes:
-        elements: In order; never empty.
-        own_ids: RowIds of the elements, a row each.
-        ids: The same, or what each element was made of where that is several rows.
-        runs: RowIds of the rows of all elements, in order and in as few arrays as there are; or None.
-        nbytes: What the elements hold.
-        lease: Ends the budget's charge when the parcel is dropped.
+        elements: The elements in order; never empty.
+        own_ids: Row ids of the elements, one row each.
+        ids: Same as ``own_ids``, or one ``made_of`` entry per element if elements were made of several rows.
+        runs: Row ids of the rows in all elements, in order and in few arrays; or None.
+        nbytes: Size of the elements in bytes.
+        lease: Object that releases the bytes in the memory budget when the parcel is dropped.
     """
 
     elements: list[Any]
@@ -45,18 +44,18 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the stream ended: ``error`` is None when it finished."""
+    """End of the stream; ``error`` is None if the stream is complete."""
 
     error: BaseException | None
 
 
 class Waiting(NamedTuple):
-    """A consumer that waits.
+    """A wait of the consumer.
 
     Attributes:
-        since: ``perf_counter()`` when it began; earlier, where it has waited for the same element before, by as much.
-        thread: Identifier of its thread.
-        number: Of the wait: how many it had ended with something.
+        since: Start of the wait in ``perf_counter()`` seconds, moved back by earlier waits for the same element.
+        thread: Identifier of the consumer's thread.
+        number: Number of parcels received before this wait.
     """
 
     since: float
@@ -65,14 +64,14 @@ class Waiting(NamedTuple):
 
 
 class Bridge:
-    """One producer (the engine's loop), one consumer at a time.
+    """Bounded queue of parcels between the engine's loop and one consumer at a time.
 
     Args:
-        max_elements: Elements that may wait for the consumer; a parcel may go over it alone.
+        max_elements: Maximum number of queued elements. A larger parcel is accepted if the queue is empty.
 
     Attributes:
-        consumer: Says since when the consumer waits for a parcel; None while it does not.
-        on_wait: Called when the consumer begins to wait, on its thread.
+        consumer: Current wait of the consumer; None while it does not wait.
+        on_wait: Called on the consumer's thread when a wait begins.
     """
 
     def __init__(self, max_elements: int) -> None:
@@ -87,22 +86,22 @@ class Bridge:
         self._failure: BaseException | None = None
         self.consumer: Waiting | None = None
         self.on_wait: Callable[[], None] = lambda: None
-        self._waited_s = 0.0  # in vain, since something was received
+        self._waited_s = 0.0  # seconds of unsuccessful waits since the last parcel
         self._received_count = 0
 
     @property
     def waiting(self) -> int:
-        """Elements that wait for the consumer."""
+        """Number of queued elements."""
         return self._waiting
 
     def consumer_has_nothing(self) -> bool:
-        """Return whether the consumer waits, and no parcel is on its way to it. From any thread."""
+        """Return True if the consumer waits and the queue is empty. Safe from any thread."""
         return self.consumer is not None and self._queue.empty()
 
     # -- the engine's side
 
     async def put(self, parcel: Parcel) -> None:
-        """Wait for room and hand the parcel over. Loop thread only."""
+        """Wait for room, then queue the parcel. Loop thread only."""
         self._loop = asyncio.get_running_loop()
         count = len(parcel.elements)
         while self._waiting and self._waiting + count > self._max_elements:
@@ -121,9 +120,9 @@ class Bridge:
         await self._room
 
     def end(self, error: BaseException | None, discard: bool = False) -> None:
-        """Hand over the ending, behind all that still waits; with ``discard`` nothing of that is delivered.
+        """Queue the ending. With ``discard``, drop the queued parcels first.
 
-        Of several errors the first one counts. From any thread.
+        If called with several errors, the first one is delivered. Safe from any thread.
         """
         if discard:
             self._drain()
@@ -143,7 +142,7 @@ class Bridge:
             waiter, self._async_waiter = self._async_waiter, None
         if waiter is not None:
             loop, future = waiter
-            with suppress(RuntimeError):  # the consumer's loop was closed; its loader will be collected
+            with suppress(RuntimeError):  # the consumer's loop is closed
                 loop.call_soon_threadsafe(resolve, future)
 
     def _taken(self, count: int) -> None:
@@ -155,7 +154,7 @@ class Bridge:
 
     @contextmanager
     def consumer_waits(self) -> Iterator[None]:
-        """Note that the consumer waits for as long as the block takes."""
+        """Mark the consumer as waiting for the duration of the block."""
         began = perf_counter()
         self.consumer = Waiting(began - self._waited_s, threading.get_ident(), self._received_count)
         try:
@@ -166,7 +165,7 @@ class Bridge:
             self._waited_s += perf_counter() - began
 
     def get(self) -> Parcel | Ending:
-        """Block until there is a parcel or an ending. Interruptible by signals in the main thread."""
+        """Block until a parcel or the ending arrives, and return it. Interruptible by signals in the main thread."""
         if self._ending is not None:
             return self._ending
         with self.consumer_waits():
@@ -174,7 +173,7 @@ class Bridge:
         return self._received(item)
 
     def get_within(self, timeout_s: float) -> Parcel | Ending | None:
-        """Like :meth:`get`, but return None when there is nothing after ``timeout_s`` seconds."""
+        """Block like :meth:`get`, but return None after ``timeout_s`` seconds."""
         if self._ending is not None:
             return self._ending
         try:
@@ -185,12 +184,12 @@ class Bridge:
         return self._received(item)
 
     async def get_async(self) -> Parcel | Ending:
-        """Await a parcel or an ending on the caller's own loop. Cancelling it loses nothing."""
+        """Await a parcel or the ending on the caller's loop. Cancellation loses no parcel."""
         while self._ending is None:
             try:
                 item = self._queue.get_nowait()
             except Empty:
-                item = None  # awaited below, so that a cancellation there has no Empty for its context
+                item = None  # the await is outside the except block, so a cancellation does not get Empty as context
             if item is not None:
                 return self._received(item)
             await self._wait_for_more()
@@ -201,7 +200,7 @@ class Bridge:
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
             self._async_waiter = (loop, future)
-        if not self._queue.empty():  # put between the look and the registration
+        if not self._queue.empty():  # an item arrived between the check and the registration
             return
         with self.consumer_waits():
             await future
@@ -211,17 +210,17 @@ class Bridge:
         self._waited_s = 0.0
         if isinstance(item, Ending):
             self._ending = item
-            self._queue.put(item)  # for another thread that waits as well, and must not for ever
+            self._queue.put(item)  # wake other waiting threads, which would block forever otherwise
         return item
 
     def took(self, parcel: Parcel) -> None:
-        """Mark the parcel as delivered, which makes room for the next."""
+        """Mark the parcel as delivered, which frees its room in the queue."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the engine has ended; what it left in the queue is still good
+            with suppress(RuntimeError):  # the engine has ended; queued parcels stay valid
                 self._loop.call_soon_threadsafe(self._taken, len(parcel.elements))
 
 
 def resolve(future: asyncio.Future[None]) -> None:
-    """Wake the waiter of ``future``, unless it was cancelled or woken before. Call on its loop."""
+    """Set the result of ``future`` unless it is done. Call on the loop of ``future``."""
     if not future.done():
         future.set_result(None)

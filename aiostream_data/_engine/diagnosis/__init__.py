@@ -1,5 +1,5 @@
-"""Explain a loader that is stuck.
+"""Diagnose a stuck loader.
 
-Input: a running engine: its stages, executors, memory and processes.
-Output: one text that names the stage to blame, and an alarm after a time limit.
+Input: a running engine with its stages, executors, memory and processes.
+Output: a text report that names the stuck stage, and an alarm after a time limit.
 """

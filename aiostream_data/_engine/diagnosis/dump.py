@@ -1,4 +1,4 @@
-"""What a running engine does at this moment, as text: stages, functions, memory, and every stack. From any thread."""
+"""Report the current activity of an engine as text: stages, functions, memory and stacks. Safe from any thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aiostream_data.plan.written import function_name
 
 
 class RunningResources(Protocol):
-    """Executors, stages and memory of an engine."""
+    """Executors, stages and memory of a running engine."""
 
     budget: Budget
     runs: StageRuns
@@ -37,11 +37,11 @@ class RunningResources(Protocol):
 
     @property
     def devices(self) -> Mapping[Node, DeviceStage]:
-        """Open devices."""
+        """Open devices, keyed by their ``to_device`` node."""
 
 
 class RunningEngine(Protocol):
-    """An engine that runs."""
+    """Interface of a running engine."""
 
     bridge: Bridge
     loop: asyncio.AbstractEventLoop | None
@@ -49,25 +49,25 @@ class RunningEngine(Protocol):
 
     @property
     def resources(self) -> RunningResources:
-        """What its stages share."""
+        """Resources that the engine's stages share."""
 
     @property
     def hosting(self) -> Hosting | None:
-        """The processes that run parts of the plan; None without any."""
+        """Worker processes that run parts of the plan; None without ``in_subprocess()``."""
 
 
 ANSWER_S = 0.25
-"""How long the event loop may take to answer before it is said not to."""
+"""Seconds that the event loop has to answer before it is reported as blocked."""
 
 CHILD_S = 1.0
-"""How long a worker process may take to say what it does."""
+"""Seconds that a worker process has to report its activity."""
 
 MAX_CALLS = 20
-"""Calls of users' functions that are listed; many coroutines may be awaited at once."""
+"""Maximum number of listed calls of user functions."""
 
 
 def dump_of(engine: RunningEngine) -> str:
-    """Return the account of a running engine. Takes a fraction of a second; stops and changes nothing."""
+    """Return the report of a running engine. Takes a fraction of a second, longer with worker processes."""
     now = perf_counter()
     resources = engine.resources
     states = stage_states(resources, now)
@@ -87,7 +87,7 @@ def dump_of(engine: RunningEngine) -> str:
 
 
 def stuck_of(engine: RunningEngine) -> tuple[str, str]:
-    """Return the name of the stage that keeps the consumer waiting ("" when none has started), and what it does."""
+    """Return the name of the stuck stage ("" if none has started), and a sentence about its activity."""
     now = perf_counter()
     stage = find_stuck(stage_states(engine.resources, now))
     if stage is None:
@@ -98,7 +98,7 @@ def stuck_of(engine: RunningEngine) -> tuple[str, str]:
 
 
 def stages_text(resources: RunningResources) -> str:
-    """Return the part of an account that is about stages and functions, for those of another process."""
+    """Return the part of a report about stages and functions, for the stages of a worker process."""
     now = perf_counter()
     states = stage_states(resources, now)
     calls = _calls(resources, now)
@@ -111,7 +111,7 @@ def stages_text(resources: RunningResources) -> str:
 
 
 def _stuck_in(processes: Iterable[str]) -> Iterator[str]:
-    """Yield which stage is stuck in each process that runs stages, from what it says of itself."""
+    """Yield the line about the stuck stage from the report of each worker process."""
     for text in processes:
         name, _, rest = text.partition("\n")
         if rest.startswith("stuck: "):
@@ -123,11 +123,11 @@ def _part(title: str, lines: list[str]) -> str:
     return f"{title}:\n{indent(body, '  ')}" if title else body
 
 
-# -- what the stages do
+# -- stages
 
 
 def stage_states(resources: RunningResources, now: float) -> list[StageState]:
-    """Return the state of every stage that runs, sources first."""
+    """Return the state of every running stage, sources first."""
     runs = sorted(resources.runs, key=lambda run: order_of(run.stage.context.place(run.stage.node)))
     return [_state(run, resources, now) for run in runs]
 
@@ -154,7 +154,7 @@ def _state(run: StageRun, resources: RunningResources, now: float) -> StageState
 
 
 def _nodes(run: StageRun) -> list[Node]:
-    """Return the nodes whose work a stage does in its hops, in order."""
+    """Return the nodes whose work runs in the hops of a stage, in stream order."""
     return [*getattr(run.stage, "nodes", [run.stage.node]), *(step.node for step in run.outlet.steps)]
 
 
@@ -163,7 +163,7 @@ def _since(began: float | None, now: float) -> float | None:
 
 
 def _rows_held(run: StageRun) -> int:
-    """Return how many rows a stage has taken in and not given, where it gives one for each."""
+    """Return the number of rows that a stage received but has not emitted; 0 if it cannot be computed."""
     accounted = run.stage.rows_accounted(run.outlet)
     if accounted is None:
         return 0
@@ -187,7 +187,7 @@ def _queue(state: StageState) -> str:
     return f"queue {state.queued} ({state.queued_nbytes / (1 << 20):.1f} MiB)" if state.queued else "queue empty"
 
 
-# -- who waits for whom
+# -- consumer, event loop and memory
 
 
 def _consumer(engine: RunningEngine, now: float) -> str:
@@ -210,7 +210,7 @@ def _loop(engine: RunningEngine) -> str:
     if loop is None or loop.is_closed():
         return "the event loop has ended"
     answered = threading.Event()
-    with suppress(RuntimeError):  # closed meanwhile
+    with suppress(RuntimeError):  # the loop was closed
         loop.call_soon_threadsafe(answered.set)
     if threading.current_thread() is engine.thread or answered.wait(ANSWER_S):
         return ""
@@ -224,11 +224,11 @@ def _memory(engine: RunningEngine, now: float) -> list[str]:
     return lines + [f"{name} waits for room {now - since:.1f} s" for name, since in waits]
 
 
-# -- what runs
+# -- running calls and stacks
 
 
 class _Call(NamedTuple):
-    """A call of a user's function that goes on. In order: what blocks the loop, and then what has taken longest."""
+    """A running call of a user function. The sort order is: calls that block the loop, then the oldest calls first."""
 
     waits: bool
     since: float

@@ -1,4 +1,4 @@
-"""Stacks as text, of the tasks of an event loop and of threads. Safe from any thread."""
+"""Format the stacks of event-loop tasks and of threads as text. Safe from any thread."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 
 
 def task_stacks(loop: asyncio.AbstractEventLoop) -> Iterator[tuple[str, str]]:
-    """Yield name and stack of every task of a loop that has not ended; outermost frame first."""
+    """Yield name and stack of every unfinished task of a loop; outermost frame first."""
     for task in sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()):
         yield task.get_name(), text_of(coroutine_frames(task.get_coro()))
 
 
 def thread_stacks(threads: Iterable[threading.Thread], idle: CodeType) -> Iterator[tuple[str, str]]:
-    """Yield name and stack of every one of these threads that is alive; outermost frame first.
+    """Yield name and stack of each running thread of ``threads``; outermost frame first.
 
     Args:
-        idle: What a thread is in that has nothing to do. All of these share one entry without a stack.
+        idle: Code object in which an idle thread waits. All idle threads share one entry without a stack.
     """
     frames = sys._current_frames()
     idle_ones: list[str] = []
@@ -37,7 +37,7 @@ def thread_stacks(threads: Iterable[threading.Thread], idle: CodeType) -> Iterat
 
 
 def _without_bootstrap(frame: FrameType | None) -> list[FrameType]:
-    """Return the frames that led to one, outermost first, without those with which every thread begins."""
+    """Return a frame and its callers, outermost first, without the startup frames of the threading module."""
     frames: list[FrameType] = []
     while frame is not None:
         frames.append(frame)
@@ -48,12 +48,12 @@ def _without_bootstrap(frame: FrameType | None) -> list[FrameType]:
 
 
 def text_of(frames: Iterable[FrameType]) -> str:
-    """Return frames as Python prints them in tracebacks."""
+    """Format frames as in a Python traceback."""
     return "".join(traceback.format_list(traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)))
 
 
 def coroutine_frames(awaited: Any) -> Iterator[FrameType]:
-    """Yield the frames of a suspended coroutine and of what it awaits, as far as that can be followed."""
+    """Yield the frames of a suspended coroutine and of its chain of awaited objects, as far as it can be followed."""
     seen: set[int] = set()
     while awaited is not None and id(awaited) not in seen:
         seen.add(id(awaited))
@@ -64,5 +64,5 @@ def coroutine_frames(awaited: Any) -> Iterator[FrameType]:
                     yield frame
                 awaited = getattr(awaited, f"{prefix}_{following}")
                 break
-        else:  # what "async for" awaits tells of its generator to the garbage collector only
+        else:  # the awaitable of "async for" exposes its generator only to the garbage collector
             awaited = next((part for part in gc.get_referents(awaited) if hasattr(part, "ag_frame")), None)

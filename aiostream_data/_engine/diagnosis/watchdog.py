@@ -1,8 +1,7 @@
-"""Raise an alarm when the consumer has waited too long for an element: once for every element.
+"""Watchdog thread that raises an alarm when the consumer has waited too long for an element, once per element.
 
-It lives on a thread of its own, since what it watches may be the event loop that is blocked. That thread wakes
-once in a while, at most as often as an alarm can be due: whoever does not wait now can only have waited too long a
-whole limit later.
+The watchdog has its own thread because the event loop itself may be blocked. The thread sleeps until the earliest time
+at which an alarm can be due.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ LOGGER: Final = "aiostream_data"
 
 
 class Alarm(NamedTuple):
-    """What is to be done after how many seconds of waiting; it is told how many they are."""
+    """Callback ``go_off`` for a wait of ``after_s`` seconds; called with the actual seconds of the wait."""
 
     after_s: float
     go_off: Callable[[float], None]
 
 
 class Watchdog:
-    """Watches one consumer, from :meth:`start` to :meth:`stop`.
+    """Watches the waits of one consumer, from :meth:`start` to :meth:`stop`.
 
     Args:
-        alarms: One or more.
-        waiting: Returns since when the consumer waits; None while it does not.
+        alarms: One or more alarms.
+        waiting: Returns the current wait of the consumer; None while it does not wait.
     """
 
     def __init__(self, alarms: Sequence[Alarm], waiting: Callable[[], Waiting | None]) -> None:
@@ -39,17 +38,17 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="aiostream-watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the watchdog thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread, and wait for that at most so long. Idempotent."""
+        """End the thread and wait for its end, at most ``timeout_s`` seconds. Idempotent."""
         self._ended.set()
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def _watch(self) -> None:
-        gone_off: dict[Alarm, int] = {}  # for which element
+        gone_off: dict[Alarm, int] = {}  # number of the last wait that triggered each alarm
         pause_s = min(alarm.after_s for alarm in self._alarms)
         while not self._ended.wait(pause_s):
             waiting = self._waiting()

@@ -1,5 +1,5 @@
-"""Keep what went wrong with single rows: failures, losses, and the dead-letter log.
+"""Handle failures of single rows: errors, losses, and the dead-letter log.
 
-Input: exceptions of user functions and readers, with the rows they belong to.
-Output: errors with short tracebacks, skipped or replaced rows, and log lines, each written once.
+Input: exceptions of user functions and readers, with their rows.
+Output: errors with short tracebacks, skipped or replaced rows, and one log line per failed row.
 """

@@ -1,4 +1,4 @@
-"""Exceptions of the engine that carry another one: through asyncio, or together with finished rows."""
+"""Engine exceptions that wrap another exception, to pass it through asyncio or together with finished rows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 
 class CarriedError(Exception):
-    """Carries an exception that asyncio would treat as a signal of its own.
+    """Wraps an exception that asyncio would misinterpret.
 
-    A user function may raise KeyboardInterrupt, SystemExit, CancelledError, StopIteration or
-    GeneratorExit. Inside a coroutine each of them means something else, so it travels in this shell
-    and is taken out where the consumer sees it. So does a group of exceptions: it is one error of the
-    user's, and not to be taken apart as those are in which a TaskGroup tells how its tasks ended.
+    A user function may raise KeyboardInterrupt, SystemExit, CancelledError, StopIteration or GeneratorExit. These have
+    a special meaning inside a coroutine, so the engine wraps them and unwraps them at the consumer. The engine also
+    wraps an exception group of a user function: it is one error, unlike the groups of a TaskGroup.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -21,11 +20,11 @@ class CarriedError(Exception):
 
 
 class PartlyDone(Exception):
-    """Work failed on some row, after it had done the rows before.
+    """Work failed on one row, after the rows before it were processed.
 
     Attributes:
-        done: What was made of the rows before; what that is, whoever raises this says.
-        error: What it failed with.
+        done: Result for the rows before the failing row. Its type depends on the function that raises PartlyDone.
+        error: Error of the failing row.
     """
 
     def __init__(self, done: Any, error: BaseException) -> None:
@@ -35,7 +34,7 @@ class PartlyDone(Exception):
 
 
 def as_raisable(error: BaseException) -> Exception:
-    """Return an exception that a coroutine may raise and that stands for ``error``."""
+    """Return ``error`` if a coroutine may raise it, else a CarriedError that wraps it."""
     if isinstance(error, (StopIteration, StopAsyncIteration, asyncio.CancelledError, BaseExceptionGroup)):
         return CarriedError(error)
     return error if isinstance(error, Exception) else CarriedError(error)

@@ -1,4 +1,4 @@
-"""Records that were skipped or replaced: counted against their stage's budget, and written down once each."""
+"""Count skipped and replaced records against the error budget of their stage, and log each of them once."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ DID = {"skip": "skipped", "replace": "replaced"}
 
 @dataclass(slots=True)
 class _Account:
-    """What one stage has taken and failed on, over all epochs of the loader."""
+    """Rows and failures of one stage, over all epochs of the loader."""
 
     rows: int = 0
     failures: int = 0
 
 
 class DeadLetters:
-    """One per loader. Loop thread only; files are written on the pool."""
+    """Error budgets and dead-letter logs of one loader. Loop thread only; files are written on the pool."""
 
     def __init__(self, path: str | None, origins: Origins, seed: int, pool: Executor) -> None:
-        """Write to ``path`` what stages without a log of their own leave out; nowhere with None."""
+        """Set the log file for stages without their own log. None disables that log."""
         self._path = path
         self._origins = origins
         self._seed = seed
@@ -44,16 +44,16 @@ class DeadLetters:
         self._logs: dict[str, DeadLetterLog] = {}
 
     async def take(self, place: str, nth: int, node: Node, rows: int, failed: list[Failed]) -> None:
-        """Count and write down the records of one hop.
+        """Count and log the failed records of one hop.
 
         Args:
-            place, nth: Name of the stage in its loader, and its number among those of its label in the plan.
-            rows: Rows that the stage took in the hop.
-            failed: Those on which it failed, in order.
+            place, nth: Place of the stage in the plan, and its number among stages with the same label.
+            rows: Number of rows that the hop processed.
+            failed: Failed rows in order.
 
         Raises:
-            PartlyDone: They are more than the policy allows; those before are written down, and ``done`` is how many
-                they are. ``error`` is the ErrorBudgetError.
+            PartlyDone: The failures exceed the budget. ``done`` is the number of allowed failures, which are logged.
+                ``error`` is the ErrorBudgetError.
             DeadLetterError: The log cannot be written.
         """
         allowed = self.count(place, node, rows, [one.row for one in failed])
@@ -64,14 +64,14 @@ class DeadLetters:
             raise PartlyDone(allowed, self.spent(place, node, last, _cause(last)))
 
     def logs(self, node: Node) -> bool:
-        """Return whether what a stage skips or replaces is written down."""
+        """Return True if skipped and replaced rows of this node are logged."""
         return self._path_of(node) is not None
 
     def count(self, place: str, node: Node, rows: int, at: Sequence[int]) -> int:
-        """Count rows that a stage took, and failures among them. Return how many of these its policy allows.
+        """Count the rows of a stage and the failures among them. Return the number of failures within the budget.
 
         Args:
-            at: Of each failure, its number among the rows.
+            at: Row number of each failure among the ``rows`` rows.
         """
         account = self._accounts.setdefault(place, _Account())
         handling = handling_of(getattr(node, "on_error", None))
@@ -84,13 +84,13 @@ class DeadLetters:
         return len(at)
 
     def spent(self, place: str, node: Node, last: Failed, cause: BaseException) -> ErrorBudgetError:
-        """Return the error for the failure that was one too many, as :meth:`count` has just found."""
+        """Return the error for the failure ``last``, which exceeded the budget in :meth:`count`."""
         error = _budget_error(node, self._accounts[place], last)
         error.__cause__ = cause
         return error
 
     async def write(self, nth: int, node: Node, told: Callable[[], Sequence[Failed]]) -> None:
-        """Write down what is told of failures, on the pool.
+        """Log failures on the pool. ``told`` is called there and returns the failures.
 
         Raises:
             DeadLetterError: The log cannot be written.

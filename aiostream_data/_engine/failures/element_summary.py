@@ -1,7 +1,7 @@
-"""Say on an error which call it comes from; and of the element what types, shapes and dtypes it has, never its data.
+"""Add notes about the failing call to an error: function, record, and the element's types, shapes and dtypes.
 
-It is asked for while another error is being told, so it raises nothing, looks at a bounded part of the element, and
-calls no ``__repr__`` of anybody's.
+A summary is computed while another error is handled. It therefore never raises, reads a bounded part of the element,
+and calls no user-defined ``__repr__``. Of the element's data it shows only plain numbers.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from aiostream_data.rows.lineage import MadeOf, source_ids
 from aiostream_data.rows.row_ids import RowIds
 
 OF_A_CALL: Final = ("stage: ", "function: ", "record: ", "records: ", "element: ")
-"""How notes begin that say where an error comes from."""
+"""Prefixes of the notes that locate an error."""
 
 MAX_DEPTH: Final = 6
-"""Containers inside each other that are opened."""
+"""Maximum nesting depth of containers in a summary."""
 
 MAX_ITEMS: Final = 8
-"""Items of a sequence that are named."""
+"""Maximum number of listed items of a sequence."""
 
 MAX_KEYS: Final = 32
-"""Entries of a dict, and fields of a dataclass, that are named."""
+"""Maximum number of listed entries of a dict, or fields of a dataclass."""
 
 MAX_KEY_CHARACTERS: Final = 60
-"""Of a longer key the rest is left out."""
+"""Maximum length of a key; longer keys are truncated."""
 
 MAX_CHARACTERS: Final = 2000
-"""Of a longer text the rest is left out."""
+"""Maximum length of a summary; longer summaries are truncated."""
 
 WORD_BITS: Final = 64
-"""A whole number of more bits is data, and told by its size."""
+"""Integers with more bits are shown by their size only."""
 
 
 def note_call(
     error: BaseException, function: str, record: str, element: Any, rows: int = 1, *, is_batch: bool = False
 ) -> None:
-    """Say on an error which function was called with what; in place of what was said of an earlier call of it.
+    """Add notes to an error about the failing call: function, record and element.
 
-    Any number of calls may raise the same object: what they all wait for has failed, say.
+    Several calls may raise the same error object. Notes of an earlier call of the function are replaced.
 
     Args:
         record: Name of the first record of the element.
-        rows: Records that the element was put together from.
-        is_batch: They were put together by a batch.
+        rows: Number of records that the element was made of.
+        is_batch: True if a batch operator combined the records.
     """
     first = f"function: {function}"
     notes = getattr(error, "__notes__", [])
@@ -59,18 +59,18 @@ def note_call(
 
 
 def rows_within(ids: RowIds, made_of: MadeOf | None) -> int:
-    """Return how many rows a row was put together from, as a batch is."""
+    """Return the number of rows that a row was made of; more than 1 for a batch."""
     return len(source_ids(ids, made_of))
 
 
 def forget_calls(error: BaseException) -> None:
-    """Take what was said of stages and calls off an error again."""
+    """Remove the notes about stages and calls from an error."""
     notes = getattr(error, "__notes__", [])
     notes[:] = [note for note in notes if not note.startswith(OF_A_CALL)]
 
 
 def summary(value: Any) -> str:
-    """Return what a value is, such as ``{image: uint8[32, 32, 3], label: 7, name: str[5]}``; never raises."""
+    """Describe a value for an error message, e.g. ``{image: uint8[32, 32, 3], label: 7}``. Never raises."""
     return _cut(_summary(value, MAX_DEPTH), MAX_CHARACTERS)
 
 

@@ -1,4 +1,4 @@
-"""A row that was skipped or replaced, since a function failed on it or it is damaged: what is told of it, as text."""
+"""Description of a skipped or replaced row as text, after a function failed on the row or the row was damaged."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from aiostream_data.rows.records import Chunk
 from aiostream_data.rows.row_ids import RowIds
 
 MAX_LINE: Final = 4_000
-"""Characters that are told of an error's message: a message may hold a record."""
+"""Maximum characters of an error's message in the log. A message may contain a whole record."""
 
 MAX_TEXT: Final = 40_000
-"""Characters that are told of a traceback, which ends with the message."""
+"""Maximum characters of a traceback in the log, including the message."""
 
 
 class DamagedPart(NamedTuple):
-    """Where a source lost something.
+    """Damaged part of a shard.
 
     Attributes:
-        lost: "records", "rest of the shard" or "shard".
-        offset: First byte of it, in the decompressed stream; None if unknown.
-        nbytes: Number of bytes; None for all up to the end.
+        lost: Extent of the loss: "records", "rest of the shard" or "shard".
+        offset: First damaged byte in the decompressed stream; None if unknown.
+        nbytes: Number of damaged bytes; None for all bytes up to the end.
     """
 
     lost: Literal["records", "rest of the shard", "shard"]
@@ -36,16 +36,16 @@ class DamagedPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """One row. Goes to other processes as it is, whatever the error was.
+    """A failed row. It can be pickled with any error, because it stores errors as text.
 
     Attributes:
-        row: Its number in the chunk that the function was called for.
-        ids, made_of: Name the row.
-        error: "Type: message".
-        text: The whole traceback.
+        row: Number of the row in the chunk that the function was called for.
+        ids, made_of: Lineage of the row.
+        error: "Type: message" of the error.
+        text: The traceback of the error.
         element: Types, shapes and dtypes of the element.
-        kind: What became of it: "skip" or "replace".
-        damage: Where it was lost in its shard; None if a function failed.
+        kind: Action of the error policy: "skip" or "replace".
+        damage: Damaged part of the shard; None if a function failed.
     """
 
     row: int
@@ -59,13 +59,13 @@ class Failed:
 
     @classmethod
     def lost(cls, error: DataError | StorageError, ids: RowIds, damage: DamagedPart) -> Self:
-        """Return what is told of damage in a shard."""
+        """Describe damage in a shard."""
         line = error_line(error)
         return cls(0, ids, None, line, line, damage.lost, "skip", damage)
 
     @classmethod
     def of(cls, error: BaseException, chunk: Chunk, row: int, element: str, kind: Literal["skip", "replace"]) -> Self:
-        """Return what is told of row ``row`` of a chunk; the error keeps the user's frames alone."""
+        """Describe the failure of row ``row`` of a chunk. The traceback of ``error`` keeps only the user's frames."""
         made_of = None if chunk.made_of is None else chunk.made_of[row]
         return replace(cls.told(error, chunk.ids.row(row), made_of, element, kind), row=row)
 
@@ -73,17 +73,17 @@ class Failed:
     def told(
         cls, error: BaseException, ids: RowIds, made_of: MadeOf | None, element: str, kind: Literal["skip", "replace"]
     ) -> Self:
-        """Return what is told of one row, number 0."""
+        """Describe the failure of a single row; its ``row`` is 0."""
         present(error)
         found = cls(0, ids, made_of, error_line(error), error_text(error), element, kind)
-        # Nobody sees the error any more, unless the user raises the same object for other rows, too.
+        # Clear the error object, because the user's code may raise the same object again for other rows.
         error.__traceback__ = None
         forget_calls(error)
         return found
 
 
 def error_line(error: BaseException) -> str:
-    """Return "Type: message", even if the exception's ``__str__`` fails."""
+    """Return "Type: message" of an error, even if its ``__str__`` fails."""
     try:
         message = str(error)
     except Exception as second:  # noqa: BLE001 - a broken __str__ must not hide the error
@@ -94,7 +94,7 @@ def error_line(error: BaseException) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the traceback as Python prints it; the first line alone where the exception cannot be printed."""
+    """Format the traceback of an error. If the error cannot be printed, return only its :func:`error_line`."""
     try:
         return _cut("".join(traceback.format_exception(error)), MAX_TEXT)
     except Exception:  # noqa: BLE001 - see error_line
@@ -102,7 +102,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return a text without its middle, where it is too long."""
+    """Remove the middle of a text longer than ``most`` characters."""
     if len(text) <= most:
         return text
     return f"{text[: most // 2]} ... ({len(text) - most:,} characters left out) ... {text[-(most // 2) :]}"

@@ -1,7 +1,7 @@
-"""What one open shard has lost: for its place in a state, and for the account, which goes by the order of the rows.
+"""Losses of one open shard, for its position in a state and for the loss account.
 
-Every loss takes a record number, as a record does. So the rows behind it have the same ids wherever reading began, and
-the number of the next record is the number of rows given plus the number of losses in front of it.
+Every loss uses one record number, as a record does. Later rows therefore have the same ids wherever reading began. The
+number of the next record is the number of emitted rows plus the number of losses before it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from aiostream_data.formats.base import Loss
 from aiostream_data.rows.row_ids import RowIds
 
 MOST_AT_ONCE: Final = 1024
-"""Losses of one shard that are cut at once, and may wait for the account in front of the next rows."""
+"""Maximum number of losses of one shard that are found in one hop or wait to be logged before the next rows."""
 
 
 class Lost(NamedTuple):
-    """One loss, as light as it can be: there may be millions.
+    """One loss, in a compact form because a shard can have millions.
 
     Attributes:
-        url: The shard.
-        split, ordinal: Name the record in whose place it is.
+        url: URL of the shard.
+        split, ordinal: Row id that the lost record would have.
         what: Damaged bytes, or the error that ended the reading of the shard.
     """
 
@@ -36,13 +36,13 @@ class Lost(NamedTuple):
 
     @property
     def error(self) -> DataError | StorageError:
-        """What would have been raised."""
+        """Error that would be raised without an error policy."""
         if isinstance(self.what, Loss):
             return CorruptRecordError(self.url, self.what.offset, self.what.reason)
         return self.what
 
     def told(self) -> Failed:
-        """Return what is told of it."""
+        """Describe the loss for the dead-letter log."""
         what = self.what
         offset = what.offset if isinstance(what, (Loss, CorruptRecordError)) else None
         if isinstance(what, Loss) and what.nbytes is not None:
@@ -53,12 +53,14 @@ class Lost(NamedTuple):
 
 
 class ShardLosses:
-    """Losses of a shard from some record on. Added by the reader, taken by the merge; places from any thread.
+    """Losses of an open shard. The reader adds losses, and the merge takes them.
+
+    :meth:`before` and :meth:`forget` are safe from any thread.
 
     Args:
-        url, split: The shard.
-        given: Rows of the shard that were given before it was opened.
-        before: Losses in front of these rows, and of the next one.
+        url, split: URL and split number of the shard.
+        given: Rows of the shard emitted before this reader opened it.
+        before: Losses before the next row of the shard.
     """
 
     def __init__(self, url: str = "", split: int = 0, given: int = 0, before: int = 0) -> None:
@@ -67,17 +69,17 @@ class ShardLosses:
         self._opened_at = given
         self._before = before
         self._added = before
-        self._behind: list[int] = []  # of each loss, how many rows of the shard are in front of it
+        self._behind: list[int] = []  # for each loss, the number of the shard's rows before it
         self._waiting: deque[tuple[int, Lost]] = deque()
         self._lock = Lock()
 
     @property
     def waiting(self) -> int:
-        """Losses that nobody has taken yet."""
+        """Number of losses that the merge has not taken."""
         return len(self._waiting)
 
     def add(self, ordinal: int, what: Loss | DataError | StorageError) -> None:
-        """Note a loss in the place of a record."""
+        """Add a loss at the record number ``ordinal``."""
         rows = ordinal - self._added
         self._added += 1
         with self._lock:
@@ -85,23 +87,23 @@ class ShardLosses:
         self._waiting.append((rows, Lost(self._url, self._split, ordinal, what)))
 
     def rows_before_next(self, received: int) -> int | None:
-        """Return how many more rows come before the next loss, when so many were received; None if none is known."""
+        """Return the number of rows between the first ``received`` rows and the next loss; None without a loss."""
         return self._waiting[0][0] - self._opened_at - received if self._waiting else None
 
     def take(self, received: int) -> list[Lost]:
-        """Return the losses up to the next row, when so many were received since the shard was opened."""
+        """Remove and return the losses before the row that follows the first ``received`` rows of this reader."""
         taken = []
         while self._waiting and self._waiting[0][0] <= self._opened_at + received:
             taken.append(self._waiting.popleft()[1])
         return taken
 
     def before(self, given: int) -> int:
-        """Return how many losses are in front of row number ``given - 1``; one right behind it is not counted."""
+        """Return the number of losses before row number ``given - 1``, without losses directly after that row."""
         with self._lock:
             return self._before + bisect_left(self._behind, given)
 
     def forget(self, given: int) -> None:
-        """Discard what is known of losses before row number ``given``: no state will ask for an earlier row."""
+        """Discard the positions of losses before row number ``given``."""
         with self._lock:
             count = bisect_left(self._behind, given)
             self._before += count

@@ -1,10 +1,10 @@
-"""Fold the package's own frames out of a traceback, and put notes in order: what a user needs to see of an error.
+"""Remove the engine's frames from tracebacks, and sort the notes of errors.
 
-How this works. A user's function is called from deep inside the engine, and its error is raised again several
-times on its way to the consumer. Each of that adds frames. What is left of them here are the user's, and those of
-the libraries that he calls. The others forget what they held: it would stay in memory as long as the error does,
-since a frame leads to the one that called it. An error that did not come from a user's code keeps all its frames,
-since it may be a bug of ours; except one of our own classes, whose message says everything.
+How this works. The engine calls a user function from deep inside, and raises its error again several times on the way
+to the consumer. Each step adds frames. This module keeps the frames of the user's code and of the libraries that it
+calls. It clears the local variables of the removed frames, which would stay in memory as long as the error. An error
+that did not come from user code keeps all its frames, because it may be a bug in this package. Errors of the package's
+own classes do not need their frames.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from aiostream_data.errors import AiostreamError, CardinalityError, RecordError
 from aiostream_data.executors.failure import WORKER_TRACEBACK
 
 NOTES: Final = ("stage: ", "function: ", "record", "element: ", "", "worker traceback:")
-"""How notes begin, in the order in which they are shown; "" stands for all others."""
+"""Prefixes of notes in display order; "" stands for all other notes."""
 
 
 def present(error: BaseException, *, full: bool = False) -> None:
-    """Fold the tracebacks of an error and of its causes, unless ``full``, and put its notes in order; in place."""
+    """Fold the tracebacks of an error and its causes, unless ``full``, and sort the error's notes, in place."""
     for part in () if full else _with_causes(error):
-        BaseException.with_traceback(part, folded(part))  # which no class of the user's can refuse
+        BaseException.with_traceback(part, folded(part))  # the base method, because a subclass may override it
         if isinstance(part, RecordError):
             _fold_text(part)
     notes = getattr(error, "__notes__", None)
@@ -38,7 +38,7 @@ def present(error: BaseException, *, full: bool = False) -> None:
 
 
 def folded(error: BaseException) -> TracebackType | None:
-    """Return the traceback of an error without frames of the package and of what it runs on."""
+    """Return the traceback of an error without frames of this package, asyncio and threading."""
     frames = list(_frames(error.__traceback__))
     files = [frame.tb_frame.f_code.co_filename for frame in frames]
     kept = [not is_machinery(file) for file in files]
@@ -50,7 +50,7 @@ def folded(error: BaseException) -> TracebackType | None:
         return None
     if not ours and not _ran_users_code(error, files):
         return error.__traceback__
-    if frames and not ours and _is_package(files[-1]):  # the user called us, and we failed
+    if frames and not ours and _is_package(files[-1]):  # user code called this package, and the package failed
         last = max(number for number, keep in enumerate(kept) if keep)
         kept[last:] = [True] * (len(kept) - last)
     _forget_locals(frames, kept)
@@ -62,17 +62,17 @@ def folded(error: BaseException) -> TracebackType | None:
 
 
 def _forget_locals(frames: list[TracebackType], kept: list[bool]) -> None:
-    """Release what the frames that are left out, and the package's that called any, hold in their variables."""
+    """Clear the local variables of removed frames, and of this package's frames that called any of the frames."""
     for traceback, keep in zip(frames, kept, strict=True):
         frame: FrameType | None = traceback.tb_frame.f_back if keep else traceback.tb_frame
         while frame is not None and is_machinery(frame.f_code.co_filename):
-            with contextlib.suppress(RuntimeError):  # it still runs, and forgets by itself at its end
+            with contextlib.suppress(RuntimeError):  # the frame is still running
                 frame.clear()
             frame = frame.f_back
 
 
 def folded_text(text: str) -> str:
-    """Return the text of a traceback, as Python prints it, without the same frames."""
+    """Remove the frames that :func:`folded` removes from the text of a traceback."""
     lines: list[str] = []
     left_out = False
     for line in text.splitlines(keepends=True):
@@ -86,7 +86,7 @@ def folded_text(text: str) -> str:
 
 
 def in_order(notes: list[str]) -> list[str]:
-    """Return notes in the order of :data:`NOTES`; those of a loader inside another's function come first, together."""
+    """Sort notes in the order of :data:`NOTES`. The notes of a nested loader come first, as one group."""
     groups: list[list[tuple[int, str]]] = [[]]
     for note in notes:
         place = _place(note)
@@ -102,9 +102,9 @@ def _place(note: str) -> int:
 
 
 def empty_frames(error: BaseException) -> None:
-    """Release what the functions of the package had in hand when an error, or its cause, passed through them.
+    """Clear the local variables of this package's frames in the tracebacks of an error and its causes.
 
-    The variables of the user's functions stay, for a debugger; so do those of functions that have not ended.
+    The variables of user functions are kept for a debugger. Running frames cannot be cleared.
     """
     for part in _with_causes(error):
         frames = list(_frames(part.__traceback__))
@@ -113,12 +113,12 @@ def empty_frames(error: BaseException) -> None:
 
 @cache
 def is_machinery(file: str) -> bool:
-    """Whether code of this file runs users' functions: the package, asyncio, threading, concurrent."""
+    """Return True if the file belongs to this package, asyncio, concurrent, threading, contextlib or uvloop."""
     return _is_package(file) or file.startswith(_machinery()) or "uvloop/" in file.replace("\\", "/")
 
 
 def _is_package(file: str) -> bool:
-    # Compiled modules give the file they were made from, seen from the root of the sources.
+    # Compiled modules report their source file relative to the root of the sources.
     return file.startswith(_root()) or (file.endswith(".pyx") and file.startswith("aiostream_data"))
 
 
@@ -129,7 +129,7 @@ def _root() -> str:
 
 @cache
 def _machinery() -> tuple[str, ...]:
-    library = Path(contextlib.__file__).parent  # asyncio would have to be imported to be asked where it is
+    library = Path(contextlib.__file__).parent  # avoids importing asyncio to find its folder
     return (*(str(library / name) for name in ("asyncio", "concurrent")), threading.__file__, contextlib.__file__)
 
 
@@ -139,7 +139,7 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _ran_elsewhere(error: BaseException) -> bool:
-    """Return True if it was raised in another process, so that no frame of this one says anything about it."""
+    """Return True if the error was raised in another process. Frames of this process are then irrelevant."""
     return any(note.startswith(WORKER_TRACEBACK) for note in getattr(error, "__notes__", ()))
 
 
@@ -157,7 +157,7 @@ def _fold_text(error: RecordError) -> None:
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and everything that Python prints before it, each once."""
+    """Yield an error, its causes and contexts, and the members of groups, each once."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:

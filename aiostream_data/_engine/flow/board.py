@@ -1,4 +1,4 @@
-"""The counters of all stages of a loader, by their places in the plan."""
+"""Counters of all stages of a loader, keyed by their place in the plan."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from aiostream_data.metrics.counters import StageCounters
 
 
 class Board:
-    """The counters of every stage, sources first."""
+    """Counters of every stage; iteration yields sources first."""
 
     def __init__(self) -> None:
         self._counters: dict[str, StageCounters] = {}
 
     def of(self, key: str, make: Callable[[], StageCounters]) -> StageCounters:
-        """Return the counters of a stage, made when first asked for."""
+        """Return the counters of a stage; create them on first use."""
         found = self._counters.get(key)
         return self._counters.setdefault(key, make()) if found is None else found
 
     def put(self, key: str, counters: StageCounters) -> None:
-        """Show the counters of a stage that runs elsewhere, as they are now."""
+        """Replace the counters of a stage with a copy from another process."""
         self._counters[key] = counters
 
     def items(self) -> list[tuple[str, StageCounters]]:
-        """Return the counters of every stage with the name of its place."""
+        """Return (key of the place, counters) for every stage."""
         return list(self._counters.copy().items())
 
     def __iter__(self) -> Iterator[StageCounters]:
-        known = dict(self._counters)  # a copy: the loop may add a stage meanwhile
+        known = dict(self._counters)  # a copy, because the loop may add a stage during the sort
         entries = sorted(known.items(), key=lambda entry: order_of(entry[0]))
         return iter([counters for _, counters in entries])
 
 
 def order_of(key: str) -> tuple[float, ...]:
-    """Return where the key of a place stands in the plan: inputs, and inner data sets, before what reads them."""
+    """Return a sort key for a place: inputs and inner data sets sort before their reader."""
     return (*(int(number) for number in key.split("/")), math.inf)

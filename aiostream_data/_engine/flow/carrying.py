@@ -1,4 +1,4 @@
-"""Hand the failure of a task to the reader of its channel, behind everything it sent before."""
+"""Send the failure of a task through its channel, after all chunks that it sent before."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from aiostream_data._engine.flow.root_cause import root_error
 
 
 class SendingEnd(Protocol):
-    """A sender or an outlet."""
+    """Interface that channel senders and stage outlets share."""
 
     def fail(self, error: BaseException) -> None:
-        """Have the receiver raise ``error`` behind what was sent."""
+        """Make the receiver raise ``error`` after all items sent before."""
 
     def abort(self) -> None:
-        """Mark the stream as cut short."""
+        """Mark the stream as incomplete."""
 
 
 @contextmanager
 def carrying(end: SendingEnd) -> Iterator[None]:
-    """Carry an error of the block through ``end``; the block is all that a task does.
+    """Send an error of the block through ``end``. The block must be the whole body of a task.
 
-    So rows that were sent before reach the consumer, who gets the error in its place. A cancellation goes on.
+    The consumer receives the rows sent before the error, then the error. A cancellation is raised again.
     """
     try:
         yield
     except ReceiverClosed:
-        end.abort()  # nobody reads it
+        end.abort()
     except Exception as error:  # noqa: BLE001 - raised by the receiver
         root = root_error(error)
         if root is None or isinstance(root, StreamAborted):
-            end.abort()  # an echo: the run is being cancelled
+            end.abort()  # a follow-up error: the run is being cancelled
             return
-        # It may wait for long, and must not keep rows in memory.
+        # The error may stay in the channel for long and must not keep rows in memory.
         empty_frames(root.error if isinstance(root, CarriedError) else root)
         end.fail(root)

@@ -1,10 +1,9 @@
-"""Hand chunks from one stage to the next, holding back the sender when the buffer is full.
+"""Pass chunks from one stage to the next. The sender waits while the buffer is full.
 
-A channel has two ends. Closing the sending end says "no more chunks"; failing it says "no more chunks,
-because of this error", which the receiver gets behind all chunks sent before. Aborting it says "nobody
-wants the rest": what is still buffered is not delivered either. A receiver can always tell the three
-apart, so a truncated stream is never mistaken for a complete one. Only the event-loop thread touches a
-channel.
+A channel has two ends. ``close()`` of the sender marks the stream as complete. ``fail()`` ends it with an error, which
+the receiver raises after all chunks sent before. ``abort()`` marks the stream as incomplete and discards buffered
+chunks. The receiver can distinguish the three cases, so a truncated stream never looks complete. Only the event-loop
+thread may use a channel.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class InputFailed(Exception):
     """The sending end failed, and all items sent before have been received.
 
     Attributes:
-        error: What it failed with.
+        error: The error of the sender.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -45,11 +44,11 @@ class InputFailed(Exception):
 
 
 class ReceiverClosed(Exception):
-    """The receiving end is gone, so nobody wants the item."""
+    """The receiving end was closed, so the item cannot be delivered."""
 
 
 class ChannelSnapshot(NamedTuple):
-    """What a channel holds at one instant."""
+    """Number and size in bytes of a channel's buffered items, with the peak size."""
 
     items: int
     nbytes: int
@@ -57,7 +56,10 @@ class ChannelSnapshot(NamedTuple):
 
 
 class ChannelWaits(NamedTuple):
-    """Since when (``perf_counter()``) the receiver waits for an item, and the sender for room; None: it does not."""
+    """Start of the receiver's wait for an item and of the sender's wait for room, in ``perf_counter()`` seconds.
+
+    None means that the end does not wait.
+    """
 
     for_input: float | None
     for_room: float | None
@@ -71,7 +73,7 @@ class _SenderState(Enum):
 
 
 class _Shared(Generic[T]):
-    """State seen by both ends."""
+    """State shared by both ends."""
 
     def __init__(self, max_items: int, max_nbytes: int) -> None:
         self.max_items = max_items
@@ -84,14 +86,14 @@ class _Shared(Generic[T]):
         self.receiver_open = True
         self.rows: int | None = None
         self.awaiting = 0
-        self.one_by_one = False  # the sender waits for the receiver to wait
-        self.input_wait_since: float | None = None  # perf_counter() when the receiver began to wait
+        self.one_by_one = False  # True if the sender sends only while the receiver waits
+        self.input_wait_since: float | None = None  # perf_counter() at the start of the receiver's wait
         self.room_wait_since: float | None = None
         self.on_behalf_of: Callable[[], bool] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     def has_room_for(self, nbytes: int) -> bool:
-        # An item larger than the whole limit is admitted alone, or it could never pass.
+        # An empty buffer accepts any item: otherwise an item above the limit could never pass.
         if not self.buffer:
             return True
         return len(self.buffer) < self.max_items and self.nbytes + nbytes <= self.max_nbytes
@@ -112,9 +114,9 @@ class _Shared(Generic[T]):
 
 
 class Sender(Generic[T]):
-    """Sending end. Leaving its ``with`` block cleanly closes it; leaving by exception aborts it.
+    """Sending end. A clean exit from its ``with`` block closes it; an exception aborts it.
 
-    :func:`.carrying.carrying` hands the exception to the receiver instead.
+    Use :func:`.carrying.carrying` to send the exception to the receiver instead.
     """
 
     def __init__(self, shared: _Shared[T]) -> None:
@@ -125,7 +127,7 @@ class Sender(Generic[T]):
         """Wait for room, then append ``item``, counted as ``nbytes`` bytes.
 
         Raises:
-            ReceiverClosed: The receiver closed, before or during the wait.
+            ReceiverClosed: The receiver was closed before or during the wait.
         """
         shared = self._shared
         if shared.receiver_open and not shared.has_room_for(nbytes):
@@ -140,10 +142,10 @@ class Sender(Generic[T]):
         self.put(item, nbytes)
 
     def put(self, item: T, nbytes: int = 0) -> None:
-        """Append ``item`` whether there is room or not, for what is in memory already.
+        """Append ``item`` without waiting for room; for items that are already in memory.
 
         Raises:
-            ReceiverClosed: The receiver closed.
+            ReceiverClosed: The receiver was closed.
         """
         shared = self._shared
         if not shared.receiver_open:
@@ -155,7 +157,7 @@ class Sender(Generic[T]):
 
     @property
     def is_awaited(self) -> bool:
-        """True if the receiver waits for an item, and so do all stages up to the consumer."""
+        """True if the receiver and all stages after it, up to the consumer, wait for an item."""
         shared = self._shared
         if not shared.awaiting or shared.buffer:
             return False
@@ -163,18 +165,18 @@ class Sender(Generic[T]):
 
     @property
     def waits(self) -> ChannelWaits:
-        """What either end waits for."""
+        """Start times of the waits of both ends."""
         return ChannelWaits(self._shared.input_wait_since, self._shared.room_wait_since)
 
     def snapshot(self) -> ChannelSnapshot:
-        """Return how much is buffered now."""
+        """Return number and size of the buffered items."""
         return self._shared.snapshot()
 
     async def until_wanted(self) -> None:
-        """Wait until the sender may begin: at once, except where nothing runs ahead.
+        """Wait until the sender may start. Return at once in a buffered channel.
 
         Raises:
-            ReceiverClosed: The receiver closed during the wait.
+            ReceiverClosed: The receiver was closed during the wait.
         """
 
     def declare(self, rows: int) -> None:
@@ -182,17 +184,17 @@ class Sender(Generic[T]):
         self._shared.rows = rows
 
     def close(self) -> None:
-        """Declare the stream complete. Does nothing when already closed or aborted."""
+        """Mark the stream as complete. Do nothing if it has already ended."""
         self._finish(_SenderState.CLOSED)
 
     def fail(self, error: BaseException) -> None:
-        """Have the receiver raise ``error`` behind what was sent. Does nothing when already closed or aborted."""
+        """Make the receiver raise ``error`` after all items sent before. Do nothing if the stream has already ended."""
         if self._shared.sender is _SenderState.OPEN:
             self._shared.failure = error
         self._finish(_SenderState.FAILED)
 
     def abort(self) -> None:
-        """Declare the stream cut short. Does nothing when already closed or aborted."""
+        """Mark the stream as incomplete. Do nothing if it has already ended."""
         self._finish(_SenderState.ABORTED)
 
     def _finish(self, state: _SenderState) -> None:
@@ -213,9 +215,9 @@ class Sender(Generic[T]):
 
 
 class OneByOne(Sender[Any]):
-    """A sender of chunks that hands over one row at a time, and only to a receiver that waits for it.
+    """Sender that delivers one row at a time, and only while the receiver waits for one.
 
-    It returns when the receiver waits for more: so nobody who sends through it ever runs ahead.
+    ``send`` returns when the receiver waits for the next row, so the sending stage never reads ahead.
     """
 
     def __init__(self, shared: _Shared[Any]) -> None:
@@ -244,10 +246,10 @@ class Receiver(Generic[T]):
         self._shared = shared
         self.counters: StageCounters | None = None
         self.on_wait: Callable[[bool], None] | None = None
-        self.position: Position | None = None  # of the run that sends, where it is one
+        self.position: Position | None = None  # position of the sending run, if a run sends
 
     async def receive(self) -> T:
-        """Return the oldest item.
+        """Remove and return the oldest item; wait for one if necessary.
 
         Raises:
             EndOfStream: The sender closed and the buffer is empty.
@@ -259,16 +261,16 @@ class Receiver(Generic[T]):
         return self.take()
 
     def wanted_for(self, is_awaited: Callable[[], bool]) -> None:
-        """Set a callback that returns True if the receiver's own consumer waits for items."""
+        """Set the callback that returns True if the receiving stage's own output is awaited."""
         self._shared.on_behalf_of = is_awaited
 
     @property
     def ready(self) -> bool:
-        """Whether :meth:`receive` would return or raise at once."""
+        """True if :meth:`receive` would return or raise at once."""
         return bool(self._shared.buffer) or self._shared.sender is not _SenderState.OPEN
 
     def take(self) -> T:
-        """Do what :meth:`receive` does, without waiting; call only when :attr:`ready`."""
+        """Perform :meth:`receive` without waiting. Call only if :attr:`ready`."""
         shared = self._shared
         if shared.sender is _SenderState.ABORTED:
             raise StreamAborted
@@ -285,7 +287,7 @@ class Receiver(Generic[T]):
         """Wait until :attr:`ready`.
 
         Args:
-            is_needed: Whether this very item is needed. False where the item of another channel would do.
+            is_needed: False if the receiver can use an item of another channel instead.
         """
         shared = self._shared
         started = shared.input_wait_since = perf_counter()
@@ -307,7 +309,7 @@ class Receiver(Generic[T]):
                 self.counters.input_wait_s += perf_counter() - started
 
     def check(self, rows: int) -> None:
-        """Raise CardinalityError unless so many rows, all that were sent, arrived; call at the end of the stream."""
+        """Raise CardinalityError unless ``rows`` equals the number of rows sent. Call at the end of the stream."""
         sent = self._shared.rows
         if self._shared.sender is not _SenderState.CLOSED or (sent is not None and sent != rows):
             raise CardinalityError(
@@ -317,18 +319,18 @@ class Receiver(Generic[T]):
 
     @property
     def waits(self) -> ChannelWaits:
-        """What either end waits for."""
+        """Start times of the waits of both ends."""
         return ChannelWaits(self._shared.input_wait_since, self._shared.room_wait_since)
 
     def snapshot(self) -> ChannelSnapshot:
-        """Return how much is buffered now."""
+        """Return number and size of the buffered items."""
         return self._shared.snapshot()
 
     def close(self) -> None:
-        """Drop what is buffered and refuse further items."""
+        """Discard buffered items and reject further ones."""
         shared = self._shared
         shared.receiver_open = False
-        shared.failure = None  # an error may keep rows alive
+        shared.failure = None  # its traceback may keep rows in memory
         shared.buffer.clear()
         shared.nbytes = 0
         shared.notify()
@@ -350,11 +352,11 @@ class Receiver(Generic[T]):
 
 
 def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[Any], Receiver[Any]]:
-    """Return the two ends of a new channel.
+    """Create a channel and return its two ends.
 
     Args:
-        max_items: Most items buffered at once; at least 1.
-        max_nbytes: Most bytes buffered at once, as declared by the sender; at least 1.
+        max_items: Maximum number of buffered items; at least 1.
+        max_nbytes: Maximum size of the buffered items in bytes, as declared by the sender; at least 1.
 
     Raises:
         ValueError: Either limit is below 1.
@@ -367,6 +369,6 @@ def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[Any], Receiver
 
 
 def open_stepped_channel() -> tuple[OneByOne, Receiver[Any]]:
-    """Return the two ends of a channel through which rows go one at a time, each when the receiver waits for it."""
+    """Create a channel that passes one row at a time, only while the receiver waits. Return its two ends."""
     shared: _Shared[Any] = _Shared(1, 1)
     return OneByOne(shared), Receiver(shared)

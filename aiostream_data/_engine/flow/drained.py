@@ -1,4 +1,4 @@
-"""The moment when every source of a run has read its last row."""
+"""Event that is set when every source of a run has read its last row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Drained:
-    """Tells when every source of a run has read its last row, so that the next epoch may begin."""
+    """Event that is set when every source of a run has read its last row. The next epoch may then start."""
 
     def __init__(self) -> None:
         self._reading = 0
@@ -24,5 +24,5 @@ class Drained:
         await self._event.wait()
 
     def release(self) -> None:
-        """Release all waiters, as when the run is over."""
+        """Wake all waiters, e.g. at the end of the run."""
         self._event.set()

@@ -1,4 +1,4 @@
-"""Objects that one feature needs throughout a loader, kept without the others knowing of them."""
+"""Registry of objects that one operator shares throughout a loader."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ T = TypeVar("T")
 
 
 class Features:
-    """One object of each class. Safe to use from any thread.
+    """Registry with at most one object per class. Safe from any thread.
 
-    A stage that shares something with its other runs, or with the process that ends, keeps it here under its class. So
-    a new feature adds no field to :class:`~aiostream_data._engine.flow.context.Services`.
+    A stage stores objects here that it shares with its other runs. A new feature therefore needs no new field in
+    :class:`~aiostream_data._engine.flow.context.Services`.
     """
 
     def __init__(self) -> None:
         self._held: dict[type, Any] = {}
 
     def of(self, kind: type[T]) -> T:
-        """Return the object of a class, made without arguments when first asked for."""
+        """Return the object of a class; create it without arguments on first use."""
         if kind not in self._held:
             self._held.setdefault(kind, kind())
         return cast("T", self._held[kind])
 
     def find(self, kind: type[T]) -> T | None:
-        """Return the object of a class, or None if none was put here."""
+        """Return the object of a class, or None if the registry has none."""
         return self._held.get(kind)
 
     def put(self, held: object) -> None:
-        """Keep an object under its class, in place of another."""
+        """Register an object under its class; replace an earlier one."""
         self._held[type(held)] = held

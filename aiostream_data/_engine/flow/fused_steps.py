@@ -1,11 +1,10 @@
-"""Serial steps that ride on the hop of the stage before them.
+"""Serial steps that run in the hop of the stage before them.
 
-How this works. shuffle, batch and unbatch take rows strictly one chunk after another and need no event
-loop, so a task, a channel and a hop for each would be pure cost. They are *steps*: objects with
-``push`` and ``finish``. The steps that follow a stage make up its *tail*, which works in the same hop
-in which the stage made the chunk, on the same thread, while the rows are still in its cache. Only one
-hop at a time may push into a tail; its owner, the stage's outlet, sees to that. A run that is cut short does not wait
-for the hop in progress: whichever of the two ends last lets go of what the steps hold.
+How this works. shuffle, batch and unbatch process one chunk after another and need no event loop. A separate task,
+channel and hop for each would only cost time. They are *steps*: objects with ``push`` and ``finish``. The steps after a
+stage form its *tail*. The tail runs in the hop that makes the chunk, while the rows are in the processor's cache. The
+stage's outlet ensures that only one hop at a time pushes into the tail. A cancelled run does not wait for the hop in
+progress. In that case the hop releases the rows that the steps hold when it ends.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from aiostream_data.rows.records import Chunk
 
 @dataclass
 class Step:
-    """Running form of one plan node that takes chunks one after another. Used from worker threads.
+    """Running form of one plan node that processes chunks one after another. Runs on worker threads.
 
     Attributes:
-        rows_in: Rows it was given; ``rows_accounted`` says what became of them.
-        dropped: Rows it left out on purpose.
-        makes_own_rows: What it hands on stands in memory that nobody else has.
-        input_is_own: The step before it makes its own rows.
-        before: Place of what it takes its chunks from.
+        rows_in: Number of rows received.
+        dropped: Number of rows dropped on purpose.
+        makes_own_rows: True if the emitted rows are in memory that no other object uses.
+        input_is_own: True if the step before this one has ``makes_own_rows``.
+        before: Position of the stage or step before this one.
     """
 
     makes_own_rows: ClassVar[bool] = False
@@ -57,34 +56,34 @@ class Step:
     input_is_own: bool = False
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        """Take a chunk in, and return what can be handed on now.
+        """Process a chunk. Return the rows that are ready, or None.
 
         Raises:
-            PartlyDone: It failed on some row; what it can hand on of the rows before is ``done``.
+            PartlyDone: A row failed. ``done`` has the output for the rows before it.
         """
         raise NotImplementedError
 
     def finish(self) -> Iterator[Chunk]:
-        """Yield what is left when no chunk follows."""
+        """Yield the remaining rows at the end of the input."""
         return iter(())
 
     def close(self) -> None:
-        """Release what is held; also called when the run was cut short. Idempotent."""
+        """Release all rows that this step holds. Also called after a cancelled run. Idempotent."""
 
     def nbytes_of(self, chunk: Chunk) -> int:
-        """Return the bytes of a chunk that this step made, as cheaply as it can."""
+        """Return the size in bytes of a chunk that this step emitted; subclasses may use a cheaper estimate."""
         return chunk_nbytes(chunk)
 
-    # -- its place, as that of a stage
+    # -- the position of a step, with the interface of a stage
 
     @property
     def source(self) -> Position:
-        """Place of what it takes its chunks from."""
+        """Position of the stage or step before this one."""
         assert self.before is not None
         return self.before
 
     def at(self, rows: int, book: BookWriter) -> State:
-        """Return from where what follows the first ``rows`` rows of this run can be made. Safe from any thread."""
+        """Return the state from which the stream resumes after its first ``rows`` rows. Safe from any thread."""
         raise NotImplementedError
 
     def forget(self, rows: int) -> None:
@@ -92,7 +91,7 @@ class Step:
         raise NotImplementedError
 
     def resume(self, state: State) -> State:
-        """Go to the place of a state, before anything is pushed; return the state of the input."""
+        """Restore a state before the first push. Return the state of the input."""
         raise NotImplementedError
 
     @classmethod
@@ -101,39 +100,39 @@ class Step:
         yield place.of_input(place.part, rows=place.rows)
 
     async def refill(self) -> None:
-        """Get back, on the loop, the rows that were held when the state was taken; before anything is pushed."""
+        """Recompute the rows that this step held when the state was saved. Runs on the loop, before the first push."""
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Return rows that this step has given, made again; nothing is pushed into it for that."""
+        """Recompute rows that this step emitted, without pushing rows into it."""
         return await self.context.recall(self.node.input, lineage)
 
     def rows_accounted(self) -> int | None:
-        """Return the input rows that the output stands for, or None where no such sum exists."""
+        """Return the number of input rows that the output consumed, or None if it cannot be computed."""
         return self.rows_out
 
 
 class DoneRows(Protocol):
-    """Result of row-wise stages, in one hop; a dataclass.
+    """Result of row-wise stages in one hop; a dataclass.
 
     Attributes:
-        chunk: The rows that were made.
-        nbytes: Their bytes.
-        failure: The error that followed them, if any.
+        chunk: The output rows.
+        nbytes: Size of the output rows in bytes.
+        failure: The error of the row after ``chunk``, if any.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def chunk(self) -> Chunk:
-        """See above."""
+        """The output rows."""
 
     @property
     def nbytes(self) -> int:
-        """See above."""
+        """Size of the output rows in bytes."""
 
     @property
     def failure(self) -> BaseException | None:
-        """See above."""
+        """The error of the row after ``chunk``, if any."""
 
 
 D = TypeVar("D", bound=DoneRows)
@@ -141,13 +140,13 @@ D = TypeVar("D", bound=DoneRows)
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a stage's work and its tail gave, in one hop.
+    """Result of a stage's work and its tail in one hop.
 
     Attributes:
-        rows, nbytes: Of the chunk that the stage itself made.
-        busy_s, cpu_s: What the stage's work alone took.
-        chunk, chunk_nbytes: What came out of the tail; None when it holds everything back.
-        failure: What the work or a step failed with behind that.
+        rows, nbytes: Number and size in bytes of the rows that the stage made.
+        busy_s, cpu_s: Wall and CPU seconds of the stage's work, without the tail.
+        chunk, chunk_nbytes: Output of the tail and its size; None if the tail emitted no row.
+        failure: Error of the work or of a step, raised after ``chunk`` is sent.
     """
 
     rows: int
@@ -161,10 +160,10 @@ class Joined:
 
 @dataclass
 class Tail:
-    """Steps in order.
+    """Steps that run after a stage, in stream order.
 
     Attributes:
-        failure: What a step failed with; what the steps made of the rows before was returned. Nothing is pushed then.
+        failure: Error of a step. The output for earlier rows was returned; no further chunk may be pushed.
     """
 
     steps: Sequence[Step]
@@ -180,12 +179,12 @@ class Tail:
             after.input_is_own = before.makes_own_rows
 
     async def refill(self) -> None:
-        """Get back what the steps held when the state was taken with which the run was opened."""
+        """Recompute the rows that the steps held when the state was saved."""
         for step in self.steps:
             await step.refill()
 
     def join(self, work: Callable[..., Chunk], *args: Any) -> Joined:
-        """Do a stage's work and push what it made."""
+        """Run a stage's work and push its result through the steps."""
         wall, cpu = perf_counter(), thread_time()
         chunk = work(*args)
         busy_s, cpu_s = perf_counter() - wall, thread_time() - cpu
@@ -194,17 +193,17 @@ class Tail:
         return Joined(rows, nbytes, busy_s, cpu_s, out, self._nbytes, self.failure)
 
     def join_rows(self, work: Callable[..., D], *args: Any) -> tuple[D, Joined]:
-        """Do the work of row-wise stages and push what they made; the account of the former keeps no rows."""
+        """Run the work of row-wise stages and push its rows. The first returned value is the result without rows."""
         done = work(*args)
         rows = len(done.chunk)
         out = self.push(done.chunk) if rows else None
         self.failure = self.failure or done.failure
-        # The stages' times are in their account.
+        # `done` has the times of the stages.
         joined = Joined(rows, done.nbytes, 0.0, 0.0, out, self._nbytes, self.failure)
         return replace(done, chunk=done.chunk.slice(0, 0)), joined
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        """Take a chunk through all steps; return what comes out, if anything does."""
+        """Push a chunk through all steps. Return the output of the last step, or None."""
         waited_s = perf_counter() - self._idle_since
         for step in self.steps:
             step.counters.input_wait_s += waited_s
@@ -214,18 +213,18 @@ class Tail:
         return out
 
     def pushed(self, chunk: Chunk) -> tuple[Chunk | None, int, BaseException | None]:
-        """Like :meth:`push`, with the bytes of what came out, and what a step failed with behind that."""
+        """Return the result of :meth:`push`, its size in bytes, and the error of a step."""
         return self.push(chunk), self._nbytes, self.failure
 
     def rest(self) -> tuple[Chunk | None, int, BaseException | None]:
-        """Return the next chunk that is left when the input has ended, as :meth:`pushed`; None after the last."""
+        """Return the next remaining chunk after the end of the input, in the form of :meth:`pushed`."""
         if self._left is None:
             self._left = self._finish()
         with self._used():
             return next(self._left, None), self._nbytes, self.failure
 
     def close(self) -> None:
-        """Release what the steps hold: now, or at the end of the hop in progress. Idempotent; from any thread."""
+        """Release the rows of all steps, at once or after the hop in progress. Idempotent; safe from any thread."""
         self._closed = True
         if self._in_use.acquire(blocking=False):
             try:
@@ -244,7 +243,7 @@ class Tail:
                 self.close()
 
     def check_account(self) -> None:
-        """Raise CardinalityError unless every step's rows add up."""
+        """Raise CardinalityError unless rows in = rows out + dropped rows in every step."""
         for step in self.steps:
             rows_out = step.rows_accounted()
             if rows_out is not None and step.rows_in != rows_out + step.dropped:
@@ -277,11 +276,11 @@ class Tail:
         try:
             out = work(*args)
         except BaseException as error:  # noqa: BLE001 - raised when the rows before were handed on
-            self.failure = own_error(error)  # of earlier rows than what another step has failed on
+            self.failure = own_error(error)  # this error is of earlier rows than a failure of the step before
             self.failure.add_note(step.node.noted)
             if isinstance(self.failure, BatchShapeError) and (maker := made_by(step.node)) is not None:
                 self.failure.add_note(maker)
-            empty_frames(self.failure)  # it may be kept, and must not keep rows
+            empty_frames(self.failure)  # the error may be stored and must not keep rows in memory
             out = error.done if isinstance(error, PartlyDone) else None
         finally:
             counters.busy_s += perf_counter() - wall

@@ -1,4 +1,4 @@
-"""Run hops several at a time, and emit what they give in order or as it comes."""
+"""Run several hops at a time, and emit their outcomes in order or as they finish."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Job = TypeVar("Job")
 
 @dataclass(frozen=True, slots=True)
 class Hops(Generic[Job]):
-    """Jobs in, outcomes out: at most ``running.limit`` at once, and ``window.limit`` with the results that wait.
+    """Runs jobs concurrently, with limits for running jobs and for jobs whose outcome is not yet emitted.
 
     Attributes:
-        begin: Starts one job and returns its future outcome, which never raises.
-        emit: Takes each finished job and its outcome; may raise, which ends the run.
-        window: How many jobs may be held, those included whose results wait for their turn.
-        ordered: Emit in the order of the jobs; else as they finish.
-        running: How many jobs may be unfinished; None for as many as are held.
-        one_at_a_time: Begin no job before the last one's outcome was emitted.
+        begin: Starts one job and returns a future of its outcome. The future never raises.
+        emit: Receives each finished job and its outcome. An exception ends the run.
+        window: Limits the jobs that are running or wait for their turn to be emitted.
+        ordered: True to emit in the order of the jobs, False to emit as they finish.
+        running: Limits the unfinished jobs; None applies ``window`` only.
+        one_at_a_time: True to start each job only after the outcome of the job before it was emitted.
     """
 
     begin: Callable[[Job], asyncio.Future[Outcome]]
@@ -36,7 +36,7 @@ class Hops(Generic[Job]):
     one_at_a_time: bool = False
 
     async def run(self, jobs: AsyncIterator[Job]) -> None:
-        """Begin every job and emit every outcome. Closes ``jobs`` if it is an async generator."""
+        """Start every job and emit every outcome. Close ``jobs`` if it is an async generator."""
         if self.one_at_a_time:
             await self._run_in_turn(jobs)
             return
@@ -58,12 +58,12 @@ class Hops(Generic[Job]):
             async for job in jobs:
                 await self.window.acquire()
                 line.add(job, await self._begun(job))
-                del job  # waiting for the next must not hold this one's rows
+                del job  # free the rows of this job during the wait for the next
         except Exception as error:  # noqa: BLE001 - raised behind the jobs that were begun
             line.close(error)
         finally:
             line.close()
-            if isinstance(jobs, AsyncGenerator):  # left to the garbage collector, it may outlive its loop
+            if isinstance(jobs, AsyncGenerator):  # closed here, because the garbage collector may run after the loop
                 await jobs.aclose()
 
     async def _begun(self, job: Job) -> asyncio.Future[Outcome]:
@@ -76,7 +76,7 @@ class Hops(Generic[Job]):
         return future
 
     async def _emit_all(self, line: _Line[Job], admission: asyncio.Task[None]) -> None:
-        """Emit every outcome. Where they come as they finish, one that fails waits for all that were begun."""
+        """Emit every outcome. Unordered, raise a failure only after all started jobs are emitted."""
         failure: Exception | None = None
         while (entry := await line.next()) is not None:
             job, future = entry
@@ -90,16 +90,16 @@ class Hops(Generic[Job]):
                 failure = failure or error
                 admission.cancel()
             self.window.release()
-            del entry, job, future  # waiting for the next must not hold this one's rows
+            del entry, job, future  # free the rows of this job during the wait for the next
         if failure is not None or line.failure is not None:
             raise failure or line.failure  # type: ignore[misc]
 
 
 class _Line(Generic[Job]):
-    """Jobs that were begun, given back one by one when they are finished.
+    """Queue of started jobs, returned one by one when they finish.
 
     Attributes:
-        failure: Why no job follows, where that is an error.
+        failure: Error that ended the stream of jobs, if any.
     """
 
     def __init__(self, ordered: bool) -> None:
@@ -119,13 +119,13 @@ class _Line(Generic[Job]):
         future.add_done_callback(lambda _: self._done(entry))
 
     def close(self, failure: Exception | None = None) -> None:
-        """End the jobs, normally or with an error. The first call counts."""
+        """End the stream of jobs, normally or with an error. Later calls have no effect."""
         if not self._closed:
             self._closed, self.failure = True, failure
         self._wake()
 
     async def next(self) -> tuple[Job, asyncio.Future[Outcome]] | None:
-        """Wait for the job whose turn it is; None when all were given."""
+        """Wait for the next finished job and return it; return None after the last."""
         while True:
             if self._ordered and self._begun and self._begun[0][1].done():
                 return self._begun.popleft()

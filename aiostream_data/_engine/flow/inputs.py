@@ -1,4 +1,4 @@
-"""Which stages read their inputs through inlets, and which run them themselves."""
+"""Test whether a stage reads its inputs through inlets or runs them itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiostream_data.plan.replaying import Recalled
 from aiostream_data.plan.subprocess import InSubprocess
 
 OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache, InSubprocess, Recalled)
-"""Nodes whose stage runs its inputs itself, once or again and again, instead of reading inlets."""
+"""Nodes whose stage runs its inputs itself, once or several times, instead of reading inlets."""
 
 
 def reads_inlets(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Do work for many rows at once; where it fails, find the row at fault and do it for the rows before."""
+"""Process many rows with one call. After a failure, find the failing row and process the rows before it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 class Leading(NamedTuple, Generic[T]):
-    """What work gives for the rows before the one that it fails on.
+    """Results for the rows before the first failing row.
 
     Attributes:
-        done: Of consecutive parts of those rows; of all rows at once where it does not fail.
-        rows: How many rows that is: the number of the row at fault.
-        error: What it fails with on that row; None where it does not fail.
+        done: Results for consecutive ranges of these rows; one result for all rows if none fails.
+        rows: Number of rows in ``done``, which is the number of the failing row.
+        error: Error of the failing row; None if no row fails.
     """
 
     done: list[T]
@@ -23,15 +23,15 @@ class Leading(NamedTuple, Generic[T]):
 
 
 def leading(rows: int, work: Callable[[int, int], T]) -> Leading[T]:
-    """Do work for rows; where it fails, again for some of them, until the row at fault is known.
+    """Process all rows with one call. After a failure, search for the failing row by bisection.
 
-    Each row before that one is given to the work about three times, at most.
+    Each row before the failing row is processed at most about three times.
 
     Args:
-        work: Called with the first row (included) and the last one (excluded). May be called again for any of them.
+        work: Called with a range of rows: first (inclusive) and stop (exclusive). May be called again for any row.
 
     Raises:
-        Exception: The work fails on all rows together, and on none of them alone.
+        Exception: ``work`` fails on all rows together, but on no single row.
     """
     done, error = _attempt(work, 0, rows)
     if error is None:
@@ -60,7 +60,7 @@ def _search(rows: int, work: Callable[[int, int], T]) -> Leading[T] | None:
 
 
 def _attempt(work: Callable[[int, int], T], first: int, stop: int) -> tuple[list[T], Exception | None]:
-    # Its error is handled here, or it would be told as the cause of those that follow.
+    # Leave the except block before the next attempt: otherwise this error becomes the context of later errors.
     try:
         return [work(first, stop)], None
     except Exception as error:  # noqa: BLE001 - returned

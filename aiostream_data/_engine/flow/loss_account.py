@@ -1,4 +1,4 @@
-"""Count what a source loses against its budget, and log it before any row behind it is sent."""
+"""Count the losses of a source against its error budget, and log each loss before later rows are sent."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiostream_data.plan.sources import ReadFiles
 
 
 class LossAccount:
-    """The account of one run of a source. Loop thread only.
+    """Loss counter of one run of a source. Loop thread only.
 
     Args:
-        counters: Of the stage.
+        counters: Counters of the source's stage.
 
     Attributes:
-        rows_before: Rows of this run in front of those that are merged now.
+        rows_before: Number of rows that this run emitted before the current merge.
     """
 
     def __init__(self, context: RunContext, node: ReadFiles, counters: StageCounters) -> None:
@@ -35,24 +35,24 @@ class LossAccount:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it matters between which rows a loss is taken: for a budget, and for the order of the log."""
+        """True if each loss must be counted at its exact row, for an error budget or for the order of the log."""
         return self._is_exact
 
     @property
     def is_behind(self) -> bool:
-        """Whether losses have to be written before more rows are sent."""
+        """True if losses must be logged before more rows are sent."""
         return bool(self._unwritten)
 
     @property
     def is_full(self) -> bool:
-        """Whether the log has to be written before more losses are taken, to bound how many are held."""
+        """True if losses must be logged before more losses are counted. This bounds the memory for losses."""
         return len(self._unwritten) >= MOST_AT_ONCE
 
     def take(self, rows: int, lost: Sequence[Lost]) -> None:
-        """Count losses behind the first ``rows`` rows that are merged now.
+        """Count losses that follow the first ``rows`` rows of the current merge.
 
         Raises:
-            PartlyDone: One is too many. ``error`` is the ErrorBudgetError.
+            PartlyDone: A loss exceeds the budget. ``error`` is the ErrorBudgetError.
         """
         rows += self.rows_before
         first, self._rows = rows - self._rows, rows
@@ -66,7 +66,7 @@ class LossAccount:
             raise PartlyDone(allowed, self._letters.spent(self._place, self._node, last.told(), last.error))
 
     async def write(self) -> None:
-        """Log what was counted.
+        """Log all counted losses.
 
         Raises:
             DeadLetterError: The log cannot be written.

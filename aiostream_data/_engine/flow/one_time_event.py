@@ -1,4 +1,4 @@
-"""An event that one thread announces once, and that others wait for: blocking, or awaiting on any loop."""
+"""One-shot event set by one thread. Other threads can block on it, and coroutines on any loop can await it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiostream_data._engine.consumer.bridge import resolve
 
 
 class Announced:
-    """Happens once. Every method may be called from any thread."""
+    """One-shot event. All methods are safe from any thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -20,7 +20,7 @@ class Announced:
 
     @property
     def happened(self) -> bool:
-        """True once it was announced."""
+        """True if the event is set."""
         return self._event.is_set()
 
     def announce(self) -> None:
@@ -32,11 +32,11 @@ class Announced:
             callback()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Block until it has happened, or for some seconds."""
+        """Block until the event is set, for at most ``timeout_s`` seconds."""
         self._event.wait(timeout_s)
 
     async def wait_async(self) -> None:
-        """Await it on the caller's own loop."""
+        """Await the event on the caller's loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 

@@ -1,7 +1,7 @@
-"""Rows that an order chose but that were not copied yet: small choices wait, so that one copy serves several.
+"""Rows that a merge order has chosen but not copied yet. Small choices are collected and copied together.
 
-Streams of equal chunks run out of rows one right after the other, and between two such moments the order
-can give a row or two only. Each of these steps as a chunk of its own would cost every later stage a hop.
+Streams of equal chunks run out of rows shortly after each other. Between two such moments the order can choose only
+one or two rows. If each choice became a separate chunk, every later stage would need a hop for it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.transforms.interleave import MergeStep
 
 Choice = tuple[list[Chunk], list[NDArray[np.int32]], list[NDArray[np.int64]]]
-"""Chunks; and for each step which of them, and which rows."""
+"""Chunks, and for each step the chunk numbers and the row numbers."""
 
 
 class PickedRows:
-    """Steps of an order over the chunks they choose from. Keeps those chunks, with their leases."""
+    """Steps of a merge order, with the chunks that they choose from. Keeps these chunks and their leases."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -31,7 +31,7 @@ class PickedRows:
         return self._count
 
     def add(self, step: MergeStep, current: Mapping[int, Chunk]) -> None:
-        """Record a step; ``current`` has the chunk of each slot."""
+        """Record a step; ``current`` maps each slot to its chunk."""
         slots = np.flatnonzero(np.bincount(step.which)).tolist()
         table = np.zeros(slots[-1] + 1, np.int32)
         for slot in slots:
@@ -48,14 +48,14 @@ class PickedRows:
         return len(self._chunks) - 1
 
     def taken(self) -> Choice:
-        """Return everything that was added, and forget it; the chunks stay in memory with the choice."""
+        """Return all recorded steps and clear the record. The returned choice keeps the chunks in memory."""
         choice = (self._chunks, self._which, self._rows)
         self._count, self._chunks, self._which, self._rows = 0, [], [], []
         return choice
 
 
 def gathered(choice: Choice) -> Chunk:
-    """Copy the chosen rows into one chunk; one unbroken run of one chunk needs no copy."""
+    """Copy the chosen rows into one chunk. Consecutive rows of one chunk are returned as a slice, without a copy."""
     chunks, which, rows = choice[0], np.concatenate(choice[1]), np.concatenate(choice[2])
     run = unbroken_run(which, rows, chunks)
     return gather(chunks, which, rows) if run is None else run
@@ -64,9 +64,9 @@ def gathered(choice: Choice) -> Chunk:
 def unbroken_run(
     which: NDArray[np.int32], rows: NDArray[np.int64], chunks: Mapping[int, Chunk] | Sequence[Chunk]
 ) -> Chunk | None:
-    """Return the rows as a slice where all are of one chunk and follow one another, else None."""
+    """Return the rows as a slice if they are consecutive rows of one chunk, else None."""
     first, last = int(rows[0]), int(rows[-1])
-    # Rows of one chunk ascend, so one chunk over the whole choice means one unbroken run.
+    # Rows of one chunk ascend, so the test of the first and last row suffices.
     if last - first != len(rows) - 1 or not bool((which == which[0]).all()):
         return None
     return chunks[int(which[0])].slice(first, last + 1)

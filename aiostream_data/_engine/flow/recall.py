@@ -1,9 +1,9 @@
-"""Make single rows again, from what their ids say: read them at their source and take them through the operators.
+"""Recall: recompute single rows from their ids, by reading them at the source and applying the operators.
 
-How this works. A row's ids name the row of the source, and what operators on the way added (the number that
-enumerate() gave, the outer row of flat_map()). So every node can make a row again from rows of its inputs:
-most pass the request on and do to the rows what they always do. Rows that were held back when a state was
-taken come back this way, and so does a row that the user asks for by its origin.
+How this works. A row's ids name the source row. Operators such as enumerate() and flat_map() add the number or the
+outer row that they combined with it. Every node can therefore recompute a row from rows of its inputs. Most
+nodes recall the input rows and apply their usual work. Resuming recalls rows that operators held when the state was
+saved. ``fetch`` recalls rows that the user names by origin.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
-    """Return, for every row, the namespace of the source that the plan itself reads, not that of an inner data set."""
+    """Return each row's namespace in the plan itself, not the namespace of an inner data set."""
     last = np.zeros(len(lineage), np.int64)
     for pair in lineage.ids.pairs():
         last = np.where(pair.namespaces > 0, pair.namespaces, last)
@@ -37,7 +37,7 @@ def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
 
 
 def names_of(ids: RowIds, origins: Origins) -> list[tuple[int, ...]]:
-    """Return a name of each row that is the same in every run, and for rows that a state names."""
+    """Return a name for each row that is equal in every run and for rows read from a state."""
     return [tuple(_name(numbers, origins)) for numbers in ids.tolist()]
 
 
@@ -51,19 +51,19 @@ def _name(numbers: Sequence[int], origins: Origins) -> Iterator[int]:
 
 
 def read_at(lineage: Lineage, origins: Origins) -> list[int]:
-    """Return, for every row, the number of the source that the plan itself reads, or of the shared cache."""
+    """Return for each row the number of the plan's source, or of the shared cache, that it came from."""
     numbers = [space.number for space in outermost(lineage, origins)]
     for pair in lineage.ids.pairs():
         for row in np.flatnonzero(pair.splits == CACHED).tolist():
-            numbers[row] = int(pair.ordinals[row])  # the last one counts: what is farther right is farther out
+            numbers[row] = int(pair.ordinals[row])  # the last pair wins: it belongs to the outermost cache
     return numbers
 
 
 def inputs_of(lineage: Lineage, nodes: Sequence[Node], context: RunContext) -> list[int]:
-    """Return for every row which of an operator's inputs it came from.
+    """Return for each row the number of the operator's input that it came from.
 
     Raises:
-        StateMismatchError: A row came from none of them.
+        StateMismatchError: A row came from none of the inputs.
     """
     sources = [sources_of(node, context.keys) for node in nodes]
     inputs: dict[int, int] = {}
@@ -77,7 +77,7 @@ def inputs_of(lineage: Lineage, nodes: Sequence[Node], context: RunContext) -> l
 
 
 async def in_epochs(lineage: Lineage, node: Node, context: RunContext) -> Chunk:
-    """Recall rows of a node, each in the epoch of the node that gave it.
+    """Recall rows of a node, each in the epoch in which the node emitted it.
 
     Raises:
         StateMismatchError: A row came from a source that the node does not read.
@@ -92,7 +92,7 @@ async def in_epochs(lineage: Lineage, node: Node, context: RunContext) -> Chunk:
 
 
 async def in_groups(lineage: Lineage, keys: Sequence[K], recall: Callable[[K, Lineage], Awaitable[Chunk]]) -> Chunk:
-    """Recall the rows of every key with one call, and return all rows in the order asked for."""
+    """Recall the rows of each key with one call. Return all rows in the order of ``lineage``."""
     groups: dict[K, list[int]] = {}
     for row, key in enumerate(keys):
         groups.setdefault(key, []).append(row)
@@ -103,6 +103,6 @@ async def in_groups(lineage: Lineage, keys: Sequence[K], recall: Callable[[K, Li
 
 
 def in_order(chunk: Chunk, numbers: Sequence[int]) -> Chunk:
-    """Return the rows sorted by the numbers given for them."""
+    """Return the rows sorted by ``numbers``."""
     order = np.argsort(np.array(numbers, np.int64), kind="stable")
     return gather([chunk], np.zeros(len(chunk), np.int32), order)

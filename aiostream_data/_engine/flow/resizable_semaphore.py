@@ -1,4 +1,4 @@
-"""A window of hops in flight whose width may change while it is in use."""
+"""Semaphore for hops in flight, with a limit that can change during use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 class ResizableSemaphore:
-    """Like a semaphore, with an adjustable limit. Loop thread only.
+    """Semaphore with an adjustable limit. Loop thread only.
 
     Args:
-        on_release: Called after each release, for waiters of another kind.
+        on_release: Called after each release, to wake other waiters.
     """
 
     def __init__(self, limit: int, on_release: Callable[[], None] | None = None) -> None:
@@ -22,7 +22,7 @@ class ResizableSemaphore:
 
     @property
     def taken(self) -> int:
-        """Places that are taken."""
+        """Number of acquired permits."""
         return self._taken
 
     @property
@@ -35,7 +35,7 @@ class ResizableSemaphore:
         self._wake()
 
     async def acquire(self) -> None:
-        """Wait for a place and take it."""
+        """Wait for a free permit and acquire it."""
         while self._taken >= self._limit:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -43,7 +43,7 @@ class ResizableSemaphore:
         self._taken += 1
 
     def release(self) -> None:
-        """Give a place back."""
+        """Release a permit."""
         self._taken -= 1
         self._wake()
         if self._on_release is not None:

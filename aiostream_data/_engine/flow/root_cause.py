@@ -1,4 +1,4 @@
-"""Find the one error that matters among those a run ends with."""
+"""Find the root error among all errors of a failed run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiostream_data._engine.flow.channel import InputFailed, ReceiverClosed, Str
 
 
 def raise_as_it_is(error: BaseException) -> NoReturn:
-    """Raise an error with the causes that it has, without adding what is being handled here."""
+    """Raise an error with its own cause and context, without adding the exception that is being handled."""
     chain = error.__cause__, error.__context__, error.__suppress_context__
     try:
         raise error
@@ -19,9 +19,10 @@ def raise_as_it_is(error: BaseException) -> NoReturn:
 
 
 def root_error(failures: BaseException) -> BaseException | None:
-    """Return the first failure that is not an echo of another; None when there are only echoes.
+    """Return the first failure that is not an echo of another failure.
 
-    Echoes are cancellations and what channels say when the other end went away.
+    Echoes are cancellations and the channel errors ReceiverClosed and StreamAborted. If all failures are echoes, return
+    the first StreamAborted, or None.
     """
     echo: BaseException | None = None
     for leaf in _leaves(failures):
@@ -35,14 +36,14 @@ def root_error(failures: BaseException) -> BaseException | None:
 
 
 def own_error(error: BaseException) -> BaseException:
-    """Return the error that an exception of the engine's own tells of, or the exception itself."""
+    """Unwrap InputFailed and PartlyDone. Return other exceptions unchanged."""
     while isinstance(error, (InputFailed, PartlyDone)):
         error = error.error
     return error
 
 
 def errors_of(failures: BaseException) -> list[BaseException]:
-    """Return all failures that are no echo of another, in the order in which they are told."""
+    """Return all failures that are not echoes, in the order of the exception groups."""
     echoes = (ReceiverClosed, asyncio.CancelledError, StreamAborted)
     return [own_error(leaf) for leaf in _leaves(failures) if not isinstance(leaf, echoes)]
 
@@ -54,10 +55,10 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def for_consumer(error: BaseException) -> BaseException:
-    """Return what the consumer's ``next()`` raises for ``error``.
+    """Return the error that the consumer's ``next()`` raises for ``error``.
 
-    StopIteration would end the consumer's loop as if the data had ended, so it becomes a
-    RuntimeError with the original as its cause, as Python does for generators.
+    StopIteration would end the consumer's loop silently. It becomes a RuntimeError with the original as its cause, as
+    in Python's generators.
     """
     if isinstance(error, CarriedError):
         error = error.error

@@ -1,4 +1,4 @@
-"""What a stage is: one coroutine that moves chunks from its inlets to its outlet."""
+"""Base classes of stages. A stage is one coroutine that moves chunks from its inlets to its outlet."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from aiostream_data.state_parts import MAX_COUNT, Part
 
 @dataclass
 class Stage:
-    """Running form of one plan node. The supervisor closes or aborts both ends when it returns.
+    """Running form of one plan node. The supervisor closes or aborts inlets and outlet when ``run`` returns.
 
     Attributes:
         node: The plan node.
-        context: The run it belongs to.
-        counters: Where it notes busy time.
-        inputs: Places of what it reads through inlets, in order; see :mod:`aiostream_data._engine.resume.position`.
+        context: Context of the run.
+        counters: Counters of the stage, e.g. its busy time.
+        inputs: Positions of the inlets' senders, in order; see :mod:`aiostream_data._engine.resume.position`.
     """
 
     refills: ClassVar[bool] = False
-    """``run`` calls ``outlet.refill()`` itself. Otherwise that is done before it begins."""
+    """True if ``run`` calls ``outlet.refill()``; otherwise the supervisor calls it before ``run``."""
 
     node: Any
     context: RunContext
@@ -47,14 +47,14 @@ class Stage:
         """Move chunks until the stream ends.
 
         Raises:
-            ReceiverClosed: Nobody reads the outlet any more; the supervisor takes that as an end.
+            ReceiverClosed: The reader of the outlet was closed; the supervisor then ends the stage without an error.
         """
         raise NotImplementedError
 
-    # -- its place; the defaults are those of a stage that gives one row per row, in order
+    # -- position; the defaults are for a stage that emits one row per input row, in order
 
     def at(self, rows: int, book: BookWriter) -> State:
-        """Return from where what follows the first ``rows`` rows of this run can be read. Safe from any thread."""
+        """Return the state from which the stream resumes after its first ``rows`` rows. Safe from any thread."""
         return self.inputs[0].at(rows, book)
 
     def forget(self, rows: int) -> None:
@@ -63,14 +63,14 @@ class Stage:
             before.forget(rows)
 
     def resume(self, state: State) -> Sequence[State]:
-        """Go to the place of a state, before ``run``; return the states of the inputs, in order."""
+        """Restore a state before ``run``. Return the states of the inputs, in order."""
         return [state] * len(self.node.inputs)
 
     @classmethod
     def schema(cls, place: Place) -> Iterator[Place]:
-        """Check the part of a state that :meth:`at` wrote; yield the places of the inputs. Nothing runs for it.
+        """Check the part of a state that :meth:`at` wrote, without running a stage. Yield the places of the inputs.
 
-        The default is that of a stage whose place is the place of its input.
+        The default is for a stage whose state is the state of its input.
 
         Raises:
             DamagedStateError: A value is missing, of another type, or out of its range.
@@ -78,21 +78,21 @@ class Stage:
         yield place.of_input(place.part, rows=place.rows)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Return rows that this stage has given, made again; it is not run for that."""
+        """Recompute rows that this stage emitted, without running it."""
         return await self.context.recall(self.node.inputs[0], lineage)
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
-        """Return the input rows that the outlet's rows stand for, or None where no such sum exists."""
+        """Return the number of input rows that the outlet's rows consumed, or None if it cannot be computed."""
         return None
 
     async def hop(self, function: Any, *args: Any) -> Any:
-        """Run ``function`` on the shared pool, note its cost, return its value or raise its error."""
+        """Run ``function`` on the shared pool and count its cost. Return its value or raise its error."""
         return await hop(self.counters, self.context.services.pool.submit(function, *args))
 
 
 @dataclass
 class OneToOne(Stage):
-    """A stage that gives exactly one row per row."""
+    """Stage that emits exactly one row per input row."""
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
         return outlet.rows
@@ -100,7 +100,7 @@ class OneToOne(Stage):
 
 @dataclass
 class NumberedRows(Stage):
-    """A source whose rows are numbered from 0 in every epoch: its place is the number of the next one."""
+    """Source whose rows are numbered from 0 in every epoch. Its state is the number of the next row."""
 
     kind: ClassVar[str] = "rows"
 
@@ -124,21 +124,21 @@ class NumberedRows(Stage):
 
     @classmethod
     def count(cls, node: Any) -> int | None:
-        """Return how many rows the source has, or None if only reading it shows."""
+        """Return the number of rows of the source, or None if it is unknown before reading."""
         return None
 
 
 @dataclass
 class CallStage(Stage):
-    """Running form of ``Call``: of each row one row or none, in order or, with ``ordered=False``, as they are ready.
+    """Running form of ``Call``: emits one row or none per input row, in order, or as they finish if ``ordered=False``.
 
-    The place of an ordered one is that of its input as long as it gives every row; otherwise what it kept is
-    logged. The place of an unordered one is how far it has taken its input in, and the rows of that which it had
-    not given out: they come first when it goes on.
+    The state of an ordered stage is the state of its input. If the stage drops rows, ``kept`` maps output rows to input
+    rows. The state of an unordered stage is the position in its input and the rows received but not yet emitted. A
+    resumed stage processes these rows first.
 
     Attributes:
-        log: What was taken in and given out; None when it is ordered, and goes on from where it was as well.
-        kept: Which rows were kept, as whoever runs it notes; None where it leaves none out, or there is a log.
+        log: Log of rows received and emitted; None if this run and the run of the resumed state are ordered.
+        kept: Log of the rows kept, written by the subclass; None if the stage drops no rows or has a ``log``.
     """
 
     kind: ClassVar[str] = "unordered"
@@ -151,16 +151,16 @@ class CallStage(Stage):
 
     @property
     def nodes(self) -> tuple[Call, ...]:
-        """The nodes whose work it does, in the order of the stream."""
+        """Nodes whose work this stage does, in stream order."""
         return (self.node,)
 
     @property
     def source_node(self) -> Node:
-        """The node whose rows it takes."""
+        """Node whose rows this stage reads."""
         return self.nodes[0].input
 
     async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
-        """Yield the rows that a state says were held, and then those of the inlet."""
+        """Yield the rows that the resumed state names as held, then the rows of the inlet."""
         if self._held is not None and len(self._held):
             inlet.held += len(self._held)
             yield await self.context.recall_held(self.source_node, self._held)
@@ -168,7 +168,7 @@ class CallStage(Stage):
             yield chunk
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
-        return outlet.rows  # those left out are counted apart, as dropped
+        return outlet.rows  # dropped rows are counted separately
 
     def at(self, rows: int, book: BookWriter) -> State:
         if self.kept is not None:
@@ -176,7 +176,7 @@ class CallStage(Stage):
         if self.log is None:
             return self.inputs[0].at(rows, book)
         taken, held = self.log.place(rows)
-        if self._held_rows and taken < self._held_rows:  # what was held before comes first
+        if self._held_rows and taken < self._held_rows:  # rows held in the resumed state are processed first
             held = concat_lineages([held, self._rest_of_held(taken)])
         before = self.inputs[0].at(max(0, taken - self._held_rows), book)
         return {"op": "unordered", "of": self._keys[0], "held": book.rows(held), "input": before}
@@ -194,13 +194,13 @@ class CallStage(Stage):
 
     def resume(self, state: State) -> Sequence[State]:
         held: list[Lineage] = []
-        while self._is_mine(state):  # several, where nodes ran apart that run in one hop now
+        while self._is_mine(state):  # several states if the nodes of this stage ran in separate stages before
             held.append(self.context.services.book.rows(state["held"]))
             state = state["input"]
         if held:
             self._held = concat_lineages(held)
             self._held_rows = len(self._held)
-            if self.log is None:  # rows that were held come first, also where the rest is in order
+            if self.log is None:  # held rows are processed first, even if the stage is ordered now
                 self.log, self.kept = EmissionLog(), None
         return (state,)
 
@@ -223,7 +223,7 @@ class CallStage(Stage):
         return [self.context.keys[node] for node in self.nodes]
 
     def _is_mine(self, state: State) -> TypeGuard[dict[str, Any]]:
-        """Return True if a state is of an unordered stage that ran one of the nodes, and not of one below."""
+        """Return True if the state belongs to an unordered stage that ran one of this stage's nodes."""
         is_unordered = isinstance(state, dict) and state.get("op") == "unordered"
         return is_unordered and state.get("of", self._keys[0]) in self._keys
 
@@ -233,7 +233,7 @@ class CallStage(Stage):
 
 
 def _check_unordered(place: Place) -> Part:
-    """Check the part of an unordered stage; return that of its input."""
+    """Check the part of an unordered stage. Return the part of its input."""
     fields = place.fields(CallStage.kind, "of", "held", "input")
     fields["of"].integer()
     place.held(fields["held"])
@@ -241,5 +241,5 @@ def _check_unordered(place: Place) -> Part:
 
 
 def leaves_rows_out(node: Call) -> bool:
-    """Return True if a node may give fewer rows than it takes."""
+    """Return True if a node may drop rows."""
     return isinstance(node, Filter) or handling_of(node.on_error).kind == "skip"

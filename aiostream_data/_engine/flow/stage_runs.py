@@ -1,4 +1,4 @@
-"""The running stages with their inlets and outlets, for reports of what each waits for."""
+"""Registry of running stages with their inlets and outlets, for reports of their waits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:  # they know the context that this is a part of
+if TYPE_CHECKING:  # these modules import the run context, which imports this module
     from aiostream_data._engine.flow.stage import Stage
     from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 
 
 class StageRun(NamedTuple):
-    """A stage between its begin and its end."""
+    """A running stage with its inlets and its outlet."""
 
     stage: Stage
     inlets: Sequence[Inlet]
@@ -20,14 +20,14 @@ class StageRun(NamedTuple):
 
 
 class StageRuns:
-    """All stages that run. Noted on the loop, read from any thread."""
+    """Registry of all running stages. Written on the loop, read from any thread."""
 
     def __init__(self) -> None:
         self._runs: dict[int, StageRun] = {}
 
     @contextmanager
     def running(self, stage: Stage, inlets: Sequence[Inlet], outlet: Outlet) -> Iterator[None]:
-        """Note that a stage runs while the block does."""
+        """Register a stage for the duration of the block."""
         run = StageRun(stage, inlets, outlet)
         self._runs[id(run)] = run
         try:

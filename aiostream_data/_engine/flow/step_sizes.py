@@ -1,4 +1,4 @@
-"""How much one open shard may make and hold, by what the memory limit leaves to each of those that are open."""
+"""Sizes of blocks, records and hops of one open shard, from the memory limit and the number of open shards."""
 
 from __future__ import annotations
 
@@ -8,53 +8,52 @@ from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
 from aiostream_data.formats.stream import BLOCK_NBYTES, HEADROOM_NBYTES
 
 STEP_SHARE: Final = 16
-"""Decompressed blocks of one step of every open shard are at most this fraction (1/16) of the limit together, ..."""
+"""The decompressed blocks of one step, over all open shards, may take this fraction (1/16) of the memory limit."""
 
 LEAST_STEP_NBYTES: Final = 16 << 10
-"""... unless they are as small as this."""
+"""Minimum size of a decompressed block in bytes, under any memory limit."""
 
 RECORD_SHARE: Final = 8
-"""Records that are put together in every open shard are at most this fraction (1/8) of the limit together. A larger
-one passes alone."""
+"""Partial records of all open shards may take this fraction (1/8) of the limit. A larger record passes alone."""
 
 LEAST_RECORD_NBYTES: Final = 64 << 10
-"""A record is never large below this."""
+"""Records below this size in bytes never have to pass alone."""
 
 INDEX_NBYTES: Final = 16
-"""Bytes for each row of a variable column: where it starts, and its length."""
+"""Bytes of index per row of a variable-length column: the offset and the length."""
 
 ROW_NBYTES: Final = 32
-"""The same with the row's id."""
+"""Bytes of index and row id per row."""
 
 HOP_STEPS: Final = 16
-"""Most steps of one hop."""
+"""Maximum number of steps of one hop."""
 
 HOP_SHARE: Final = 16
-"""Hops of every open shard make at most this fraction (1/16) of the limit together, or one step each."""
+"""The hops of all open shards may produce this fraction (1/16) of the limit, but at least one step each."""
 
 
 def block_nbytes(memory_limit: int, open_at_once: int) -> int:
-    """Return how large a decompressed block of a shard is."""
+    """Return the size in bytes of a decompressed block of a shard."""
     return max(LEAST_STEP_NBYTES, min(BLOCK_NBYTES, memory_limit // (STEP_SHARE * open_at_once)))
 
 
 def headroom_nbytes(block: int) -> int:
-    """Return how much scratch stands before a decompressed block."""
+    """Return the bytes of scratch space in front of a decompressed block."""
     return min(HEADROOM_NBYTES, block)
 
 
 def rows_of_a_step(block: int) -> int:
-    """Return how many rows a column has at most, so that its index is no larger than a block or two."""
-    if block >= BLOCK_NBYTES:  # the limit leaves room: small records cost less in longer columns
+    """Return the maximum rows of a column, so that its index is at most about two blocks large."""
+    if block >= BLOCK_NBYTES:  # enough memory for longer columns, which cost less per small record
         return 4 * CHUNK_ROWS
     return min(CHUNK_ROWS, max(LEAST_STEP_NBYTES, block) // ROW_NBYTES)
 
 
 def large_record_nbytes(memory_limit: int, open_at_once: int) -> int:
-    """Return from which size on a record passes alone."""
+    """Return the size in bytes from which a record passes alone."""
     return max(LEAST_RECORD_NBYTES, memory_limit // (RECORD_SHARE * open_at_once))
 
 
 def hop_nbytes(memory_limit: int, open_at_once: int, step: int) -> int:
-    """Return how much one hop may make, in bytes, when one step makes ``step``."""
+    """Return the maximum output of one hop in bytes, if one step produces ``step`` bytes."""
     return max(step, min(HOP_STEPS * step, memory_limit // (HOP_SHARE * open_at_once)))

@@ -1,5 +1,5 @@
 """Keep everything a loader holds within its memory limit.
 
-Input: sizes in bytes, asked for before data is requested and noted when it was made.
-Output: permission to go on, leases that release their bytes when the last holder drops them, and blocks to reuse.
+Input: sizes in bytes, reserved before data is requested and counted when data is created.
+Output: reservations, leases that release their bytes when the last holder drops them, and reusable blocks.
 """

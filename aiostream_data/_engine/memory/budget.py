@@ -1,21 +1,21 @@
-"""One budget of bytes for everything a loader holds.
+"""Memory budget: counts all bytes that a loader holds against its memory limit.
 
-How this works. Bytes enter a pipeline at its sources, so sources *ask* before they request anything
-(:meth:`Budget.admit`), and again before they decompress or cut it (:meth:`Budget.room_for_step`). They wait while the
-limit is reached. What later stages make of those bytes is only *noted* (:meth:`Budget.charge`): moving forward must
-never wait for memory, because moving forward is what frees it. Three things pass over the limit:
+How this works. Bytes enter a pipeline at its sources. A source reserves memory before it requests a range
+(:meth:`Budget.admit`), and again before it decompresses or cuts the range (:meth:`Budget.room_for_step`). Both calls
+wait while the limit is reached. Later stages only count their bytes (:meth:`Budget.charge`) and never wait, because
+their progress frees memory. Three kinds of reservation may exceed the limit:
 
-- a first admission into an empty budget;
-- an *urgent* one, from the reader that the order is waiting for while the readers behind it hold everything. It is for
-  one range or one step, whose sizes shrink with the number of open shards;
+- the first reservation of an empty budget;
+- an *urgent* reservation, by the reader that the order waits for while later readers hold all memory. Its size is one
+  range or one step, and these sizes shrink with the number of open shards;
 - a record larger than its shard's share of the limit, alone (:meth:`Budget.alone`). A reader may gather such a record
-  only while the order waits for that very shard, so that the record that comes next in order is the one that passes.
-  No other is begun before its memory was released. The exception: the consumer waits, and everything between it and
-  the reader asks for another record, as zip() and batch() do. Then nothing else can release memory.
+  only while the order waits for its shard. The next such record starts after the memory of this one is released. It may
+  start earlier if the consumer waits and all stages before it need another record, as with zip() and batch(). In that
+  case no other progress can release memory.
 
-A :class:`Charge` ends with the last chunk that holds it as ``lease``. Ending in ``__del__`` is
-deliberate: chunks are dropped by any thread, on success, failure and cancellation alike, and the
-last reference is exactly the moment when the memory is free.
+A :class:`Charge` ends when the last chunk that holds it as ``lease`` is deleted. It ends in ``__del__`` on purpose: any
+thread may drop a chunk, after success, failure or cancellation, and the last reference is the moment when the memory is
+free.
 """
 
 from __future__ import annotations
@@ -33,57 +33,57 @@ from typing import Protocol
 from aiostream_data.rows.records import Chunk, largest_row_nbytes
 
 ADMITTED = 0.625
-"""Share of the limit that sources may fill; the rest is for what is being copied, and for the allocator's gaps."""
+"""Fraction of the memory limit available to sources. The rest covers copies in progress and allocator fragmentation."""
 
 FILLED = 0.75
-"""Share of the limit beyond which stages begin nothing more; the rest is for chunks and batches in the making."""
+"""Fraction of the memory limit above which stages start no new work. The rest covers chunks and batches in progress."""
 
 FLOW = 0.125
-"""Share that may be on its way however much buffers keep, or all would go one by one beside a large buffer."""
+"""Fraction of the memory limit that data in flight may always use, even if large buffers fill the rest."""
 
 LEAST_ADMITTED = 0.125
-"""Share that sources may fill however large rows are: what the order waits for passes anyway."""
+"""Fraction of the memory limit that sources may always use, even if rows are large."""
 
 COPIES_OF_A_ROW = 4
-"""How often a row may be there at once: as it was read, as a function's argument, its result, and as a column."""
+"""Maximum number of copies of a row at one time: as read, as a function's argument, as its result, and in a column."""
 
 
 FORGETTING = 0.98
-"""Factor by which a remembered largest size fades with every later one."""
+"""Decay factor of the remembered maximum in :meth:`Budget.leave_free`, applied on every call."""
 
 CHANNEL_SHARE = 8
-"""A channel holds at most this fraction (1/8) of the limit."""
+"""A channel may hold this fraction (1/8) of the memory limit."""
 
 QUEUES = "queues"
-"""Holder of what is on its way between stages, or waits for the consumer."""
+"""Holder of chunks between stages and of elements queued for the consumer."""
 
 RANGES = "ranges"
-"""Holder of what was asked for and is not yet cut into rows, or rows look into."""
+"""Holder of requested ranges that are not yet cut into rows, or that rows still refer to."""
 
 RECORDS = "records being put together"
-"""Holder of records of which a part has yet to come."""
+"""Holder of partially received records."""
 
 WINDOWS = "decompressors"
-"""Holder of what decompressors keep: tables, and the window of output that their input may refer to."""
+"""Holder of the memory of decompressors: tables, and the window of earlier output."""
 
 DECODED = "decoded"
-"""Holder of rows in memory of their own."""
+"""Holder of decoded rows that have their own memory."""
 
 RESERVED = "reserved"
-"""Holder of the most that steps in progress may make: room that is kept free for them, and mostly no memory."""
+"""Holder of the maximum output of steps in progress. These bytes are reserved, but mostly not allocated."""
 
 READ_AHEAD = "interleave"
-"""Holder of rows of data sets that user functions made in memory and that wait for their turn."""
+"""Holder of rows that interleave() read ahead from in-memory data sets of user functions."""
 
 RESULTS = "results"
-"""Holder of what functions have returned, or are expected to."""
+"""Holder of actual and expected results of user functions."""
 
 FLOWING = (QUEUES, RANGES, RECORDS, DECODED, RESERVED, READ_AHEAD, RESULTS)
-"""Holders of what goes away by going on. All others keep what they have until something else comes."""
+"""Holders of data in flight, which progress releases. Other holders are buffers, which keep their data."""
 
 
 class Charge:
-    """Bytes noted against a budget until this object is dropped or :meth:`end` is called."""
+    """Bytes counted against a budget until this object is deleted or :meth:`end` is called."""
 
     __slots__ = ("budget", "holder", "nbytes")
 
@@ -93,12 +93,12 @@ class Charge:
         self.nbytes = nbytes
 
     def resize(self, nbytes: int) -> None:
-        """Note another number of bytes from now on."""
+        """Change the number of counted bytes."""
         change, self.nbytes = nbytes - self.nbytes, nbytes
         self.budget._note(change, self.holder)
 
     def end(self) -> None:
-        """Give the bytes back now. Idempotent; callable from any thread."""
+        """Release the bytes. Idempotent; callable from any thread."""
         self.resize(0)
 
     def __del__(self) -> None:
@@ -107,7 +107,7 @@ class Charge:
 
 
 class Alone:
-    """The right to gather one record that is larger than its share; ends with the last chunk that holds it as lease."""
+    """Permit to gather one record larger than its share. It ends with the last chunk that holds it as lease."""
 
     __slots__ = ("_budget", "_is_gathered")
 
@@ -117,7 +117,7 @@ class Alone:
         budget._count_alone(gathering=1, held=1)
 
     def gathered(self) -> None:
-        """Mark the record as complete: it is on its way to the consumer. Callable from any thread."""
+        """Mark the record as complete. Callable from any thread."""
         if not self._is_gathered:
             self._is_gathered = True
             self._budget._count_alone(gathering=-1)
@@ -128,7 +128,7 @@ class Alone:
 
 
 class MakesWay(Protocol):
-    """Something that can be freed for others, and made again."""
+    """A decompressor whose memory can be released for another one and allocated again later."""
 
     @property
     def nbytes(self) -> int: ...
@@ -137,14 +137,15 @@ class MakesWay(Protocol):
 
 
 class Budget:
-    """Counts bytes from any thread; lets coroutines of one loop wait for room.
+    """Byte counter with a limit. Any thread may count bytes; coroutines of one loop can wait for room.
 
     Attributes:
-        limit: Bytes that admissions keep to.
-        used, peak: Bytes noted now, and the most at any time.
-        holders: The same two numbers by holder.
-        consumer_waits: Returns whether the consumer waits for an element and none is ready.
-        in_line: Large decompressors, in the order in which they were given memory.
+        limit: Memory limit in bytes.
+        used, peak: Bytes currently counted, and their maximum so far.
+        holders: Current and peak bytes, keyed by holder.
+        wait_s: Total seconds of all waits for room.
+        consumer_waits: Returns True if the consumer waits for an element and none is ready.
+        in_line: Large decompressors, in the order in which they received memory.
     """
 
     def __init__(self, limit: int) -> None:
@@ -153,15 +154,15 @@ class Budget:
         self.peak = 0
         self.holders: dict[str, tuple[int, int]] = {}
         self.wait_s = 0.0
-        self.waiting: dict[str, float] = {}  # names of tasks that wait, and perf_counter() when they began
-        # Re-entrant: a garbage collection inside the locked region may end another charge.
+        self.waiting: dict[str, float] = {}  # start of each wait in perf_counter() seconds, by task name
+        # Re-entrant, because a garbage collection inside the locked region may end another charge.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._left_free = 0
         self.consumer_waits: Callable[[], bool] = lambda: True
-        self._gathering = 0  # records that pass alone, and are not complete
-        self._alone = 0  # the same, with those that are complete and still held
+        self._gathering = 0  # incomplete records that pass alone
+        self._alone = 0  # all records that pass alone, including complete ones that are still held
         self._warned = False
         self.in_line: list[MakesWay] = []
         self.has_warned_of_windows = False
@@ -169,37 +170,37 @@ class Budget:
 
     @property
     def channel_nbytes(self) -> int:
-        """Most bytes that one channel may hold."""
+        """Maximum bytes of one channel."""
         return max(1, self.limit // CHANNEL_SHARE)
 
     @property
     def admitted_nbytes(self) -> int:
-        """Most bytes that sources may fill."""
+        """Bytes up to which sources may fill the budget."""
         return int(min(self.limit * ADMITTED, max(self.limit - self._left_free, self.limit * LEAST_ADMITTED)))
 
     def leave_free(self, nbytes: int) -> None:
-        """Record the bytes needed at once to move data that was read. Sources leave room for the recent maximum."""
+        """Record bytes that later stages need at once. Sources leave the recent maximum of these values free."""
         self._left_free = max(nbytes, int(FORGETTING * self._left_free))
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is held that what is being made needs the rest."""
+        """True if stages must not start new work."""
         return not self.may_begin(0)
 
     @property
     def flowing(self) -> int:
-        """Bytes that are on their way, and not kept in a buffer."""
+        """Bytes of data in flight, excluding buffers."""
         holders = self.holders
         return sum(holders[holder][0] for holder in FLOWING if holder in holders)
 
     def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
-        """Note ``nbytes`` without waiting."""
+        """Count ``nbytes`` bytes without waiting, and return their charge."""
         self.warn_of(nbytes)
         self._note(nbytes, holder)
         return Charge(self, nbytes, holder)
 
     def warn_of(self, nbytes: int) -> None:
-        """Warn, once, where a single thing is larger than the limit."""
+        """Warn once if a single object of ``nbytes`` bytes exceeds the limit."""
         if nbytes <= self.limit or self._warned:
             return
         self._warned = True
@@ -211,7 +212,7 @@ class Budget:
         )
 
     def passes(self, chunk: Chunk) -> int:
-        """Return the bytes of the largest row of a chunk that is larger than the limit, and warn; 0 where none is."""
+        """If the chunk's largest row exceeds the limit, warn and return its size in bytes; otherwise return 0."""
         largest = largest_row_nbytes(chunk) if chunk.nbytes > self.limit else 0
         self.warn_of(largest)
         return largest if largest > self.limit else 0
@@ -222,61 +223,61 @@ class Budget:
         is_urgent: Callable[[], bool] = lambda: False,
         holder: str = QUEUES,
     ) -> Charge:
-        """Wait until sources may fill ``nbytes`` more, then note them.
+        """Wait until sources may use ``nbytes`` more bytes, then count them.
 
         Args:
-            is_urgent: Asked again at each :meth:`poke`; when true the bytes pass over the limit.
+            is_urgent: Called again at each :meth:`poke`. If it returns True, the bytes may exceed the limit.
         """
         await self.until(lambda: self._fits(nbytes, self.admitted_nbytes) or is_urgent())
         return self.charge(nbytes, holder)
 
     def room_for(self, nbytes: int, holder: str = RANGES) -> Charge | None:
-        """Note bytes that sources may fill now; None where there is no room for them."""
+        """Count bytes for a source if there is room. Otherwise return None without waiting."""
         return self.charge(nbytes, holder) if self.has_room_for(nbytes) else None
 
     def has_room_for(self, nbytes: int) -> bool:
-        """Return whether sources may fill ``nbytes`` more."""
+        """Return True if sources may use ``nbytes`` more bytes."""
         return self._fits(nbytes, self.admitted_nbytes)
 
     @property
     def windows_nbytes(self) -> int:
-        """Bytes that decompressors hold."""
+        """Number of bytes that decompressors hold."""
         return self.holders.get(WINDOWS, (0, 0))[0]
 
     def windows_fit(self, share: float) -> bool:
-        """Return whether decompressors hold at most this fraction of the limit."""
+        """Return True if decompressors hold at most this fraction of the limit."""
         return self.windows_nbytes <= share * self.limit
 
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
-        """Wait until stages may fill ``nbytes`` more, or it is urgent; return whether they may."""
+        """Wait until ``nbytes`` more bytes fit or ``is_urgent()`` returns True. Return True if the bytes fit."""
         await self.until(lambda: self.may_begin(nbytes) or is_urgent())
         return self.may_begin(nbytes)
 
     async def room_for_step(self, nbytes: int, is_urgent: Callable[[], bool]) -> Charge:
-        """Wait until a source may decompress and cut ``nbytes``, then note them.
+        """Wait until a source may decompress and cut ``nbytes`` bytes, then count them as reserved.
 
-        Ranges fill less of the limit than this may, so that what was fetched can be decoded ahead.
+        This reservation has a higher limit than ranges have, so fetched ranges can be decoded ahead.
         """
         if not self.may_begin(nbytes):
             await self.until_fits(nbytes, is_urgent)
-        self._note(nbytes, RESERVED)  # no warning: what a step may make at most is seldom what it makes
+        self._note(nbytes, RESERVED)  # no warning: a step seldom makes its maximum
         return Charge(self, nbytes, RESERVED)
 
     async def alone(self, is_wanted: Callable[[], bool]) -> Alone:
         """Wait until a record larger than its share may be gathered.
 
         Args:
-            is_wanted: Whether the order waits for the shard of the record.
+            is_wanted: Returns True if the order waits for the shard of the record.
         """
         await self.until(lambda: self._gathering == 0 and is_wanted() and (self._alone == 0 or self.consumer_waits()))
         return Alone(self)
 
     async def until_within(self, is_urgent: Callable[[], bool]) -> None:
-        """Wait while nearly all is held that the limit allows, unless it is urgent to make room by going on."""
+        """Wait until the budget is not full or ``is_urgent()`` returns True."""
         await self.until(lambda: not self.is_full or is_urgent())
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds, which is asked when bytes were given back, and at each :meth:`poke`."""
+        """Wait until ``holds()`` is True. It is evaluated after each release of bytes and at each :meth:`poke`."""
         if holds():
             return
         self._loop = loop = asyncio.get_running_loop()
@@ -288,7 +289,7 @@ class Budget:
             while True:
                 waiter = loop.create_future()
                 self._waiters.append(waiter)
-                if holds():  # room may have been made by another thread just before
+                if holds():  # another thread may have released bytes before the waiter was registered
                     break
                 await waiter
                 if holds():
@@ -298,16 +299,16 @@ class Budget:
         self.wait_s += loop.time() - started
 
     def poke(self) -> None:
-        """Let everybody who waits look again. Call from the loop."""
+        """Wake all waiters to check their conditions again. Call from the loop."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def look_again(self) -> None:
-        """Do what :meth:`poke` does, soon. Callable from any thread; costs nothing where nobody waits."""
+        """Schedule :meth:`poke` on the loop if there are waiters. Callable from any thread."""
         if self._waiters and self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.poke)
 
     def _count_alone(self, gathering: int = 0, held: int = 0) -> None:
@@ -320,7 +321,7 @@ class Budget:
         return self.used == 0 or self.used + nbytes <= most
 
     def may_begin(self, nbytes: int) -> bool:
-        """Return whether stages may fill ``nbytes`` more."""
+        """Return True if stages may use ``nbytes`` more bytes."""
         return self._fits(nbytes, int(FILLED * self.limit)) or self.flowing + nbytes <= FLOW * self.limit
 
     def _note(self, change: int, holder: str) -> None:
@@ -338,7 +339,7 @@ _budgets: weakref.WeakSet[Budget] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
-    """Replace the locks in a forked child: a thread that does not exist there may hold one for ever."""
+    """Replace the locks in a forked child: a thread of the parent may hold one of them forever."""
     for budget in list(_budgets):
         budget._lock = threading.RLock()
 

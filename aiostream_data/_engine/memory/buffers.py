@@ -1,12 +1,10 @@
-"""Lend blocks of memory to readers, and lend them again when nothing looks at them any more.
+"""Pool of memory blocks for readers. A block is reused after its last view is deleted.
 
-A fresh block costs a page fault for every 4 KiB that is written, about half of what reading costs, and
-blocks from malloc stay in the arenas of the threads that touched them. So blocks come straight from
-the system, one mapping each, and are used again.
+A fresh block costs a page fault for every 4 KiB written, about half of the cost of reading. Memory from malloc stays in
+the arenas of the threads that used it. Blocks are therefore mapped directly from the system, and reused.
 
-A block is an array; whatever is cut out of it keeps it alive. When the last such view is gone the
-block comes back, from whichever thread that happened on. Blocks that are not lent are kept up to a
-limit and given back to the system beyond it.
+A block is an array, and its views keep it alive. When the last view is deleted, on any thread, the block returns to the
+pool. The pool keeps idle blocks up to a limit and returns others to the system.
 """
 
 from __future__ import annotations
@@ -19,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 GRAIN_NBYTES = 1 << 18
-"""Blocks are multiples of this, so that blocks for ranges of nearly one size fit each other."""
+"""Block sizes are multiples of this number of bytes, so ranges of similar size can reuse the same blocks."""
 
 
 class BlockPool:
-    """Blocks of uint8. Safe to use from any thread.
+    """Pool of uint8 blocks. Safe from any thread.
 
     Args:
-        max_idle_nbytes: Most bytes kept while nobody has them.
+        max_idle_nbytes: Maximum bytes of idle blocks.
     """
 
     def __init__(self, max_idle_nbytes: int) -> None:
         self._max_idle_nbytes = max_idle_nbytes
-        # Re-entrant: a garbage collection inside the locked region may bring another block back.
+        # Re-entrant, because a garbage collection inside the locked region may return another block.
         self._lock = threading.RLock()
         self._idle: dict[int, list[mmap.mmap]] = {}
         self._lent: dict[int, tuple[weakref.ref[NDArray[np.uint8]], mmap.mmap]] = {}
@@ -39,7 +37,7 @@ class BlockPool:
         self._closed = False
 
     def lend(self, nbytes: int) -> NDArray[np.uint8]:
-        """Return ``nbytes`` bytes with undefined content. The borrower drops them when done."""
+        """Return an uninitialized array of ``nbytes`` bytes. Its block is reused after the last view is deleted."""
         size = max(1, -(-nbytes // GRAIN_NBYTES)) * GRAIN_NBYTES
         with self._lock:
             waiting = self._idle.get(size)
@@ -56,7 +54,7 @@ class BlockPool:
         return array[:nbytes]
 
     def close(self) -> None:
-        """Give idle blocks back to the system; those still lent go back when they are dropped."""
+        """Return idle blocks to the system. Blocks in use follow when they are deleted."""
         with self._lock:
             self._closed = True
             self._idle.clear()
@@ -72,9 +70,9 @@ class BlockPool:
                 self.idle_nbytes += size
 
     def _make_room(self, size: int) -> None:
-        """Give idle blocks of other sizes back to the system, as far as one of this size needs their room.
+        """Return idle blocks of other sizes to the system until a block of this size fits into the pool.
 
-        Ranges become larger or smaller while a store is read, and blocks of the old size would not be used again.
+        The size of ranges changes while a store is read, and blocks of the old size would not be reused.
         """
         if size > self._max_idle_nbytes:
             return

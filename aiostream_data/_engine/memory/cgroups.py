@@ -1,4 +1,4 @@
-"""Find the files in which cgroups of version 1 and 2 state the limits of this process."""
+"""Find the files with the limits of this process in cgroups of version 1 and 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_DIGITS: Final = 19
 
 
 def read_text(path: Path) -> str:
-    """Return the contents of a file, or "" if it cannot be read: no cgroups, or none of this version."""
+    """Return the contents of a file, or "" if the file cannot be read, e.g. without cgroups of this version."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -21,31 +21,31 @@ def read_text(path: Path) -> str:
 
 
 def number_in(word: str) -> int | None:
-    """Return the number that the kernel has written; None for "max", -1, and a file that is not there.
+    """Parse a number in a cgroup file; return None for "max", "-1" and "".
 
-    Not by what int() raises: while it formats its ValueError, CPython may replace a KeyboardInterrupt by it.
+    The check avoids a ValueError from int(), which can replace a KeyboardInterrupt in CPython.
     """
     return int(word) if word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS else None
 
 
-@lru_cache(maxsize=16)  # every loader asks when it is opened
+@lru_cache(maxsize=16)  # called whenever a loader is opened
 def limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> tuple[PurePosixPath, ...]:
-    """Return the files that may state a limit, relative to the directory where cgroups are mounted.
+    """Return the files that can contain a limit, relative to the mount point of cgroups.
 
-    In a container, the cgroup of the process is usually the root of the mount. Elsewhere, as in a service or a batch
-    job, ``own`` names the cgroup, and every cgroup above it may have a limit of its own.
+    In a container, the cgroup of the process is usually the root of the mount. In a service or batch job, ``own`` names
+    the cgroup, and each parent cgroup can have its own limit.
 
     Args:
-        own: The contents of ``/proc/self/cgroup``: a line ``number:controllers:path`` for each hierarchy.
-        controller: Name of the controller, such as "memory".
-        file_v1, file_v2: Names of the file in a cgroup of version 1 and 2.
+        own: Contents of ``/proc/self/cgroup``, with one line ``number:controllers:path`` per hierarchy.
+        controller: Name of the controller, e.g. "memory".
+        file_v1, file_v2: Name of the limit file in cgroups of version 1 and 2.
     """
     return tuple(_limit_files(own, controller, file_v1, file_v2))
 
 
 def _limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> Iterator[PurePosixPath]:
     mounts_v1 = dict.fromkeys([controller, *(listed for listed, _ in _lines(own) if controller in listed.split(","))])
-    for mount in ("", "unified"):  # the second one where both versions are mounted
+    for mount in ("", "unified"):  # "unified" if both versions are mounted
         yield PurePosixPath(mount, file_v2)
     for mount in mounts_v1:
         yield PurePosixPath(mount, file_v1)
@@ -58,7 +58,7 @@ def _limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> Itera
 
 
 def _lines(own: str) -> Iterator[tuple[str, str]]:
-    """Yield controllers and path of each hierarchy."""
+    """Yield controllers and path of each cgroup hierarchy."""
     for line in own.splitlines():
         _, separator, rest = line.partition(":")
         controllers, other, path = rest.partition(":")

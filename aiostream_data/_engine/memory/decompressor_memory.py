@@ -1,11 +1,11 @@
-"""Memory of one shard's decompressor, above all the window of a zstd frame: reserved first, and taken back for others.
+"""Memory of one shard's decompressor, mainly the window of a zstd frame. It can be revoked for another shard.
 
-How this works. A decompressor is allocated when its memory was reserved. A shard that is opened ahead of its turn waits
-while decompressors hold a quarter of the limit. The shard that the order needs next never waits for a window to end:
-where the windows of all open shards do not fit together, others *make way*. The shard that was given memory last, and
-that the order does not need now, discards its decompressor. It reads itself again from the start when it is needed,
-and leaves out the rows that it has given. So the order of rows is the same, no two shards wait for each other, and a
-window that does not fit beside any other passes alone.
+How this works. A decompressor's memory is reserved before its allocation. A shard that is opened ahead of its turn
+waits while decompressors hold a quarter of the limit. The shard that the order needs next does not wait for other
+windows. If the windows do not fit together, other shards discard their decompressors, starting with the shard that
+received memory last. Only shards that the order does not need at that time are affected. Such a shard is later read
+again from the start, and the rows already emitted are skipped. The order of rows does not change, and shards cannot
+deadlock. A window that does not fit next to any other passes alone.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from aiostream_data._engine.memory.budget import FILLED, FLOW, WINDOWS, Budget
 from aiostream_data.metrics.sizes import as_size
 
 AHEAD_SHARE: Final = 0.25
-"""Fraction of the limit that decompressors may hold before a shard that is opened ahead of its turn waits for it."""
+"""If decompressors hold more than this fraction of the limit, a shard opened ahead of its turn waits."""
 
 TOGETHER_SHARE: Final = 0.5
-"""Fraction of the limit that all decompressors may hold, unless the one that the order needs is larger by itself."""
+"""Fraction of the limit that all decompressors may hold, unless the one that the order needs is larger alone."""
 
 SMALL_NBYTES: Final = 256 << 10
-"""A decompressor that holds no more than this makes no way, and others make none for it."""
+"""A decompressor of at most this many bytes is never discarded for others, and others are not discarded for it."""
 
 
 class DecompressorTaken(Exception):
-    """The decompressor was discarded for that of another shard."""
+    """The decompressor was discarded to free memory for another shard."""
 
 
 class DecompressorMemory:
-    """What the decompressor of one reader of a shard holds. Loop thread only.
+    """Memory reservation for the decompressor of one shard reader. Loop thread only.
 
     Args:
-        is_wanted: Whether the order waits for the shard.
+        is_wanted: Returns True if the order waits for the shard.
     """
 
     def __init__(self, budget: Budget, is_wanted: Callable[[], bool]) -> None:
@@ -49,22 +49,22 @@ class DecompressorMemory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved."""
+        """Number of reserved bytes."""
         return self._charge.nbytes
 
     async def until_it_may_begin(self) -> None:
-        """Wait, in a shard that the order does not need yet, while decompressors of others hold much of the limit."""
+        """Wait while decompressors hold more than AHEAD_SHARE of the limit, unless the order waits for this shard."""
         if not self._budget.windows_fit(AHEAD_SHARE):
             await self._budget.until(lambda: self._budget.windows_fit(AHEAD_SHARE) or self.is_wanted())
 
     async def reserve(self, nbytes: int, discard: Callable[[], None]) -> None:
-        """Wait for room for a decompressor that holds so many bytes, or is about to.
+        """Wait for room for a decompressor of ``nbytes`` bytes in total, then reserve it.
 
         Args:
-            discard: Frees it.
+            discard: Frees the decompressor.
 
         Raises:
-            DecompressorTaken: It was discarded meanwhile, or before.
+            DecompressorTaken: The decompressor was discarded before or during the wait.
         """
         if not self._is_taken and nbytes > self.nbytes:
             self._discard = discard
@@ -79,10 +79,10 @@ class DecompressorMemory:
                 self._budget.in_line.append(self)
 
     async def used_by(self, hop: Callable[..., Any], function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function that uses the decompressor in a hop, during which it is not discarded.
+        """Run a function that uses the decompressor in a hop. The decompressor is not discarded during the hop.
 
         Raises:
-            DecompressorTaken: It was discarded before.
+            DecompressorTaken: The decompressor was discarded earlier.
         """
         if self._is_taken:
             raise DecompressorTaken
@@ -95,7 +95,7 @@ class DecompressorMemory:
                 self._go()
 
     def release(self) -> None:
-        """Give the memory back; the reader can begin again."""
+        """Release the memory. The reader can reserve memory again."""
         self._leave_line()
         self._charge.end()
         self._discard = _nothing
@@ -126,7 +126,7 @@ class DecompressorMemory:
         return nbytes <= SMALL_NBYTES or self._others_made_way(more)
 
     def _others_made_way(self, more: int) -> bool:
-        """Let others make way for so many bytes. Return whether there is room, or nobody left who can."""
+        """Discard other decompressors until ``more`` bytes fit. Return True if they fit or no other one is left."""
         others = [each for each in reversed(self._budget.in_line) if each is not self and not each.is_wanted()]
         over = self._over(more)
         for other in others:
@@ -138,9 +138,9 @@ class DecompressorMemory:
         return self._over(more) <= 0 or not any(other.nbytes for other in others)
 
     def _over(self, more: int) -> int:
-        """Return by how many bytes decompressors hold too much if this one held ``more``.
+        """Return the number of bytes above the decompressors' limit if this one holds ``more`` bytes more.
 
-        They may hold half of the limit, less where much is on its way. What is opened ahead gives way last.
+        Decompressors may hold half of the memory limit, or less if much data is in flight.
         """
         limit, flowing = self._budget.limit, self._budget.flowing
         together = min(TOGETHER_SHARE * limit, FILLED * limit - flowing)
@@ -162,4 +162,4 @@ def _warn(budget: Budget) -> None:
 
 
 def _nothing() -> None:
-    """Nothing is held."""
+    """Do nothing: no decompressor is allocated."""

@@ -1,4 +1,4 @@
-"""How many bytes a loader may hold: what the user says, or a share of what the machine has."""
+"""Determine the memory limit of a loader: the user's value, or a fraction of the machine's memory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ FALLBACK_LIMIT = 1 << 30
 
 
 def parse_nbytes(value: int | str) -> int:
-    """Return a number of bytes from an int or a text such as ``"256MB"`` or ``"1.5 GiB"``.
+    """Parse a number of bytes from an int or a string such as ``"256MB"`` or ``"1.5 GiB"``.
 
     Raises:
-        PlanError: It is not a positive number with a known unit.
+        PlanError: The value is not a positive number with a known unit.
     """
     return as_nbytes(value, "memory limit")
 
 
 def default_limit() -> int:
-    """Return the default budget: a quarter of the cgroup's limit, or of the machine's memory."""
+    """Return the default memory limit in bytes: a quarter of the cgroup's limit or of the machine's memory."""
     return max(64 << 20, int(_memory_of_this_process() * DEFAULT_FRACTION))
 
 
@@ -29,7 +29,7 @@ def _memory_of_this_process() -> int:
     files = limit_files(read_text(OWN_CGROUPS), "memory", "memory.limit_in_bytes", "memory.max")
     limits = [number_in(read_text(CGROUPS / file).strip()) for file in files]
     limits.append(_physical_memory())
-    known = [limit for limit in limits if limit is not None and limit > 0]  # with 0 this process would not have started
+    known = [limit for limit in limits if limit is not None and limit > 0]  # a real limit is never 0
     return min(known) if known else FALLBACK_LIMIT
 
 

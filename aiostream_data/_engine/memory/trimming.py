@@ -1,8 +1,8 @@
-"""Give back what malloc keeps of freed memory, when that is much beside the memory limit.
+"""Return malloc's unused memory to the system if it is large relative to the memory limit.
 
-Arrays that functions return are freed by other threads than those that made them, and a process then keeps up to
-several times what is alive, in an arena for each thread. Looking is cheap and done now and then; giving back costs
-milliseconds, and page faults later, and is done only where it is needed to stay within what was declared.
+Threads free arrays that other threads allocated. malloc then keeps freed memory in one arena per thread, up to several
+times the memory in use. Checking is cheap and done periodically. Trimming costs milliseconds and later page faults, so
+it is done only if the kept memory exceeds a limit.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from typing import Final
 from aiostream_data.metrics.allocator import allocator_state, trim
 
 KEPT_SHARE: Final = 0.5
-"""Freed memory may stay with the process up to this fraction (1/2) of the memory limit."""
+"""malloc may keep freed memory up to this fraction (1/2) of the memory limit."""
 
 LEAST_NBYTES: Final = 16 << 20
-"""Less than this is never worth it."""
+"""Kept memory up to this size in bytes is never trimmed."""
 
 LOOK_S: Final = 0.5
-"""Seconds between two looks, ..."""
+"""Minimum number of seconds between two checks."""
 
 COST_SHARE: Final = 0.005
-"""... or more, so that they take no more than this part of the time: malloc counts what is free piece by piece."""
+"""Maximum fraction of time spent on checks. malloc counts free memory piece by piece, so a check can be slow."""
 
 
 class Trimmer:
-    """Looks after one process, for one loader under a memory limit in bytes.
+    """Trims malloc's free memory in this process, for one loader with a memory limit in bytes.
 
     Attributes:
-        trimmed: How often memory was given back.
+        trimmed: Number of trims so far.
     """
 
     def __init__(self, memory_limit: int) -> None:
         self._most = max(LEAST_NBYTES, int(memory_limit * KEPT_SHARE))
         self._since = monotonic()
         self._pause_s = LOOK_S
-        self._resident = 0  # after the last time: what does not grow again is not malloc's to give back
+        self._resident = 0  # resident bytes after the last trim; trim again only after growth
         self.trimmed = 0
 
     def is_due(self) -> bool:
-        """Return True if it is time to look again, and begin to count anew if it is."""
+        """Return True if a check is due. If so, restart the interval."""
         now = monotonic()
         if now - self._since < self._pause_s:
             return False
@@ -48,7 +48,7 @@ class Trimmer:
         return True
 
     def look(self) -> None:
-        """Give memory back if too much is kept. Not on the loop: it may take milliseconds."""
+        """Trim if malloc keeps too much. Call off the event loop, because a trim can take milliseconds."""
         started = perf_counter()
         self._look()
         self._pause_s = max(LOOK_S, (perf_counter() - started) / COST_SHARE)

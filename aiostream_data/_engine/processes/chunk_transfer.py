@@ -1,9 +1,9 @@
-"""Chunks in the form in which they go from one process to another: few arrays, each no larger than what is in it.
+"""Convert chunks to and from the form in which processes exchange them: few arrays, without unused bytes.
 
-How this works. Arrays of some size cross in shared memory and arrive as views on it, whatever their number; small
-ones are copied, and every object costs some microseconds. So what a chunk holds in many small arrays is put side by
-side into a few, and cut again on the other side: the rows that batches were made of, and batches that are small.
-Batches in parts are put together in the shared memory: in the message stands what arrives beside it.
+Large arrays travel in shared memory and arrive as views on it. Small arrays are copied, and every object costs some
+microseconds. So small arrays of a chunk, such as small batches or their row ids, are concatenated for the transfer, and
+the receiver splits them again. The parts of a batch are joined directly in shared memory, and the message holds a
+placeholder for the joined array.
 """
 
 from __future__ import annotations
@@ -23,64 +23,64 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import Structure, structure_of
 
 SMALL_NBYTES: Final = 32 << 10
-"""Arrays of fewer bytes are put side by side with the same leaf of other elements."""
+"""Arrays of fewer bytes are concatenated with the same leaf of other elements."""
 
 SPARSE: Final = 0.75
-"""Where rows use less than this part of the values that they are cut from, they get values of their own."""
+"""Rows that use less than this fraction of their shared values buffer are copied before the transfer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Arrays that differ in length only, one after another.
+    """Concatenation of arrays that differ only in length.
 
     Attributes:
-        whole: All rows.
-        sizes: How many rows each array has.
+        whole: Concatenated array.
+        sizes: Number of rows of each array.
     """
 
     whole: NDArray[Any]
     sizes: list[int]
 
     def apart(self) -> list[NDArray[Any]]:
-        """Return the arrays again, as views on the whole."""
+        """Split into the original arrays, as views on ``whole``."""
         ends = np.cumsum([0, *self.sizes]).tolist()
         return [self.whole[start:stop] for start, stop in pairwise(ends)]
 
 
 class Arriving:
-    """Stands for an array that is written beside the message.
+    """Placeholder in a message for an array that is written to shared memory beside it.
 
     Attributes:
-        number: Which one it is.
+        number: Index of the array among those written beside the message.
     """
 
-    # No dataclass: those are structure, and this is a leaf.
+    # Not a dataclass: dataclasses count as structure, and this object must be a leaf.
     __slots__ = ("dtype", "number", "shape")
 
     def __init__(self, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.number, self.shape, self.dtype = number, shape, dtype
 
     def arrived(self, written: Sequence[NDArray[np.uint8]]) -> NDArray[Any]:
-        """Return the array, over the memory that it has come in."""
+        """Return the array as a view on the received memory."""
         return np.ndarray(self.shape, self.dtype, written[self.number].data)
 
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Elements of one structure, leaf by leaf."""
+    """Elements of the same structure, stored as one column per leaf."""
 
     structure: Structure
     columns: tuple[SideBySide | list[Any], ...]
 
     def elements(self) -> list[Any]:
-        """Return the elements again."""
+        """Rebuild the elements."""
         columns = [column.apart() if isinstance(column, SideBySide) else column for column in self.columns]
         return self.structure.rows(columns)
 
 
 @dataclass(frozen=True, slots=True)
 class IdsSideBySide:
-    """Ids of the rows of several elements: all of them, and how many rows each element was made of."""
+    """Row ids of several elements, concatenated, with the number of rows that each element was made of."""
 
     whole: RowIds
     sizes: list[int]
@@ -88,13 +88,13 @@ class IdsSideBySide:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A chunk on its way.
+    """Chunk in its transfer form.
 
     Attributes:
-        rows: Elements of :class:`Items`, or the chunk itself where it is :class:`Columns`, without lineage and lease.
-        ids: Of the rows.
-        made_of: As in the chunk, or side by side.
-        nbytes: What the chunk is counted as.
+        rows: Elements of an :class:`Items` chunk, or a :class:`Columns` chunk without lineage and lease.
+        ids: Row ids of the chunk.
+        made_of: Lineage entries of the chunk, possibly concatenated.
+        nbytes: Size of the chunk in bytes, for memory accounting.
     """
 
     rows: list[Any] | Leaves | Columns
@@ -104,7 +104,7 @@ class Handed:
 
 
 def handed(chunk: Chunk, nbytes: int) -> tuple[Handed, list[Parts]]:
-    """Return a chunk as it is sent, and what is written beside it."""
+    """Convert a chunk to its transfer form. Return it with the parts to write beside the message."""
     beside: list[Parts] = []
     rows = _compact(chunk) if isinstance(chunk, Columns) else _leaf_by_leaf(chunk.values, beside)
     made_of = chunk.made_of
@@ -112,10 +112,10 @@ def handed(chunk: Chunk, nbytes: int) -> tuple[Handed, list[Parts]]:
 
 
 def taken(sent: Handed, written: Sequence[NDArray[np.uint8]] = ()) -> Chunk:
-    """Return a chunk as it was before it was sent, over the memory that it has come in.
+    """Rebuild a chunk from its transfer form, as views on the received memory.
 
     Args:
-        written: What arrived beside it.
+        written: Arrays received beside the message.
     """
     made_of: list[MadeOf | None] | None
     made_of, runs = (sent.made_of, None) if not isinstance(sent.made_of, IdsSideBySide) else _apart(sent.made_of)
@@ -152,7 +152,7 @@ def _runs_of(entries: Sequence[MadeOf | None]) -> IdsSideBySide | None:
 
 
 def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leaves:
-    """Return elements leaf by leaf, where that puts arrays side by side; else one after another."""
+    """Return elements as columns if that concatenates small arrays, else as a list of elements."""
     if len(elements) > 1 and _has_small_array(elements[0]):
         structure = structure_of(elements[0])
         if all(structure_of(element) == structure for element in elements[1:]):
@@ -162,7 +162,7 @@ def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leave
 
 
 def _with_leaves(element: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any:
-    """Return an element with its leaves of one kind changed; itself where it has none."""
+    """Apply ``change`` to the leaves of type ``kind``. Return the element itself if it has none."""
     structure = structure_of(element)
     leaves = structure.flatten(element)
     if not any(type(leaf) is kind for leaf in leaves):
@@ -187,7 +187,7 @@ def _joined(column: list[Any], beside: list[Parts]) -> SideBySide | list[Any]:
 
 
 def side_by_side(arrays: Sequence[NDArray[Any]]) -> SideBySide | None:
-    """Return arrays one after another; None where they do not differ in length only, or hold objects."""
+    """Concatenate arrays. Return None if they differ in dtype or row shape, or hold Python objects."""
     if not arrays or arrays[0].ndim == 0 or arrays[0].dtype.hasobject:
         return None
     kind = (arrays[0].dtype, arrays[0].shape[1:])

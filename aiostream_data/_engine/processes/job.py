@@ -1,4 +1,4 @@
-"""What a process is told that hosts part of a plan."""
+"""Message that starts a subprocess: the plan it runs and all inputs of the run."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from aiostream_data.rows.records import ShardRef
 
 @dataclass(frozen=True, kw_only=True)
 class Errand:
-    """A plan, and all that its run depends on. Picklable when the plan is.
+    """Plan of a subprocess and all inputs of its run. Picklable if the plan is.
+
+    Fields that are not listed here are those of :class:`.EngineOptions`.
 
     Attributes:
-        plan: What the process runs.
-        keys: Numbers of its nodes in the whole plan, without those that decide nothing about rows; inputs first.
-        resolved: What was found for the patterns of its sources, in order; None where nothing was asked.
-        shard_numbers, gained: Of these sources, as in :class:`~aiostream_data._engine.flow.context.Services`.
-        shared_caches: Which of its caches, in order, are read in several places of the whole plan.
+        plan: Plan that the process runs.
+        keys: Numbers of the plan's nodes in the whole plan, inputs first. Nodes that do not affect rows have no number.
+        resolved: Listed shards of each file source, in order; None for sources that were not listed.
+        shard_numbers: Shard numbers of earlier shard lists; see :class:`.ListedShards`.
+        gained: Keys of nodes with new shards or inputs; see :class:`.ListedShards`.
+        shared_caches: For each cache, in order, True if several nodes of the whole plan read it.
         run: Options of the run, with the process's share of the memory limit.
-        window_nbytes: Bytes that may be on their way to the other process, for each run.
-        first_code: From where on the process numbers what states refer to.
-        root_seed, book, weights, caches: As in :class:`.EngineOptions`.
+        window_nbytes: Maximum bytes in flight to the loader's process, for each run.
+        first_code: First number that the process uses for objects in states.
     """
 
     plan: Node
@@ -46,7 +48,7 @@ class Errand:
 
 
 def file_sources(plan: Node) -> list[ListFiles | ReadFiles]:
-    """Return the sources that a plan reads from a store, in order."""
+    """Return the file sources of a plan, in order."""
     return [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles))]
 
 

@@ -1,9 +1,9 @@
-"""Row ids of another process, as ids of this one.
+"""Map row ids of a subprocess to row ids of this process.
 
-How this works. A process that runs part of a plan has namespaces of its own (see
-:mod:`~aiostream_data._engine.resume.origins`). With every chunk it names those it has opened since the last one. For
-each of them one is opened here. Processes that share the rows of one plan open the same runs of the same sources: those
-become one namespace. Mostly the numbers are the same on both sides, and then ids are not even looked at.
+A subprocess has separate namespaces (see :mod:`~aiostream_data._engine.resume.origins`). Each chunk lists the
+namespaces opened since the previous chunk, and this process opens a matching namespace for each. Processes that share
+the rows of one plan open the same runs of the same sources, which map to one namespace. Usually the numbers are equal
+on both sides, so ids need no translation.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
 
 REMEMBERED: Final = 1 << 16
-"""Namespaces that are known to be the same in several processes, at most."""
+"""Maximum number of namespaces remembered as shared by several processes."""
 
 Ask: TypeAlias = Callable[..., Any]
-"""Asks the other process: ``ask("url", number, split)`` for a name, ``ask("locate", number, splits, ordinals)``."""
+"""Request to the subprocess: ``ask("url", number, split)`` or ``ask("locate", number, splits, ordinals)``."""
 
 
 class Space(NamedTuple):
-    """A namespace of another process.
+    """Namespace of another process.
+
+    Fields that are not listed here are those of :class:`~aiostream_data._engine.resume.origins.Namespace`.
 
     Attributes:
-        place: Its number there.
-        source, number, epoch, cached: As in :class:`~aiostream_data._engine.resume.origins.Namespace`.
-        is_located: Whether its records can be found by their offsets.
-        listed: As in :class:`~aiostream_data._engine.resume.origins.Namespace`.
+        place: Number of the namespace in the other process.
+        is_located: True if the other process knows byte offsets of its records.
     """
 
     place: int
@@ -48,7 +48,7 @@ class Space(NamedTuple):
 
 
 def spaces_since(origins: Origins, place: int) -> list[Space]:
-    """Return the namespaces opened from number ``place`` on, to be told to another process."""
+    """Return the namespaces opened since number ``place``, to be sent to another process."""
     return [
         Space(
             space.base >> SPLIT_BITS,
@@ -64,15 +64,15 @@ def spaces_since(origins: Origins, place: int) -> list[Space]:
 
 
 class Alike:
-    """Namespaces of this process by what they stand for. One per place of the plan, for all its processes."""
+    """Namespaces of this process, keyed by source run. Shared by all processes of an ``in_subprocess()`` node."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
         self._lock = Lock()
-        self._known = {_meaning(space): space for space in origins.opened_since(1)}  # those of a state
+        self._known = {_meaning(space): space for space in origins.opened_since(1)}  # namespaces of the state
 
     def space(self, sent: Space, url_of: Callable[[int], str], locate: Any) -> Namespace:
-        """Return the namespace for one of another process, opened where there is none yet. From any thread."""
+        """Return the namespace that matches one of another process; open it if needed. Thread-safe."""
         meaning = sent[1:5]
         with self._lock:
             if meaning not in self._known:
@@ -88,16 +88,16 @@ def _meaning(space: Namespace) -> tuple[int, int, int, tuple[Cached, ...]]:
 
 
 class Adopted:
-    """The namespaces of one other process. Used by one thread at a time.
+    """Namespace mapping of one other process. Not thread-safe: use from one thread at a time.
 
     Args:
-        ask: Asks that process; raises where it cannot answer.
+        ask: Sends a request to that process. Raises if the process does not answer.
     """
 
     def __init__(self, alike: Alike, ask: Ask) -> None:
         self._alike = alike
         self._ask = ask
-        self._same_below: int | None = None  # number from which on they differ; None while none does
+        self._same_below: int | None = None  # first number that differs; None if all numbers are equal
         self._moved: dict[int, int] = {}
 
     def learn(self, spaces: Sequence[Space]) -> None:
@@ -111,7 +111,7 @@ class Adopted:
                 self._moved[sent.place] = base
 
     def renamed(self, sent: Handed) -> Handed:
-        """Return a chunk of the other process with ids of this one."""
+        """Translate the row ids of a chunk from the other process."""
         if self._same_below is None:
             return sent
         made_of = sent.made_of
@@ -132,7 +132,7 @@ class Adopted:
 
 
 class _Names:
-    """Names of splits, asked for when first needed."""
+    """Names of splits, requested from the other process on first use."""
 
     def __init__(self, ask: Ask, sent: Space) -> None:
         self._ask = ask
@@ -149,7 +149,7 @@ class _Names:
 
 
 class _Locate:
-    """Where records begin, asked for when needed; nothing is known of it when the process has ended."""
+    """Byte offsets of records, requested from the other process; empty if that process has ended."""
 
     def __init__(self, ask: Ask, place: int) -> None:
         self._ask = ask

@@ -1,7 +1,7 @@
-"""One process that runs a part of a plan, from its start to its end, as seen from the loader's process.
+"""Handle of a subprocess that runs a part of a plan, in the loader's process.
 
-How this works. A thread receives its messages (:mod:`~aiostream_data._engine.process_server`). It passes chunks to
-their runs, and answers to the callers. When the process dies, every run and every open question gets an error.
+A thread receives the messages of the subprocess (:mod:`~aiostream_data._engine.process_server`), and passes chunks to
+their runs and answers to their callers. When the subprocess dies, every run and every pending request fails.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from aiostream_data.executors.child import Child
 from aiostream_data.executors.failure import Failure
 
 ASK_S: Final = 5.0
-"""Longest wait for an answer: a function that holds the GIL keeps a process from answering."""
+"""Maximum seconds to wait for an answer. A user function that holds the GIL delays answers."""
 
 LAST_ANSWER_S: Final = 0.02
-"""Wait for an answer where no time is left, since most processes answer at once."""
+"""Minimum seconds to wait for an answer after the deadline, since most processes answer at once."""
 
 END_S: Final = 0.5
-"""Seconds that a process has to end by itself, when it is not needed any more."""
+"""Seconds that a process has to exit by itself when it is no longer needed."""
 
 NO_STATS: Final[Mapping[str, Any]] = {
     "stages": [],
@@ -42,20 +42,20 @@ NO_STATS: Final[Mapping[str, Any]] = {
     "cpu_s": 0.0,
     "loop_cpu_s": 0.0,
 }
-"""What a process has counted before it has said anything."""
+"""Statistics of a process that has not reported any."""
 
 
 class HostingProcess:
-    """One process that hosts a plan. Every method may be called from any thread, unless it says otherwise.
+    """Handle of one subprocess that hosts a plan. Methods are thread-safe unless stated otherwise.
 
     Args:
-        errand: What it is told first.
-        alike: Namespaces of the place that it runs.
-        budget: What chunks that arrive are charged to.
+        errand: Plan and options for the subprocess, sent first.
+        alike: Namespaces shared by all processes of the same ``in_subprocess()`` node.
+        budget: Memory budget that is charged for received chunks.
 
     Attributes:
-        child: The process itself.
-        last_stats: What it said last of what it has counted.
+        child: Operating system process and its message channel.
+        last_stats: Statistics that the process reported last.
     """
 
     def __init__(self, errand: Errand, name: str, alike: Alike, budget: Budget) -> None:
@@ -89,7 +89,7 @@ class HostingProcess:
             ) from error
 
     def begin(self, epoch: int, state: State, on_drained: Callable[[], None]) -> RemoteRun:
-        """Begin a run. Call on the loop that reads it."""
+        """Start a run. Call this on the event loop that reads the run."""
         number = next(self._numbers)
         run = RemoteRun(self, number, on_drained)
         with self._lock:
@@ -99,20 +99,23 @@ class HostingProcess:
         return run
 
     def stats(self) -> Mapping[str, Any]:
-        """Return what it has counted; what it said last where it does not answer."""
+        """Request the statistics of the process. If it does not answer, return its last report."""
         with suppress(WorkerDiedError):
             self.last_stats = self.ask("stats", timeout_s=END_S)
         return self.last_stats
 
     def hurry(self, deadline: float) -> None:
-        """Wait for answers no longer than until ``deadline``, in the seconds of ``monotonic()``."""
+        """Limit all waits for answers to ``deadline``, a ``monotonic()`` time."""
         self._answers_until = deadline
 
     def ask(self, question: str, *args: Any, timeout_s: float | None = None) -> Any:
-        """Return the answer to a question; see :class:`~aiostream_data._engine.process_server.HostedEngine`.
+        """Send a request and return the answer; see :class:`~aiostream_data._engine.process_server.HostedEngine`.
+
+        Args:
+            timeout_s: Maximum wait in seconds; None waits ``ASK_S``.
 
         Raises:
-            WorkerDiedError: There is none.
+            WorkerDiedError: The process has ended or did not answer in time.
         """
         number, asked = next(self._numbers), _Question()
         with self._lock:
@@ -137,34 +140,34 @@ class HostingProcess:
             raise WorkerDiedError(f"the process of in_subprocess() has ended: {self._over}")
 
     def tell(self, *message: Any) -> None:
-        """Send a message; nothing where the process has ended, which its thread tells whoever waits."""
+        """Send a message. Does nothing if the process has ended; the receiving thread reports that to all waiters."""
         with suppress(EOFError):
             while self._later:
-                with suppress(IndexError):  # another thread was quicker
+                with suppress(IndexError):  # another thread sent it first
                     self.child.exchange.send(self._later.popleft())
             self.child.exchange.send(message)
 
     def drop(self, number: int) -> None:
-        """Forget a run; the process hears of it with the next message. Never waits."""
+        """Forget a run and queue the notification, sent with the next message. Never blocks."""
         self._runs.pop(number, None)
         self._later.append(("drop", number))
 
     def end_soon(self) -> None:
-        """Ask the process to end."""
+        """Request the process to exit; do not wait."""
         self._closing = True
         self.child.exchange.close()
 
     def close(self, grace_s: float = END_S) -> None:
-        """End the process, and wait for that, a bounded time. Idempotent.
+        """Stop the process and wait a bounded time for its exit. Idempotent.
 
         Args:
-            grace_s: How long it may still take to end by itself.
+            grace_s: Seconds that the process has to exit by itself before it is killed.
         """
         self.end_soon()
         self.child.bury(grace_s)
         self._thread.join(END_S)
 
-    # -- on the thread that receives
+    # -- on the receiving thread
 
     def _receive(self) -> None:
         try:
@@ -173,7 +176,7 @@ class HostingProcess:
                 received.lease.release()
                 kind, *args = received.message
                 if kind == "chunk":
-                    args.append(received.written)  # what was put together there on the way
+                    args.append(received.written)  # arrays sent beside the message
                 del received
                 self._hear(kind, *args)
                 del args
@@ -199,7 +202,7 @@ class HostingProcess:
         if kind == "chunk":
             self._adopted.learn(rest[1])
         if run is None:
-            return  # it was dropped meanwhile
+            return  # the run was dropped
         if kind == "chunk":
             sent, _, written = rest
             chunk = taken(self._adopted.renamed(sent), written).with_lease(self._budget.charge(sent.nbytes))
@@ -220,7 +223,7 @@ class HostingProcess:
 
 
 class _Question:
-    """Waits for its answer."""
+    """Pending request that waits for its answer."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -241,7 +244,7 @@ class _Question:
 
 
 def _as_error(failure: Failure) -> BaseException:
-    """Return the error of another process: the very one where it could be sent, with the traceback as a note."""
+    """Return the exception of another process, or a substitute for an unpicklable one, with its traceback as a note."""
     error = failure.as_error()
     original = error.__cause__
     if original is None:

@@ -1,12 +1,11 @@
-"""The processes that host parts of a loader's plan, as the process that opened the plan sees them.
+"""Manage the subprocesses that host parts of a loader's plan.
 
-How this works. Every place of ``in_subprocess()`` has processes of its own (:mod:`.process_handle`), started when it
-is first run and kept for all epochs; what they send is read on the loop of the engine (:mod:`.remote_run`). Memory
-that a chunk came in is the receiver's at once; what bounds it is that the process sends no more than a window of
-bytes that were not taken on here.
+Each ``in_subprocess()`` node has separate processes (:mod:`.process_handle`), started at its first run and kept for all
+epochs. The engine's event loop reads their chunks (:mod:`.remote_run`). The receiver owns the memory of a chunk. A
+window per run limits the bytes that a process may send before they are acknowledged.
 
-Only the process knows where the stream goes on behind a row. So it has to live as long as somebody may ask that: until
-the engine has ended *and* the loader has let go, see :meth:`Hosting.engine_ended` and :meth:`Hosting.let_go`.
+Only the process can compute the position after a row. So the process must live until the engine has ended *and* the
+loader no longer needs positions; see :meth:`Hosting.engine_ended` and :meth:`Hosting.let_go`.
 """
 
 from __future__ import annotations
@@ -46,27 +45,27 @@ from aiostream_data.plan.worker_share import check_shared, for_worker
 from aiostream_data.transforms.batching import SHARED_NBYTES
 
 WINDOW: Final = 16
-"""What is on its way to here takes at most this fraction (1/16) of the memory limit, from all processes at once, ..."""
+"""Chunks in flight from all processes use at most this fraction (1/16) of the memory limit."""
 
 MAX_WINDOW_NBYTES: Final = 64 << 20
-"""... and so much from each: what is sent long before it is taken costs fresh memory, and gains nothing."""
+"""Maximum window of one process in bytes; a larger window would cost memory without a benefit."""
 
 CODES: Final = 1 << 20
-"""How many codes a process has for what it mentions in states."""
+"""Number of codes reserved for each process to number objects in states."""
 
 
 def window_nbytes(memory_limit: int, processes: int) -> int:
-    """Return how many bytes may be on their way from each of so many processes, for each of its runs."""
+    """Return the maximum bytes in flight from each run of each of ``processes`` processes."""
     return max(1, min(memory_limit // (WINDOW * processes), MAX_WINDOW_NBYTES))
 
 
 class Hosting:
-    """The processes of all places of one plan that has any.
+    """Processes of all ``in_subprocess()`` nodes of one plan.
 
     Args:
-        plan: As it is run.
-        options: Of the engine that runs it.
-        has_closed: Called when there is no process any more, and will be none.
+        plan: Plan that the engine runs.
+        options: Options of the engine.
+        has_closed: Called after the last process has ended.
 
     Raises:
         PlanError: Several workers would each count and log the same records.
@@ -84,20 +83,20 @@ class Hosting:
         for node in self._places:
             check_shared(node)
         self._starting = threading.Lock()
-        self._lock = threading.RLock()  # a garbage collection inside the locked region may let go
+        self._lock = threading.RLock()  # a garbage collection while the lock is held may call let_go()
         self._engine_ended = self._let_go = False
         self.closed = Announced()
-        self._children: list[Child] = []  # a list of its own, for the finalizer, which must not refer to this
+        self._children: list[Child] = []  # a separate list: the finalizer must not refer to self
         weakref.finalize(self, _end_in_background, self._children, os.getpid()).atexit = False
 
     @property
     def processes(self) -> list[HostingProcess]:
-        """All that were started. From any thread."""
+        """All started processes. Thread-safe."""
         with self._lock:
             return [process for of_place in self._places.values() for process in of_place]
 
     def processes_of(self, node: InSubprocess, context: RunContext, root_seed: int) -> list[HostingProcess]:
-        """Return the processes of a place, started when first asked for. Not on the loop: it takes a moment."""
+        """Return the processes of a node. The first call starts them and blocks: call it off the event loop."""
         with self._starting:
             if not self._places[node]:
                 self._start(node, context, root_seed)
@@ -141,17 +140,17 @@ class Hosting:
             caches=cached_in_plan(services.features.of(CachedEpochs)),
         )
 
-    # -- what they say, and are told
+    # -- requests to processes
 
     def runs(self, mixture: Mix) -> bool:
-        """Return True if a mixture is part of what runs in processes."""
+        """Return True if a mixture runs in a subprocess."""
         return any(mixture in walk(node.input) for node in self._places)
 
     def set_weights(self, mixture: Mix, key: int, weights: Any, from_row: int | None) -> int:
-        """Change the weights of a mixture that runs in a process.
+        """Change the weights of a mixture that runs in a subprocess. Return the row from which they apply.
 
         Raises:
-            PlanError: It runs in several, or in one that has not begun.
+            PlanError: The mixture runs in several processes, or its process has not started.
         """
         node, processes = next(item for item in self._places.items() if mixture in walk(item[0].input))
         if node.workers > 1:
@@ -162,38 +161,38 @@ class Hosting:
         return row
 
     def tell_weights(self, weights: WeightChanges, keys: Mapping[Node, int]) -> None:
-        """Collect all changes of weights since the processes began."""
+        """Add all weight changes made in the processes to ``weights``."""
         for node, processes in list(self._places.items()):
             mixtures = mixtures_of(node, keys)
             if processes and mixtures:
                 weights.known_elsewhere(mixtures, processes[0].ask("weights"))
 
     def show(self, board: Board, numbers: Mapping[Node, int]) -> None:
-        """Show the stages that run in processes, as they are now, or were when a process last answered in time."""
+        """Put the stage counters of the processes on ``board``. Without an answer, use the process's last report."""
         for node, processes in list(self._places.items()):
             prefix = f"{numbers[node]}/"
             for key, counters in joined_counters([process.stats()["stages"] for process in processes], prefix):
                 board.put(key, counters)
 
     def clocks(self, numbers: Mapping[Node, int]) -> dict[str, Hosted]:
-        """Return how long the processes of each place have run, as they said last, by the prefix of its stages."""
+        """Return the last reported run times of the processes of each node, keyed by the prefix of its stages."""
         return {f"{numbers[node]}/": _clocks(processes) for node, processes in list(self._places.items()) if processes}
 
     @property
     def last_stats(self) -> list[Mapping[str, Any]]:
-        """What each process said last of its stores and its memory."""
+        """Last reported statistics of each process."""
         return [process.last_stats for process in self.processes]
 
     def hurry(self) -> None:
-        """Wait for answers of all processes together no longer than an end may take."""
+        """Limit the total wait for answers of all processes to ``END_S`` seconds from the call."""
         deadline = monotonic() + END_S
         for process in self.processes:
             process.hurry(deadline)
 
-    # -- their end
+    # -- shutdown
 
     def engine_ended(self) -> None:
-        """Record that the engine has ended. Call on the engine's thread."""
+        """Record that the engine has ended, and close the processes if possible. Call this on the engine's thread."""
         with self._lock:
             self._engine_ended = True
             close = self._let_go or not self.processes
@@ -201,7 +200,7 @@ class Hosting:
             self._close()
 
     def let_go(self) -> None:
-        """Release the processes. Never waits; finalizers call it too."""
+        """Record that the loader no longer needs the processes. Never blocks, so finalizers may call it."""
         with self._lock:
             close = self._engine_ended and not self._let_go and not self.closed.happened
             self._let_go = True
@@ -209,7 +208,7 @@ class Hosting:
             threading.Thread(target=self._close, name="asd-end-processes", daemon=True).start()
 
     def wait_closed(self, timeout_s: float) -> None:
-        """Wait until no process is left, if nobody needs them any more."""
+        """Wait until all processes have ended, if the engine has ended and the loader has released them."""
         if self._engine_ended and self._let_go:
             self.closed.wait(timeout_s)
 
@@ -233,7 +232,7 @@ def _clocks(processes: Sequence[HostingProcess]) -> Hosted:
 
 
 def _end_in_background(children: list[Child], pid: int) -> None:
-    """End processes that nobody has let go of, and nobody can any more; in the process that started them."""
+    """Stop the processes of a garbage-collected ``Hosting``, if this process started them (not a fork of it)."""
     if children and os.getpid() == pid:
         threading.Thread(target=_bury, args=(children,), name="asd-end-processes", daemon=True).start()
 
@@ -245,5 +244,5 @@ def _bury(children: list[Child]) -> None:
 
 
 def mixtures_of(node: InSubprocess, keys: Mapping[Node, int]) -> frozenset[int]:
-    """Return the keys of the mixtures that a place runs in processes."""
+    """Return the keys of the mixtures in the subprocess part of a node."""
     return frozenset(keys[lower] for lower in walk(node.input) if isinstance(lower, Mix))

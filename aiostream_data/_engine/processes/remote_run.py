@@ -1,7 +1,7 @@
-"""One run of a plan in another process, as it is read in this one.
+"""Reading end of a plan's run in another process.
 
-How this works. What the process sends is heard on the thread that receives, and read on the loop of the engine. The
-other way, questions and what may be forgotten go from any thread over the process's link.
+The receiving thread queues the messages of the process, and the engine's event loop reads them. Any thread may send
+requests and ``forget`` messages to the process.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from aiostream_data.rows.records import Chunk
 
 
 class Link(Protocol):
-    """What a run needs of the process it is in."""
+    """Connection of a run to its process."""
 
     def ask(self, question: str, *args: Any) -> Any:
-        """Return the answer to a question, or raise WorkerDiedError."""
+        """Send a request and return the answer. Raise WorkerDiedError if the process does not answer."""
 
     def tell(self, *message: Any) -> None:
-        """Send a message; nothing where the process has ended."""
+        """Send a message. Does nothing if the process has ended."""
 
     def drop(self, number: int) -> None:
-        """Forget a run. Never waits."""
+        """Forget a run. Never blocks."""
 
 
 class Arrived(NamedTuple):
-    """A chunk of another process, over memory that is this process's now.
+    """Chunk received from another process. This process owns its memory.
 
     Attributes:
-        nbytes: What the other process counts it as.
+        nbytes: Size of the chunk in bytes, as counted by the other process.
     """
 
     chunk: Chunk
@@ -42,12 +42,12 @@ class Arrived(NamedTuple):
 
 
 class RemoteRun:
-    """One run of a plan in another process, read on the loop of the engine.
+    """Run of a plan in another process, read on the engine's event loop.
 
     Args:
-        process: Where it runs.
-        number: The process's name for it.
-        on_drained: Called on the loop when its sources have read their last row.
+        process: Connection to the process.
+        number: Number of the run in the process.
+        on_drained: Called on the event loop when the sources of the run have read their last row.
     """
 
     def __init__(self, process: Link, number: int, on_drained: Callable[[], None]) -> None:
@@ -61,11 +61,11 @@ class RemoteRun:
         self._is_read = True
 
     async def next(self) -> Arrived | None:
-        """Return the next chunk; None after the last.
+        """Return the next chunk, or None after the last.
 
         Raises:
-            BaseException: What the run failed with.
-            CardinalityError: Rows were lost on the way.
+            BaseException: The error of the run.
+            CardinalityError: Rows were lost between the processes.
         """
         while not self._arrived:
             self._waiter = self._loop.create_future()
@@ -74,7 +74,7 @@ class RemoteRun:
         if isinstance(found, Arrived):
             self._rows += len(found.chunk)
             return found
-        self._arrived.append(found)  # asked again, it answers the same
+        self._arrived.append(found)  # later calls return or raise the same
         if isinstance(found, BaseException):
             raise as_raisable(found)
         if found != self._rows:
@@ -86,42 +86,42 @@ class RemoteRun:
 
     @property
     def ready(self) -> bool:
-        """Whether :meth:`next` would not wait."""
+        """True if :meth:`next` would not block."""
         return bool(self._arrived)
 
     def taken(self, nbytes: int) -> None:
-        """Acknowledge a chunk, so that the other process may send more."""
+        """Acknowledge a chunk, so that the process can send more."""
         self._process.tell("taken", self._number, nbytes, 1)
 
     def place(self, rows: int) -> dict[str, Any]:
-        """Return where it goes on behind a row, as parts of a state. From any thread.
+        """Return the parts of a state that resume the run after row ``rows``. Thread-safe.
 
         Raises:
-            WorkerDiedError: The process that knows has died.
+            WorkerDiedError: The process has died.
         """
         found: dict[str, Any] = self._process.ask("place", self._number, rows)
         return found
 
     def forget(self, rows: int) -> None:
-        """Discard history before row ``rows``. From any thread."""
+        """Discard history before row ``rows``. Thread-safe."""
         self._process.tell("forget", self._number, rows)
 
     def stop(self) -> None:
-        """End it, if it has not ended. Nobody reads it any more; its places can still be asked for."""
+        """Stop the run and discard its unread chunks. :meth:`place` still works afterwards."""
         self._is_read = False
         self._on_drained = _nothing
         self._arrived.clear()
         self._process.tell("stop", self._number)
 
     def drop(self) -> None:
-        """Discard the history of this run. Never waits; finalizers call it too."""
+        """Discard the history of this run. Never blocks, so finalizers may call it."""
         self._process.drop(self._number)
 
-    # -- on the thread that receives
+    # -- on the receiving thread
 
     def hear(self, what: Arrived | BaseException | int | None) -> None:
-        """Take in what has arrived: a chunk, the error it failed with, its rows at the end; None for drained."""
-        with suppress(RuntimeError):  # the engine has ended, and nobody reads it
+        """Queue a message: a chunk, an error, the number of rows at the end, or None when the sources are drained."""
+        with suppress(RuntimeError):  # the engine's loop is closed, so the run is no longer read
             self._loop.call_soon_threadsafe(self._hear, what)
 
     def _hear(self, what: Arrived | BaseException | int | None) -> None:

@@ -1,4 +1,4 @@
-"""The counters of several processes that run one plan, as those of one."""
+"""Combine the counters of several processes that run the same plan."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Final
 from aiostream_data.metrics.counters import StageCounters
 
 PREFIX: Final = "in_subprocess/"
-"""Stands before the names of stages that run in a process of their own."""
+"""Prefix of the names of stages that run in a subprocess."""
 
 WAITS: Final = ("input_wait_s", "output_wait_s")
-"""Counters that are seconds of the stage, and not of its workers."""
+"""Counters of seconds that are averaged over processes instead of summed."""
 
 
 def joined_counters(
     processes: Sequence[Sequence[tuple[str, StageCounters]]], prefix: str
 ) -> list[tuple[str, StageCounters]]:
-    """Return the counters of every stage, by the name of its place, for all processes together.
+    """Combine the counters of each stage over all processes. Return (stage key, counters) pairs.
 
-    What is counted is summed; seconds without work or room are those of a process on average.
+    Counters are summed, except waiting times, which are averaged over the processes.
 
     Args:
-        prefix: Stands before the names of the processes' places.
+        prefix: Prefix added to the stage keys.
     """
     found: dict[str, list[StageCounters]] = {}
     for stages in processes:

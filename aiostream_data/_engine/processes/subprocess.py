@@ -1,4 +1,4 @@
-"""Read what the processes give that run the input, and deal it out in the order of one."""
+"""Read the output of subprocesses that run the input, and merge it into the order of a single process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from aiostream_data.rows.records import Chunk, gather
 
 @dataclass
 class SubprocessStage(Stage):
-    """Running form of ``InSubprocess``.
+    """Stage of an ``InSubprocess`` node.
 
-    Its place is that of the input, as the process says it that gave the last row. All processes go on there: what a
-    row is depends on its number only, so that any of them may be the first.
+    The saved position is the input position reported by the process that sent the last row. On resume, all processes
+    start there: the content of a row depends only on its number, so any process can send the first row.
     """
 
     _state: State = None
@@ -54,7 +54,7 @@ class SubprocessStage(Stage):
             for run in self._runs:
                 run.stop()
             if self._drained == len(self._runs):
-                self.context.drained.begin()  # whoever supervises this stage says that it has ended, once more
+                self.context.drained.begin()  # balances the second end() call, which the stage's supervisor makes
 
     @property
     def _hosting(self) -> Hosting:
@@ -63,7 +63,7 @@ class SubprocessStage(Stage):
         return hosting
 
     def _has_drained(self) -> None:
-        """Record that a process has read its last row. After the last process, the next epoch may begin."""
+        """Record that the sources of a process are drained. After the last process, the next epoch may begin."""
         self._drained += 1
         if self._drained == len(self._runs):
             self.context.drained.end()
@@ -74,7 +74,7 @@ class SubprocessStage(Stage):
             run.taken(arrived.nbytes)
 
     async def next_of(self, run: RemoteRun) -> Arrived | None:
-        """Return what a process gives next, and count it and the wait for it."""
+        """Return the next chunk of a process, and count its rows and the waiting time."""
         started = perf_counter()
         arrived = await run.next()
         self.counters.input_wait_s += perf_counter() - started
@@ -82,7 +82,7 @@ class SubprocessStage(Stage):
             self.counters.rows_in += len(arrived.chunk)
         return arrived
 
-    # -- its place
+    # -- saved position
 
     def at(self, rows: int, book: BookWriter) -> State:
         if rows == 0 or not self._runs:
@@ -110,11 +110,11 @@ def _drop(runs: list[RemoteRun]) -> None:
 
 @dataclass
 class _Dealer:
-    """Puts the elements of several processes, each of which gives every n-th one, into one order.
+    """Merge of n processes that each emit every n-th element.
 
     Attributes:
-        heads: What was received of each and not all dealt out; None where there is nothing.
-        dealt: How many rows of that were dealt out.
+        heads: Current chunk of each process, or None.
+        dealt: Number of rows already emitted from each current chunk.
     """
 
     stage: SubprocessStage
@@ -126,15 +126,15 @@ class _Dealer:
         self.dealt = [0] * len(self.runs)
 
     async def deal(self, outlet: Outlet) -> None:
-        """Deal out everything.
+        """Send the elements of all processes in order.
 
         Raises:
-            CardinalityError: The processes do not give as many elements as one order has for each.
+            CardinalityError: The processes emit inconsistent numbers of elements.
         """
         try:
             await self._deal(outlet)
         finally:
-            self.heads = [None] * len(self.runs)  # an error may lead here, and is kept as long as its loader
+            self.heads = [None] * len(self.runs)  # a stored error can refer to this object for the loader's lifetime
 
     async def _deal(self, outlet: Outlet) -> None:
         while await self._has_more(self.turn):
@@ -154,7 +154,7 @@ class _Dealer:
         return self.heads[number] is not None
 
     def _ready_turns(self) -> list[int]:
-        """Return whose turns can be dealt out without waiting, in order, and go to the turn behind them."""
+        """Return the process of each row that can be emitted without waiting, in order, and advance ``turn``."""
         left = [
             0 if head is None else len(head.chunk) - dealt for head, dealt in zip(self.heads, self.dealt, strict=True)
         ]

@@ -1,4 +1,4 @@
-"""Leave out the rows that are another worker process's."""
+"""Discard the rows that belong to other worker processes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from aiostream_data.rows.records import Chunk
 
 @dataclass
 class WorkerShardStep(Step):
-    """Running form of ``WorkerShard``.
+    """Step of a ``WorkerShard`` node.
 
-    Its place is that of its input, behind the block that the last row is in: the same for any number of workers.
+    The saved position is the position of its input, so it does not depend on the number of workers.
 
     Attributes:
-        begun: How many rows of the input came before the first that is pushed, in its round of all workers.
+        begun: Number of input rows before the first pushed row, within the current round of all workers.
     """
 
     begun: int = 0
@@ -53,7 +53,7 @@ class WorkerShardStep(Step):
         yield place.of_input(place.part, rows=place.rows.or_more)
 
     def _input_rows(self, rows: int) -> int:
-        """Return up to where the input goes of which ``rows`` rows are this worker's."""
+        """Return the number of input rows up to and including this worker's row number ``rows``."""
         node: WorkerShard = self.node
         if rows == 0:
             return 0
@@ -64,9 +64,10 @@ class WorkerShardStep(Step):
 
 @dataclass
 class LoaderShardStep(WorkerShardStep):
-    """Running form of ``LoaderShard``.
+    """Step of a ``LoaderShard`` node.
 
-    Its place says besides how far the round of all workers has come, as the next block may be another worker's.
+    The saved position also stores the progress of the round of all workers, because the next block can belong to
+    another worker.
     """
 
     kind: ClassVar[str] = "loader_shard"

@@ -1,5 +1,5 @@
-"""Describe the position of a stream, and find rows again by name.
+"""Save and restore the position of a stream, and find rows again by their ids.
 
 Input: row ids, lineages and the states of inputs.
-Output: plain JSON for a state; row keys, origins and lineages from it.
+Output: JSON-compatible states; row keys, origins and lineages read from a state.
 """

@@ -1,4 +1,4 @@
-"""The epoch in which the rows of each cache were read first, as states store it."""
+"""Epoch in which each cache first read its rows, as states store it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from aiostream_data.errors import StateMismatchError
 
 
 class CachedEpochs(dict[tuple[int, int], int]):
-    """Epoch in which the rows of a cache were read first, by the path and key of its input; one table per loader."""
+    """Epoch in which each cache first read its rows, keyed by (path, key) of its input. One table per loader."""
 
 
 def cached_in_plan(epochs: Mapping[tuple[int, int], int]) -> list[list[int]]:
-    """Return number and epoch of the caches of the plan itself, as states store them."""
+    """Return [key, epoch] of each cache of the plan itself, without caches of inner data sets, as states store them."""
     return [[key, epoch] for (path, key), epoch in dict(epochs).items() if path == 0]
 
 
 def read_cached_epochs(saved: Any) -> CachedEpochs:
-    """Return the epochs by place, from a state.
+    """Read the table of cache epochs from a state.
 
     Raises:
-        StateMismatchError: The value is damaged.
+        StateMismatchError: The saved value is damaged.
     """
     try:
         return CachedEpochs({(0, int(key)): int(epoch) for key, epoch in saved or ()})

@@ -1,4 +1,4 @@
-"""What an unordered stage has taken in and given out, in the order it did: its place is the rows between the two."""
+"""Log of the rows that an unordered stage received and emitted. Its state names the rows received but not emitted."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class _Taken:
 
 
 class EmissionLog:
-    """Rows are numbered as they are taken in. Safe from any thread."""
+    """Log of an unordered stage. Rows are numbered in the order in which they are received. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._taken: list[_Taken] = []
         self._count = 0
-        self._missing = np.empty(0, np.int64)  # taken in before ``_high``, not given when ``_given`` rows had been
+        self._missing = np.empty(0, np.int64)  # rows below ``_high`` not emitted by the time ``_given`` rows were
         self._high = 0
         self._given = 0
-        self._emitted: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # handed on, and left out beside them
+        self._emitted: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # (emitted, dropped) row numbers
 
     def take_in(self, rows: Lineage) -> int:
-        """Note rows that begin to be worked on; return the number of the first."""
+        """Record rows whose processing starts. Return the number of the first."""
         with self._lock:
             first = self._count
             self._taken.append(_Taken(first, rows))
@@ -41,10 +41,11 @@ class EmissionLog:
             return first
 
     def give_out(self, numbers: NDArray[np.int64], kept: NDArray[np.int64] | None = None) -> None:
-        """Note rows that are done with, by number, in their order.
+        """Record the numbers of finished rows, in order of emission.
 
         Args:
-            kept: Those that are handed on; None for all.
+            numbers: All finished rows.
+            kept: The rows that are emitted; None for all. The others are dropped.
         """
         given = numbers if kept is None else kept
         left_out = numbers[:0] if kept is None else np.setdiff1d(numbers, kept, assume_unique=True)
@@ -52,7 +53,7 @@ class EmissionLog:
             self._emitted.append((given, left_out))
 
     def place(self, given: int) -> tuple[int, Lineage]:
-        """Return how many rows had been taken in when ``given`` were given out, and those of them still missing."""
+        """Return the number of rows received before ``given`` rows were emitted, and those of them not yet emitted."""
         with self._lock:
             high, missing = self._after(given)
             return high, self._lineage(missing)
@@ -65,7 +66,7 @@ class EmissionLog:
             self._given = given
             while self._emitted and len(self._emitted[0][0]) <= left:
                 left -= len(self._emitted.pop(0)[0])
-            if left:  # what was left out beside its first row has just been counted
+            if left:  # _after() has counted the dropped rows of this entry
                 rows, left_out = self._emitted[0]
                 self._emitted[0] = rows[left:], left_out[:0]
             lowest = int(self._missing[0]) if len(self._missing) else self._high

@@ -1,4 +1,4 @@
-"""Which repetition of a plan a row of one of its sources belongs to, and which sources a plan reads."""
+"""Map the epochs of sources to epochs of a plan, and list the sources that a plan reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiostream_data.plan.operators import Cache, Repeat
 
 
 def sources_of(node: Node, keys: Mapping[Node, int]) -> set[int]:
-    """Return the numbers of the sources and caches that ``node`` reads."""
+    """Return the keys of the sources and caches that ``node`` reads."""
     return {keys[source] for source in walk(node) if _is_source(source) or isinstance(source, Cache)}
 
 
@@ -19,13 +19,13 @@ def _is_source(node: Node) -> bool:
 
 
 def first_epochs(plan: Node, keys: Mapping[Node, int], epoch: int) -> dict[int, int]:
-    """Return the repetition in which each cache of ``plan`` can first be read, by the number of what it caches.
+    """Return the first epoch in which each cache of ``plan`` can be read, keyed by the key of the cache's input.
 
-    All its rows are those of that repetition, whether or not anything read the cache then: with a join above it, that
-    depends on how far the plan reads ahead.
+    All rows of the cache belong to that epoch, even if the plan reads the cache later. The epoch of the first read can
+    depend on how far the plan reads ahead.
 
     Args:
-        epoch: The repetition in which ``plan`` is run.
+        epoch: Epoch in which ``plan`` starts.
     """
     found: dict[int, int] = {}
     seen: set[Node] = set()
@@ -44,10 +44,10 @@ def first_epochs(plan: Node, keys: Mapping[Node, int], epoch: int) -> dict[int, 
 
 
 def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int:
-    """Return the repetition of ``node`` in which one of its sources ran as repetition ``epoch``.
+    """Return the epoch of ``node`` that contains epoch ``epoch`` of one of its sources.
 
     Args:
-        source: The source's number.
+        source: Key of the source.
 
     Raises:
         StateMismatchError: ``node`` does not read that source.
@@ -59,17 +59,17 @@ def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> i
 
 
 def epoch_within(node: Node, keys: Mapping[Node, int], source: int, epoch: int, repetition: int) -> int:
-    """Return the repetition of a source that is within ``repetition`` of ``node`` what ``epoch`` was within its own.
+    """Map epoch ``epoch`` of a source to the corresponding epoch within epoch ``repetition`` of ``node``.
 
-    A source of an inner data set, which the plan does not know, runs once.
+    A source of an inner data set, which is not part of the plan, runs once per epoch of ``node``.
     """
     repetitions = _repetitions(node, keys, source) or 1
     return repetition * repetitions + epoch % repetitions
 
 
 def _repetitions(node: Node, keys: Mapping[Node, int], source: int) -> int | None:
-    """Return how often the source runs when ``node`` runs once, or None where it is not read."""
-    if keys[node] == source and _is_source(node):  # transparent nodes share the number of what follows them
+    """Return the number of runs of the source per run of ``node``, or None if ``node`` does not read the source."""
+    if keys[node] == source and _is_source(node):  # nodes without influence on rows share the key of the next node
         return 1
     for child in node.inputs:
         below = _repetitions(child, keys, source)

@@ -1,8 +1,8 @@
-"""Where an order that holds rows back stood after any group that its consumer may still stand at.
+"""History of a grouping order (buckets, packing): its position after any group that a state can still refer to.
 
-How this works. What an order does is a function of the lengths of the rows that came, so a place is found
-again by letting a copy of the order run over lengths alone. Copies are kept from every few rows on, and
-the lengths and ids of rows for as long as one of the copies may need them.
+How this works. The decisions of an order depend only on the lengths of the rows. A past position is therefore
+recomputed by running a copy of the order over the lengths. The journal stores a copy of the order every few rows, and
+the lengths and ids of the rows that these copies can need.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from aiostream_data.rows.lineage import Lineage, concat_lineages
 from aiostream_data.rows.row_ids import RowIds
 
 MARK_ROWS = 256
-"""Rows between two copies: few enough that running over them takes a fraction of a millisecond."""
+"""Number of rows between two copies of the order. Running over them takes less than a millisecond."""
 
 Numbers = NDArray[np.int64]
 
 
 class GroupOrder(Protocol):
-    """Decides by lengths which rows make a group, and may hold rows back for that."""
+    """Groups rows by their lengths. It may hold rows until their group is complete."""
 
     pushed: int
     dropped: int
 
     def push(self, lengths: Numbers, limit: int | None = None) -> Sequence[Any]:
-        """Take in rows, until ``limit`` groups came; return the groups that they complete."""
+        """Push rows until ``limit`` groups are complete. Return the complete groups."""
 
     def finish(self, limit: int | None = None) -> Sequence[Any]:
-        """Return ``limit`` of the groups that are left when no row follows."""
+        """Return the remaining groups at the end of the input, at most ``limit``."""
 
     def held(self) -> Numbers:
-        """Return the numbers of the rows that are held back."""
+        """Return the numbers of the rows held."""
 
     def rows_held(self) -> int:
-        """Return how many rows no group was the last of yet."""
+        """Return the number of rows that a later group can still contain."""
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain data."""
+        """Serialize the position to JSON-compatible data."""
 
     def restore(self, state: dict[str, Any], lengths: Numbers) -> None:
-        """Go to a position, at which rows of these lengths were held; they now count as the first that came."""
+        """Restore a position with held rows of these lengths. The held rows are numbered from 0."""
 
     def copy(self) -> Self:
-        """Return another order at the same position."""
+        """Return a copy of the order at the same position."""
 
 
 O = TypeVar("O", bound=GroupOrder)  # noqa: E741
 
 
 class _Came(NamedTuple):
-    """Rows from number ``first`` on, as they came."""
+    """Consecutive input rows that start with number ``first``."""
 
     first: int
     lengths: Numbers
@@ -67,17 +67,17 @@ _NO_ROWS = Lineage(RowIds.none())
 
 
 class GroupJournal(Generic[O]):
-    """Notes of one order. Written by the thread that pushes, read by any.
+    """History of one order. Written by the thread that pushes, read by any thread.
 
     Args:
-        order: The order before the first row comes.
+        order: The order before its first row.
     """
 
     def __init__(self, order: O) -> None:
         self._lock = Lock()
         self._marks: Log[O] = Log()
         self._came: list[_Came] = []
-        # Rows that came before those of _came, as far as a mark needs them.
+        # Rows older than _came that a stored copy of the order still refers to.
         self._old_numbers = np.empty(0, np.int64)
         self._old = _NO_ROWS
         self._given = 0
@@ -85,12 +85,12 @@ class GroupJournal(Generic[O]):
         self._marks.add(0, order.copy())
 
     def begin(self, order: O, lengths: Numbers, held: Lineage) -> None:
-        """Begin with an order that holds these rows."""
+        """Start the history with an order that holds the rows ``held``."""
         self._marks.add(0, order.copy())
         self._came = [_Came(0, lengths, held)]
 
     def push(self, order: O, lengths: Numbers, rows: Lineage) -> list[Any]:
-        """Push rows of these lengths into the order; return the groups that it gives."""
+        """Push rows into the order and record them. Return the complete groups."""
         with self._lock:
             self._came.append(_Came(order.pushed, lengths, rows))
         groups: list[Any] = []
@@ -101,7 +101,7 @@ class GroupJournal(Generic[O]):
         return groups
 
     def at(self, given: int) -> tuple[O, Lineage]:
-        """Return the order as it stood when ``given`` groups had been given, and the rows that it held."""
+        """Return a copy of the order as it was after ``given`` groups, and the rows that it held."""
         start, mark = self._nearest(given)
         order, left = mark.copy(), given - start
         for part in self._parts():
@@ -115,7 +115,7 @@ class GroupJournal(Generic[O]):
         return order, self._rows(order.held())
 
     def forget(self, given: int) -> int:
-        """Discard history before row ``given``; return the number of input rows up to there."""
+        """Discard history before group ``given``. Return the number of input rows before the oldest stored copy."""
         self._marks.forget(given)
         found = self._marks.find(given)
         if found is None:
@@ -128,17 +128,17 @@ class GroupJournal(Generic[O]):
         return oldest.pushed
 
     def _nearest(self, given: int) -> tuple[int, O]:
-        """Return the copy from which the way to a place is shortest, and how many groups had been given there."""
+        """Return the stored copy closest before a position, with its number of groups."""
         found, last = self._marks.find(given), self._last
         if found is None:
             raise ValueError(f"the place after {given} groups has been forgotten")
-        # The rows between an earlier copy and a mark may have been forgotten already.
+        # The last result is usable only after the stored copy, because rows before that copy may be discarded.
         if last is not None and last[0] <= given and last[1].pushed > found[1].pushed:
             return last
         return found
 
     def _forget_rows_before(self, first: int, held: Numbers) -> None:
-        """Keep of the rows before number ``first`` those that are held."""
+        """Discard the rows before number ``first`` that are not in ``held``."""
         numbers = held[held < first]
         rows = self._rows(numbers)
         with self._lock:
@@ -150,11 +150,11 @@ class GroupJournal(Generic[O]):
             return list(self._came)
 
     def _rows(self, numbers: Numbers) -> Lineage:
-        """Return the rows of these numbers, in this order."""
+        """Return the rows with these numbers, in the order of ``numbers``."""
         with self._lock:
             came, old_numbers, old = list(self._came), self._old_numbers, self._old
         firsts = np.array([part.first for part in came], np.int64)
-        which = np.searchsorted(firsts, numbers, side="right") - 1  # -1: among the old ones
+        which = np.searchsorted(firsts, numbers, side="right") - 1  # -1: a row of _old
         found = []
         for part in np.unique(which).tolist():
             mine = numbers[which == part]

@@ -1,4 +1,4 @@
-"""What a state is held against when it is opened: the plan, the seed, and the shards that were found."""
+"""Fingerprint of a data set that a state is checked against: plan, seed, and listed shards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiostream_data.rows.records import ShardRef
 
 
 class Identity:
-    """Fingerprint of one opened data set. Safe from any thread; computed when first asked for.
+    """Fingerprint of one opened data set. Safe from any thread; computed on first use.
 
     Args:
         written: The plan as the user wrote it.
@@ -42,15 +42,15 @@ class Identity:
         self._stored: dict[str, Any] | None = None
 
     def found_shards(self, resolved: Mapping[Node, list[ShardRef]], keys: Mapping[Node, int]) -> None:
-        """Record what was found for the patterns of the plan."""
+        """Record the shards that the plan's file patterns match."""
         self._shards = {str(keys[node]): shards for node, shards in resolved.items() if shards}
 
     def numbered_shards(self, numbers: Mapping[int, Sequence[ShardNumbers]]) -> None:
-        """Note the numbers of shards in epochs that began before a list changed; before a state is taken."""
+        """Record shard numbers for epochs that began before a list changed. Call before the first state is saved."""
         self._numbers = {str(key): [each.as_state() for each in known] for key, known in numbers.items() if known}
 
     def stored(self) -> dict[str, Any]:
-        """Return what a state keeps; plain data."""
+        """Return the fingerprint as a state stores it: JSON-compatible data."""
         with self._lock:
             if self._stored is None:
                 self._stored = stored(self._fingerprint())
@@ -61,10 +61,10 @@ class Identity:
             return self._stored
 
     def agrees(self, saved: Mapping[str, Any], force: bool, allow: Collection[str]) -> bool | None:
-        """Compare the plan of a state with this one, before any shard is looked for.
+        """Compare the plan of a state with the current plan, before shards are listed.
 
         Returns:
-            True where nothing differs, False where something differs that is allowed, None where it is not.
+            True if nothing differs, False if only allowed things differ, None if another thing differs.
         """
         with self._lock:
             new = Fingerprint(plan=self._plan, world_size=self._world_size)
@@ -74,18 +74,18 @@ class Identity:
         return not changes if force or not refused(changes, allow) else None
 
     def gained_inputs(self, saved: Mapping[str, Any]) -> list[int] | None:
-        """Return how many inputs each mixture has gained since the plan of a state; see :func:`.gained_inputs`."""
+        """Return the number of inputs that each mixture gained after the save; see :func:`.gained_inputs`."""
         chain = read_chain(saved.get("plan"))
         return None if chain is None else gained_inputs(chain, chain_of(self._plan))
 
     def check(self, saved: Mapping[str, Any], given_seed: int | None, force: bool, allow: Collection[str]) -> None:
-        """Refuse the state of another plan.
+        """Raise StateMismatchError for a state of another pipeline.
 
         Args:
-            given_seed: The seed asked for besides the state; None when none was.
+            given_seed: Seed that the user passed in addition to the state; None if none.
 
         Raises:
-            StateMismatchError: They differ in what is not allowed; lists what.
+            StateMismatchError: The pipelines have differences that are not allowed; the message lists them.
         """
         with self._lock:
             new = self._fingerprint()

@@ -1,4 +1,4 @@
-"""How many rows of its input a filter had gone through when it had given so many."""
+"""Log of a filter that maps numbers of output rows to numbers of input rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class KeptRun:
-    """Consecutive input rows that are filtered in one hop. ``kept`` is set by the thread that does it."""
+    """Consecutive input rows that one hop filters. The hop's thread sets ``kept``, the numbers of the kept rows."""
 
     __slots__ = ("kept", "rows")
 
@@ -20,7 +20,7 @@ class KeptRun:
 
 
 class KeptLog:
-    """Pieces in order of the input, which is that of the output. Safe from any thread."""
+    """Log of the hops of an ordered filter, in the order of the input. Safe from any thread."""
 
     def __init__(self) -> None:
         self._pieces: deque[KeptRun] = deque()
@@ -29,14 +29,14 @@ class KeptLog:
         self._first_out = 0
 
     def begin(self, rows: int) -> KeptRun:
-        """Note that the next rows of the input are about to be filtered."""
+        """Record that a hop will filter the next ``rows`` input rows."""
         piece = KeptRun(rows)
         with self._lock:
             self._pieces.append(piece)
         return piece
 
     def input_rows(self, given: int) -> int:
-        """Return the most input rows that stand for ``given`` rows of output, as far as they are filtered."""
+        """Return the largest number of filtered input rows that produce only ``given`` output rows."""
         with self._lock:
             before, left = self._first_in, given - self._first_out
             for piece in self._pieces:

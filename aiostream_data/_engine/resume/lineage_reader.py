@@ -1,4 +1,4 @@
-"""The rows that a state mentions, read back into ids of this run. Everything is checked, since a state is a file."""
+"""Decode the rows that a state names into ids of the current run. Every value is checked, as a state is a file."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ MAX_DEPTH = 32
 
 LEAST_VALUES: Final = 1 << 20
 VALUES_PER_CHARACTER: Final = 64
-"""Numbers that packed ids may unpack to: ``LEAST_VALUES``, and ``VALUES_PER_CHARACTER`` for each character of data."""
+"""Maximum values that packed ids may unpack to: LEAST_VALUES plus VALUES_PER_CHARACTER per character of data."""
 
 TABLE: Final = Part(None, 'state["rows"]')
 _DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class Book:
-    """The rows that a state mentions, read back. Everything is checked, since a state is a file.
+    """Rows that a state names, decoded. A state is untrusted input, so every value is checked.
 
     Args:
-        contents: What :meth:`.BookWriter.contents` gave; None for no rows.
-        origins: Where namespaces for them are opened.
+        contents: Result of :meth:`.BookWriter.contents`; None for no rows.
+        origins: Table in which the namespaces of these rows are opened.
 
     Raises:
         DamagedStateError: The contents are damaged.
@@ -42,7 +42,7 @@ class Book:
 
     def __init__(self, contents: Any, origins: Origins) -> None:
         contents = {"spaces": [], "rows": []} if contents is None else contents
-        fields = Part(contents, TABLE.path).fields("spaces", "rows", optional=("batches",))  # of an origin
+        fields = Part(contents, TABLE.path).fields("spaces", "rows", optional=("batches",))  # origins have "batches"
         spaces = fields["spaces"].items(most=MAX_SPACES)
         self._rows: list[Any] = fields["rows"].listed()
         self._spaces: dict[int, Namespace] = {}
@@ -60,30 +60,30 @@ class Book:
         return Part(self._rows[number], f'{TABLE.path}["rows"][{number}]')
 
     def rows_declared(self, number: int) -> int:
-        """Return how many rows an entry says that it has, before it is unpacked."""
+        """Return the row count in the header of an entry, without unpacking the entry."""
         return self._entry(number).items(2, 3)[1].entry("rows").integer()
 
     def check(self) -> None:
-        """Read every entry.
+        """Decode every entry.
 
         Raises:
-            DamagedStateError: One is damaged.
+            DamagedStateError: An entry is damaged.
         """
         for number in range(len(self._rows)):
             self._numbered(number)
 
     def rows(self, reference: Any) -> Lineage:
-        """Return rows by what ``BookWriter.rows`` gave.
+        """Return the rows of a reference that ``BookWriter.rows`` returned.
 
         Raises:
-            DamagedStateError: There are none of that number, or they are damaged.
+            DamagedStateError: No entry has that number, or the entry is damaged.
         """
         if reference is None:
             return Lineage(RowIds.none())
         return self._numbered(reference.get(ROWS) if isinstance(reference, dict) else reference)
 
     def carried_over(self, state: Any, book: BookWriter) -> Any:
-        """Return part of the state that this book belongs to as part of another, whose rows ``book`` collects."""
+        """Copy part of this book's state into another state. ``book`` collects the rows of the new state."""
         if isinstance(state, dict):
             if state.keys() == {ROWS}:
                 return book.rows(self.rows(state))
@@ -102,11 +102,11 @@ class Book:
         return self._read[number]
 
     def epochs_of(self, source: int) -> list[int]:
-        """Return the epochs of which the state names rows of one source, by its number."""
+        """Return the epochs of the rows that the state names of source number ``source``."""
         return [space.epoch for space in self._spaces.values() if space.number == source]
 
     def ordinals_of(self, source: int) -> NDArray[np.int64]:
-        """Return the sorted ordinals of all rows of one source, by its number, that any part of the state mentions."""
+        """Return the sorted ordinals of all rows that the state names of source number ``source``."""
         found = [np.empty(0, np.int64)]
         bases = [space.base for space in self._spaces.values() if space.number == source]
         for number in range(len(self._rows)):
@@ -134,7 +134,7 @@ class Book:
         return RowIds.from_padded(ids)
 
     def _bases(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return what to add to split numbers for namespaces by their codes."""
+        """Return the namespace bits of split numbers for an array of namespace codes."""
         found, which = np.unique(codes, return_inverse=True)
         bases = np.zeros(len(found), np.int64)
         for place, code in enumerate(found.tolist()):
@@ -168,7 +168,7 @@ class Book:
 
 
 def read_book(contents: Any, origins: Origins) -> Book:
-    """Return the rows that a state mentions.
+    """Decode the rows that a state names.
 
     Raises:
         StateMismatchError: The contents are damaged.
@@ -182,7 +182,7 @@ def read_book(contents: Any, origins: Origins) -> Book:
 
 
 def _check_entries(value: dict[str, Any], kinds: str, rows: int) -> None:
-    """Check what batches were made of: as many sizes and numbers as letters ask for, each in its range."""
+    """Check the encoded origins of batches: the counts of sizes and numbers match the letters, and all are in range."""
     sizes, which, deep = value["sizes"], value["which"], value["deep"]
     if not all(isinstance(part, list) for part in (sizes, which, deep)):
         raise ValueError("what batches were made of must be lists")
@@ -198,7 +198,7 @@ def _check_entries(value: dict[str, Any], kinds: str, rows: int) -> None:
 
 
 def _unpacked(packed: Any) -> NDArray[np.int64]:
-    """Unpack ids that a state holds. Rows that are all alike take no bytes, so their number has a bound of its own."""
+    """Unpack ids of a state. Equal rows take no bytes, so the number of values has a separate limit."""
     data = packed.get("data") if isinstance(packed, dict) else None
     characters = len(data) if isinstance(data, str) else 0
     return unpack(packed, max_values=LEAST_VALUES + VALUES_PER_CHARACTER * characters)

@@ -1,4 +1,4 @@
-"""The place of a merge of streams: where its order stood, and which row of each stream came next."""
+"""Log of a merge of streams, from which its state is computed: position of the order and of each stream."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from aiostream_data.transforms.interleave import InterleaveOrder, OrderMark
 
 
 class StreamPlace(Protocol):
-    """Where one of the merged streams is, and how to find it again."""
+    """Position of one merged stream, and the information to reopen it."""
 
     def at(self, given: int, book: BookWriter) -> State:
-        """Return how to open the stream again behind its first ``given`` rows."""
+        """Return the state from which the stream resumes after its first ``given`` rows."""
 
     def forget(self, given: int) -> None:
         """Discard history before row ``given``."""
@@ -25,11 +25,12 @@ class StreamPlace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MergeEntry:
-    """Before one step of the order.
+    """Position of a merge before one step of its order.
 
     Attributes:
-        places: Of the streams that sat in slots.
-        opened: Streams given out until then.
+        mark: Position of the order.
+        places: Position of the stream in each slot.
+        opened: Number of streams opened before the step.
     """
 
     mark: OrderMark
@@ -38,7 +39,7 @@ class MergeEntry:
 
 
 class MergeLog:
-    """Steps of one merge by the row with which they begin. Safe from any thread."""
+    """Log of the steps of one merge, ordered by the first row of each step. Safe from any thread."""
 
     def __init__(self) -> None:
         self._log: Log[MergeEntry] = Log()
@@ -49,11 +50,11 @@ class MergeLog:
         self._order = order
 
     def add(self, row: int, entry: MergeEntry) -> None:
-        """Note a step that begins with row ``row``."""
+        """Record a step that begins with row ``row``."""
         self._log.add(row, entry)
 
     def at(self, rows: int, book: BookWriter) -> tuple[dict[str, Any], int] | None:
-        """Return the merge's own state, and how many streams had been given out; None before the first step."""
+        """Return the state of the merge after ``rows`` rows, and the number of opened streams; None before any step."""
         found = self._log.find(rows)
         if found is None or self._order is None:
             return None
@@ -64,7 +65,7 @@ class MergeLog:
         return {"order": order, "streams": streams}, entry.opened
 
     def forget(self, rows: int) -> int | None:
-        """Discard history before row ``rows``; return the number of streams opened by then."""
+        """Discard history before row ``rows``. Return the number of streams opened before that row."""
         found = self._log.find(rows)
         if found is None or self._order is None:
             return None
@@ -77,10 +78,10 @@ class MergeLog:
 
 
 def check_merge(place: Place, order: Part, streams: Part, slots: tuple[int, int]) -> list[tuple[Part, int]]:
-    """Check what :meth:`MergeLog.at` returned; return the streams, each with the number of rows that it gave.
+    """Check the state of a merge. Return the saved streams, each with the number of rows that it emitted.
 
     Args:
-        slots: Least and largest number of slots.
+        slots: Minimum and maximum number of slots.
 
     Raises:
         DamagedStateError: A value is missing, of another type, or out of its range.

@@ -1,4 +1,4 @@
-"""Name the rows of an element for the user, and find a row again by its name."""
+"""Compute the origins of an element's rows, and find the node that emits the rows of an origin."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from aiostream_data.rows.row_ids import SPLIT_BITS, SPLIT_MASK, RowIds
 from aiostream_data.transforms.pieces import without_pieces
 
 _PUTS_TOGETHER = (Batch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)
-"""What puts several rows into one element."""
+"""Operators that combine several rows into one element."""
 
 
 def rows_of(own: RowIds, made_of: MadeOf | None) -> tuple[Lineage, int]:
-    """Return the rows that an element was put together of, and how many times over: 0 for a row that is single."""
+    """Return the rows that an element was batched from, and the nesting depth of the batches: 0 for a single row."""
     if made_of is None or isinstance(made_of, (CutFrom, Beside)):
         return Lineage(own, None if made_of is None else [made_of]), 0
     rows, _ = without_pieces(made_of if isinstance(made_of, Lineage) else Lineage(made_of))
@@ -36,13 +36,13 @@ def rows_of(own: RowIds, made_of: MadeOf | None) -> tuple[Lineage, int]:
 
 
 def origins_of(own: RowIds, made_of: MadeOf | None, origins: Origins, seed: int) -> list[Origin]:
-    """Return where the rows of an element came from, in their order."""
+    """Return the origins of the rows of an element, in their order."""
     rows, depth = rows_of(own, made_of)
     return [_origin(rows.take(np.array([row])), depth, origins, seed) for row in range(len(rows))]
 
 
 def element_origin(own: RowIds, made_of: MadeOf | None, origins: Origins, seed: int) -> Origin:
-    """Return where an element came from as one, whatever it was put together of; URL and index are its first row's."""
+    """Return one origin for a whole element, batched or not. URL and index are those of its first row."""
     whole = Lineage(own, None if made_of is None else [made_of])
     first = rows_of(own, made_of)[0].take(np.array([0]))
     book = BookWriter(Spaces(origins))
@@ -67,7 +67,7 @@ def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
 
 
 def node_of_rows(plan: Node, batches: int) -> Node:
-    """Return the node that gives the rows of which a plan's elements are put together, ``batches`` times over."""
+    """Return the node that emits the rows of a plan's elements, below ``batches`` levels of batching."""
     node = plan
     while batches and len(node.inputs) == 1:
         batches -= isinstance(node, _PUTS_TOGETHER)

@@ -1,7 +1,7 @@
-"""Where rows came from: the split numbers in row ids, and what they stand for.
+"""Resolve the split numbers of row ids to sources, epochs and shards.
 
-A row id is (split, ordinal). The upper bits of the split number name a *namespace* (one run of one
-source in one epoch), the lower bits the split inside it.
+A row id is a pair (split, ordinal). The upper bits of the split number name a *namespace*: one run of one source in
+one epoch. The lower bits name the split inside that namespace.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _REMEMBERED: Final = 1 << 18
 
 
 class Cached(NamedTuple):
-    """A cache gave rows in another epoch than the one in which it had read them.
+    """Mark of rows that a cache emitted in a later epoch than the one in which it read them.
 
     Attributes:
-        cache: Names the cache in its place, the same in every run.
-        epoch: Of the source, when the cache read the rows.
+        cache: Stable name of the cache, equal in every run.
+        epoch: Epoch of the source in which the cache read the rows.
     """
 
     cache: int
@@ -38,17 +38,17 @@ class Cached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """One run of one source.
+    """One run of one source in one epoch.
 
     Attributes:
-        source: Names the source in its place, the same in every run.
-        number: The source's number in its own plan.
-        epoch: Which repetition this run is.
-        url_of: Name of a split, for messages.
-        base: What to add to a split's number inside the run.
-        cached: The caches that gave the rows in another epoch, the outermost first.
-        locate: Given splits and ordinals of rows, tells from where on they can be read.
-        listed: Digest of the list of shards, where the state has no other summary of it.
+        source: Stable name of the source, equal in every run.
+        number: Number of the source in its own plan.
+        epoch: Epoch of the run.
+        url_of: Function that returns the URL or name of a split, for messages.
+        base: Namespace bits of split numbers; add the number of the split inside the run.
+        cached: Caches that emitted the rows in a later epoch, the outermost first.
+        locate: Function that returns known record offsets for splits and ordinals of rows, or None.
+        listed: Digest of the shard list, if the state has no other summary of the list.
     """
 
     source: int
@@ -62,11 +62,11 @@ class Namespace:
 
 
 Locate: TypeAlias = "Callable[[NDArray[np.int64], NDArray[np.int64]], Sequence[Hint]]"
-"""Given splits and ordinals of rows, tells where records at or before them begin."""
+"""Function from arrays of splits and ordinals to known offsets of records at or before these rows."""
 
 
 class Hint(NamedTuple):
-    """Record ``ordinal`` of a split begins at byte ``offset`` of the object."""
+    """Byte offset of one record: record ``ordinal`` of split ``split`` begins at byte ``offset`` of the object."""
 
     split: int
     ordinal: int
@@ -76,32 +76,32 @@ class Hint(NamedTuple):
 Rename: TypeAlias = "Callable[[Namespace], Namespace]"
 
 SAVED: Final = -2
-"""In place of a source: a namespace of a saved state. Rows named by it are requests to read them again."""
+"""Value of ``Namespace.source`` for a namespace of a saved state. Rows in it are requests to recall them."""
 
 _FORGOTTEN: Final = Namespace(-1, -1, 0, lambda _: "<forgotten source>", 0)
 
 
 def source_of(path: int, number: int) -> int:
-    """Return the name of a source that is the same in every run.
+    """Compute the name of a source, which is equal in every run.
 
     Args:
-        path: Of its plan.
-        number: Of the source in that plan.
+        path: Path of the source's plan.
+        number: Number of the source in that plan.
     """
     return int(key_of(path, number)) >> 1
 
 
 def local(ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the splits inside their source, and the ordinals, of rows that come straight from a source."""
+    """Return the splits within the source and the ordinals of rows that come directly from a source."""
     return ids.splits & SPLIT_MASK, ids.ordinals.copy()
 
 
 class Origins:
-    """Hands out namespaces and explains row ids. Reading is safe from any thread."""
+    """Table of namespaces, which resolves row ids. Reading is safe from any thread."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, Namespace] = OrderedDict()
-        self._next = 1  # 0 is for pairs that name no source
+        self._next = 1  # 0 is reserved for pairs without a source
         self._opening = Lock()
 
     def open(
@@ -114,30 +114,30 @@ class Origins:
         locate: Locate | None = None,
         listed: str = "",
     ) -> Namespace:
-        """Return a new namespace. Safe from any thread."""
+        """Create a namespace. Safe from any thread."""
         with self._opening:
             place, self._next = self._next, self._next + 1
         namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate, listed)
         self._known[place] = namespace
-        if len(self._known) > _REMEMBERED:  # millions of tiny inner data sets must not pile up
+        if len(self._known) > _REMEMBERED:  # bounds memory with millions of inner data sets
             self._known.popitem(last=False)
         return namespace
 
     def opened_since(self, number: int) -> list[Namespace]:
-        """Return the namespaces opened from this number on that are still known, in order. Safe from any thread."""
+        """Return the stored namespaces from number ``number`` on, in order. Safe from any thread."""
         found = (self._known.get(later) for later in range(number, self._next))
         return [namespace for namespace in found if namespace is not None]
 
     def namespace(self, number: int) -> Namespace:
-        """Return the namespace that the upper bits of a split number name."""
+        """Return the namespace with this number (the upper bits of a split number)."""
         return self._known.get(number, _FORGOTTEN)
 
     def adopt(self, ids: RowIds, other: Origins, moved: dict[int, int], name: Rename) -> RowIds:
-        """Return ids that name the same rows as these, which ``other`` handed out. Call from the loop.
+        """Translate ids of the table ``other`` into ids of this table for the same rows. Call from the loop.
 
         Args:
-            moved: Which of the other's namespaces became which of these; kept between calls.
-            name: Returns what a namespace is from now on.
+            moved: Map from namespace numbers of ``other`` to bases in this table; reuse it between calls.
+            name: Returns the new description of a namespace of ``other``.
         """
         for number in ids.namespaces():
             if number not in moved:
@@ -153,42 +153,42 @@ class Origins:
         )
 
     def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], name: Rename) -> MadeOf | None:
-        """Like :meth:`adopt`, for what an element was made of."""
+        """Translate the ``made_of`` entry of an element; see :meth:`adopt`."""
         if isinstance(entry, Lineage):
             return self.adopt_lineage(entry, other, moved, name)
         return None if entry is None else self.adopt(entry, other, moved, name)
 
     def adopt_lineage(self, rows: Lineage, other: Origins, moved: dict[int, int], name: Rename) -> Lineage:
-        """Like :meth:`adopt`, for rows and what they were made of."""
+        """Translate a lineage; see :meth:`adopt`."""
         made_of = rows.made_of
         if made_of is not None:
             made_of = [self.adopt_made_of(part, other, moved, name) for part in made_of]
         return type(rows)(self.adopt(rows.ids, other, moved, name), made_of)
 
     def url_and_index(self, split: int, ordinal: int) -> tuple[str, int]:
-        """Return the URL (or source name) and the record index of a row."""
+        """Return the URL or source name of a row, and its record index."""
         namespace = self._known.get(split >> SPLIT_BITS)
         return (namespace or _FORGOTTEN).url_of(split & SPLIT_MASK), ordinal
 
     def telling(self, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Return the pair of a row's ids that says most: of what was read from a store, or else the first."""
+        """Return the most informative pair of a row's ids: the first one from a stored file, or else the first one."""
         read = (pair for pair in pairs if self.namespace(pair[0] >> SPLIT_BITS).locate is not None)
         return next(read, pairs[0])
 
     def offset_of(self, split: int, ordinal: int) -> Hint | None:
-        """Return the last known record at or before a row of a file; None where nothing is known."""
+        """Return the last known record offset at or before a row of a file; None if none is known."""
         locate = self.namespace(split >> SPLIT_BITS).locate
         hints = locate(np.array([split & SPLIT_MASK]), np.array([ordinal])) if locate is not None else ()
         return hints[0] if hints else None
 
     def describe(self, ids: RowIds, row: int) -> str:
-        """Return "URL record N" of row ``row`` of ``ids``; with the byte where it begins, as far as that is known."""
+        """Return "URL record N" for row ``row`` of ``ids``, with the byte offset if it is known."""
         if not 0 <= row < len(ids):
             return "an unknown record"
         return self.name_of(ids.pairs_of(row))
 
     def name_of(self, pairs: Sequence[tuple[int, int]]) -> str:
-        """Return what :meth:`describe` does for the pairs of one row's ids."""
+        """Return the text of :meth:`describe` for the pairs of one row's ids."""
         split, ordinal = self.telling(pairs)
         url, index = self.url_and_index(split, ordinal)
         hint = self.offset_of(split, ordinal)
@@ -200,15 +200,15 @@ class Origins:
         return f"{url} record {index}, {where}"
 
     def stable(self, split: int) -> tuple[int, int, int]:
-        """Return (source, epoch, split inside the source): the same in every run of the plan."""
+        """Return (source, epoch, split inside the source), which is equal in every run of the plan."""
         source, epoch = self.name_of_namespace(split >> SPLIT_BITS)
         return source, epoch, split & SPLIT_MASK
 
     def name_of_namespace(self, number: int) -> tuple[int, int]:
-        """Return (source, epoch) of a namespace: the same in every run of the plan.
+        """Return (source, epoch) of a namespace, which is equal in every run of the plan.
 
         Raises:
-            CardinalityError: It is the namespace of a saved state, which only tells where to read rows again.
+            CardinalityError: The namespace belongs to a saved state and can only be used to recall rows.
         """
         namespace = self.namespace(number)
         if namespace.source == SAVED:

@@ -1,8 +1,9 @@
-"""The place of one node in a state, as a schema checks it: its part of the state, the node, and the rows it gave.
+"""Place of one node in a state, for schema checks: the node, its part of the state, and its number of emitted rows.
 
-How this works. A stage that writes a part of a state has a classmethod ``schema`` beside ``at`` and ``resume``. It
-takes a :class:`Place`, checks its own fields, and yields the places of its inputs. Row numbers are checked from the
-consumer down: a node that counted its rows says how many rows its input gave, and the input's number has to agree.
+How this works. A stage that writes a part of a state has a classmethod ``schema`` next to ``at`` and ``resume``.
+``schema`` receives a :class:`Place`, checks the node's own fields, and yields the places of its inputs. Row counts are
+checked from the consumer to the sources. A node's count determines how many rows its input emitted, and the input's
+count must match.
 """
 
 from __future__ import annotations
@@ -18,51 +19,51 @@ from aiostream_data.plan.base import Node
 from aiostream_data.state_parts import MAX_COUNT, Part
 
 SKIPPED_ROWS: Final = 1 << 22
-"""Rows that an error policy may have skipped in one stage. The state does not count them."""
+"""Maximum number of rows that an error policy can have skipped in one stage. A state does not count skipped rows."""
 
 
 MOST_SHARES: Final = 1 << 10
-"""Ranks times worker processes, about, that saved a state."""
+"""Approximate maximum of ranks times worker processes at the time of saving."""
 
 
 class Rows(NamedTuple):
-    """Range of the number of rows that a node gave before the state was taken."""
+    """Range for the number of rows that a node emitted before the state was saved."""
 
     least: int = 0
     most: int = MAX_COUNT
 
     def includes(self, count: int) -> bool:
-        """Return True if the node may have given this many rows."""
+        """Return True if ``count`` is in the range."""
         return self.least <= count <= self.most
 
     @property
     def or_more(self) -> Rows:
-        """The rows of an input of which any number was left out."""
+        """Range for the input of a node that can drop any number of rows."""
         return Rows(self.least)
 
     @property
     def or_some_more(self) -> Rows:
-        """The rows of an input of which an error policy may have left some out."""
+        """Range for the input of a node whose error policy can skip rows."""
         return Rows(self.least, min(MAX_COUNT, self.most + SKIPPED_ROWS))
 
     @property
     def of_all_ranks(self) -> Rows:
-        """The rows of an input that ranks or worker processes shared, of which this node counts its own share."""
+        """Range for an input that ranks or worker processes share, while the node counts only its own share."""
         return Rows(min(1, self.least), min(MAX_COUNT, self.most * MOST_SHARES))
 
     @property
     def any(self) -> Rows:
-        """The rows of an input that may have given no row yet, or any number of them."""
+        """Range without limits, for an input that can have emitted any number of rows."""
         return Rows()
 
 
 @dataclass(frozen=True)
 class SavedShards:
-    """What a state says of the shards of one source.
+    """Shard list of one source, as a state stores it.
 
     Attributes:
-        count: Length of the list.
-        numbered: Numbers of the shards in epochs that began before the list changed, of the earliest epochs first.
+        count: Length of the shard list.
+        numbered: Shard numbers for epochs that began before the list changed, earliest epoch first.
     """
 
     count: int
@@ -71,17 +72,17 @@ class SavedShards:
 
 @dataclass(frozen=True)
 class Scope:
-    """What all places of one state have in common.
+    """Data shared by all places of one state.
 
     Attributes:
         book: The rows that the state names.
         keys: Numbers of the plan's nodes.
-        shards: Shards of each source, by the source's key, as far as the state says so.
-        received: Rows that any node gave at most, unless it drops rows.
-        shared: Nodes whose rows ranks share, if there are several. What is above counts a rank's own rows. Any number
-            of ranks may have saved the state.
-        exact: The plan is the one that the state was taken of. Otherwise the user allowed a difference, and
-            numbers need not agree with each other.
+        shards: Saved shard lists, keyed by source key.
+        received: Maximum number of rows that a node without dropped rows can have emitted.
+        shared: Nodes whose rows several ranks share. Nodes above them count the rows of one rank. Any number of ranks
+            can have saved the state.
+        exact: True if the state was saved from the same plan. If False, the user allowed a difference, and row counts
+            need not match.
     """
 
     book: Book
@@ -94,14 +95,15 @@ class Scope:
 
 @dataclass(frozen=True)
 class Place:
-    """Where one node stood.
+    """Place of one node in a state.
 
     Attributes:
-        part: Its part of the state.
-        node: The node; None inside a data set that is made while running, which is not known yet.
-        rows: How many rows the node gave.
-        fused: Nodes below it whose work its stage does as well, in order.
-        epoch: Which repetition of the node this is.
+        part: The node's part of the state.
+        node: The node; None inside a data set that a user function creates, because its plan is unknown.
+        rows: Possible numbers of rows that the node emitted.
+        scope: Data shared by all places of the state.
+        fused: Nodes below ``node`` that run in the same stage, in stream order.
+        epoch: Epoch of the node.
     """
 
     part: Part
@@ -113,27 +115,27 @@ class Place:
 
     @property
     def shards(self) -> SavedShards | None:
-        """What the state says of the shards of the node, which is a source."""
+        """Saved shard list of the node, which must be a source; None if the state has none."""
         return None if self.node is None else self.scope.shards.get(self.scope.keys[self.node])
 
     @property
     def numbers(self) -> ShardNumbers | None:
-        """The numbers of the shards of the node; None if they are their places in the list."""
+        """Shard numbers of the node; None if the numbers equal the positions in the shard list."""
         numbered = () if self.shards is None else self.shards.numbered
         return next((numbers for numbers in numbered if self.epoch <= numbers.epoch), None)
 
     @property
     def shard_eras(self) -> list[Era] | None:
-        """The eras of the shards of the node; None if the state does not say."""
+        """Eras of the node's shards; None if the state has no shard list for it."""
         if self.shards is None:
             return None
         return [Era(0, 0, self.shards.count)] if self.numbers is None else self.numbers.eras
 
     def fields(self, kind: str, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Part]:
-        """Return the fields of a node of this kind.
+        """Return the fields of the node's part, which must be of kind ``kind``.
 
         Raises:
-            DamagedStateError: The part is of another kind, or has other fields.
+            DamagedStateError: The part has another kind or other fields.
         """
         op = self.part.entry("op")
         if op.value != kind:
@@ -144,30 +146,31 @@ class Place:
         """Return the place of an input.
 
         Args:
-            number: Of the input.
-            rows: How many rows it gave; any number when None.
+            part: The input's part of the state.
+            number: Number of the input.
+            rows: Possible numbers of rows that the input emitted; None for any number.
         """
         node = None if self.node is None else self.node.inputs[number]
         return self.of_node(part, node, rows)
 
     def of_node(self, part: Part, node: Node | None, rows: Rows | None = None) -> Place:
-        """Return the place of another node."""
-        # An unknown plan may have operators without a place of their own between this node and the one of the part.
+        """Return the place of ``node``, in the same scope as this place."""
+        # An unknown plan may have operators without a saved place between this node and the node of the part.
         known = rows if rows is not None and node is not None and self.scope.exact else Rows()
         return replace(self, part=part, node=node, rows=known, fused=())
 
     def counted(self, part: Part, least: int = 0, most: int = MAX_COUNT) -> int:
-        """Return how many rows the node says that it gave: what is known of them has to agree."""
+        """Return the node's saved row count. Raise DamagedStateError if it is outside the possible range."""
         least, most = max(least, self.rows.least), min(most, self.rows.most)
         if least > most:
             raise part.refused(f"counts {self.rows.least} rows or more, and there are {most} at most")
         return part.integer(least, most)
 
     def held(self, part: Part, least: int = 0, most: int = MAX_COUNT) -> int:
-        """Return how many rows a reference to the table of rows stands for; 0 for None.
+        """Return the number of rows of a row reference; 0 for None.
 
         Raises:
-            DamagedStateError: It refers to no rows, to damaged ones, or to fewer or more than there can be.
+            DamagedStateError: The reference is invalid, its rows are damaged, or their number is out of range.
         """
         count = 0
         if part.value is not None:

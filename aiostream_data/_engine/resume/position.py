@@ -1,12 +1,12 @@
-"""Where a running plan can be taken up again: what stages say of their place, as numbers of rows.
+"""Positions of running nodes: the states from which a stream can resume after any row.
 
-How this works. Every running node counts the rows it has given since its run began. Asked where the
-stream goes on after row ``n`` of its own, it says how many rows of its inputs that stands for, asks them
-in turn, and adds what it needs to know itself: counters, and which rows it held back at that moment. The
-consumer's place is row ``n`` of the last node. Nothing travels with the data for it: a node that does not
-give one row per row keeps a short :class:`Log` of what it did, which is forgotten as the consumer goes on.
+How this works. Every running node counts the rows it has emitted since its run began. ``at(n)`` returns the state
+after the node's row ``n``. It maps ``n`` to row numbers of the inputs, calls ``at`` of each input, and adds the node's
+own data: counters and the rows that it held. The consumer's position is row ``n`` of the last node. Positions add no
+data to the chunks. A node that does not emit one row per input row keeps a short :class:`Log` of its work. ``forget``
+discards entries that no state can refer to.
 
-Answers are plain data. ``None`` stands for the very beginning.
+States are JSON-compatible data. ``None`` is the beginning of a stream.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data.errors import StateMismatchError
 
 State: TypeAlias = Any
-"""Plain data: where one node and all that it reads go on."""
+"""JSON-compatible state of one node and all its inputs."""
 
 POSITION: Final = 'state["position"]'
-"""Path of the place of the whole plan."""
+"""Path of the plan's position in a state, for error messages."""
 
 E = TypeVar("E")
 
 
 class Position(Protocol):
-    """The place of one running node. Safe from any thread."""
+    """Position of one running node. Safe from any thread."""
 
     def at(self, rows: int, book: BookWriter) -> State:
-        """Return from where what follows the first ``rows`` rows of this run can be read."""
+        """Return the state from which the stream resumes after its first ``rows`` rows."""
 
     def forget(self, rows: int) -> None:
         """Discard history before row ``rows``."""
 
 
 class Log(Generic[E]):
-    """Entries in order of the row from which each one holds. Safe from any thread."""
+    """Entries sorted by their first row. Each entry is valid until the next one begins. Safe from any thread."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -47,12 +47,12 @@ class Log(Generic[E]):
 
     @property
     def first(self) -> int:
-        """The row with which the first entry begins that is still known; 0 where there is none."""
+        """First row of the oldest entry; 0 for an empty log."""
         with self._lock:
             return self._starts[0] if self._starts else 0
 
     def add(self, start: int, entry: E) -> None:
-        """Add an entry; it replaces one that begins at the same row."""
+        """Add an entry. Replace the last entry if it begins at the same row."""
         with self._lock:
             if self._starts and self._starts[-1] == start:
                 self._entries[-1] = entry
@@ -61,19 +61,19 @@ class Log(Generic[E]):
                 self._entries.append(entry)
 
     def find(self, row: int) -> tuple[int, E] | None:
-        """Return the last entry that begins at ``row`` or before, with its start."""
+        """Return the last entry that begins at or before ``row``, with its first row."""
         with self._lock:
             number = bisect_right(self._starts, row) - 1
             return (self._starts[number], self._entries[number]) if number >= 0 else None
 
     def since(self, row: int) -> list[tuple[int, E]]:
-        """Return the entry that :meth:`find` gives, and all after it."""
+        """Return the result of :meth:`find` and all later entries."""
         with self._lock:
             number = max(0, bisect_right(self._starts, row) - 1)
             return list(zip(self._starts[number:], self._entries[number:], strict=True))
 
     def forget(self, row: int) -> None:
-        """Drop what is not needed to find rows from ``row`` on."""
+        """Discard all entries before the one that :meth:`find` returns for ``row``."""
         with self._lock:
             number = bisect_right(self._starts, row) - 1
             if number > 0:
@@ -81,17 +81,17 @@ class Log(Generic[E]):
 
 
 def in_order_only(what: str) -> StateMismatchError:
-    """Return the error of a state that counts what came in order, for a plan in which it comes in any order."""
+    """Return the error for resuming an ordered run without order."""
     return StateMismatchError(
         [f"the state counts {what}, which came in order; go on in order too: with deterministic=True and ordered=True"]
     )
 
 
 def taken_up(state: State, kind: str) -> dict[str, Any]:
-    """Return the state of a node of this kind.
+    """Return a copy of the state of a node of kind ``kind``.
 
     Raises:
-        StateMismatchError: It is of another kind of node.
+        StateMismatchError: The state belongs to another kind of node.
     """
     found = state.get("op") if isinstance(state, dict) else type(state).__name__
     if found != kind:

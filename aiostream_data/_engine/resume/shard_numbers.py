@@ -1,9 +1,9 @@
-"""Numbers of a source's shards in epochs that began before its list of shards changed.
+"""Shard numbers of a source in epochs that began before its shard list changed.
 
-How this works. Positions, row ids and random draws refer to a shard by its number, which is its place in the list. If
-the list changes during an epoch, that epoch keeps its numbers: old shards keep theirs, shards that are gone leave a
-gap, and new shards get the next numbers. The shards that came with one change are an *era*. Eras are read one after
-another, each in an order of its own. Later epochs number the shards by their places in the new list.
+How this works. Positions, row ids and random draws refer to a shard by its number, which is its position in the list.
+If the list changes during an epoch, old shards keep their numbers in that epoch. Missing shards leave a gap, and new
+shards get the next numbers. The shards that one change adds are an *era*. Eras are read one after another, each in its
+own order. Later epochs number the shards by their positions in the new list.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from aiostream_data.state_parts import Part
 from aiostream_data.transforms.packed_ids import pack, unpack
 
 MAX_CHANGES: Final = 1 << 12
-"""Most eras of an epoch, and most epochs with numbers of their own."""
+"""Maximum number of eras of an epoch, and of epochs with separate shard numbers."""
 
 MAX_PLACES: Final = 1 << 16
-"""Most shards that are numbered one by one."""
+"""Maximum number of shards with explicit numbers in a state."""
 
 
 @dataclass(frozen=True)
 class Era:
-    """The shards that came with one change of the list.
+    """Shards that one change of the list added to an epoch in progress.
 
     Attributes:
-        number: 0 for those that were there when the epoch began.
-        first, count: Their numbers; those of shards that are gone included.
+        number: Number of the era; 0 for the shards listed when the epoch began.
+        first, count: First shard number and number of shards, including missing shards.
     """
 
     number: int
@@ -42,20 +42,20 @@ class Era:
 
     @property
     def names(self) -> tuple[int, ...]:
-        """What the random key of the era's order has besides that of the first one's."""
+        """Extra names in the random key of the era's order; empty for the first era."""
         return (self.number,) if self.number else ()
 
 
 @dataclass(frozen=True)
 class ShardNumbers:
-    """Numbers of one source's shards in some epochs.
+    """Shard numbers of one source in a range of epochs.
 
     Attributes:
-        epoch: The last of these epochs.
+        epoch: The last epoch of the range.
         sizes: Number of shards of each era.
-        places: Place in the current list of each of the first numbers, or ``GONE``; the other numbers stand for the
-            other places, in order.
-        changed: Shards whose content changed after their rows were read; not saved.
+        places: Positions of the first shard numbers in the current list, or ``GONE``. The remaining numbers refer to
+            the remaining positions, in order.
+        changed: Numbers of shards whose content changed after their rows were read; not saved.
     """
 
     epoch: int
@@ -65,27 +65,27 @@ class ShardNumbers:
 
     @property
     def eras(self) -> list[Era]:
-        """The eras, in the order in which they are read."""
+        """Eras in reading order."""
         sizes = zip(self.sizes, accumulate(self.sizes), strict=True)
         return [Era(number, stop - size, size) for number, (size, stop) in enumerate(sizes)]
 
     @property
     def total(self) -> int:
-        """How many numbers there are."""
+        """Count of shard numbers, including missing shards."""
         return sum(self.sizes)
 
     def listed(self, shards: Sequence[ShardRef]) -> list[ShardRef | None]:
-        """Return the shard of every number, of the current list; None for one that is gone."""
+        """Return the shard of every number, from the current list; None for a missing shard."""
         return [None if place == GONE else shards[place] for place in self.all_places(len(shards))]
 
     def all_places(self, count: int) -> list[int]:
-        """Return the place of every number in the current list, which has ``count`` shards."""
+        """Return the position of every number in the current list of ``count`` shards; ``GONE`` for a missing shard."""
         named = set(self.places)
         others = (place for place in range(count) if place not in named)
         return [*self.places, *islice(others, self.total - len(self.places))]
 
     def after(self, match: ShardMatch, count: int) -> ShardNumbers:
-        """Return the numbers after a change of the list, which had ``count`` shards before."""
+        """Return the numbers after a change of the list. ``count`` is the length of the old list."""
         fresh = (match.fresh,) if match.fresh else ()
         if match.places is None:
             return replace(self, sizes=(*self.sizes, *fresh))
@@ -94,16 +94,16 @@ class ShardNumbers:
         return replace(self, sizes=(*self.sizes, *fresh), places=() if plain else places)
 
     def as_state(self) -> list[Any]:
-        """Return the numbers as plain data."""
+        """Serialize to JSON-compatible data."""
         packed = pack(np.array(self.places, np.int64)[:, None]) if self.places else None
         return [self.epoch, list(self.sizes), packed]
 
 
 def numbers_in(part: Part, count: int) -> list[ShardNumbers]:
-    """Return the numbers that a state has for a source, of the earliest epochs first.
+    """Read the shard numbers of a source from a state, earliest epoch first.
 
     Args:
-        count: Number of shards of the state's list.
+        count: Number of shards in the saved list.
 
     Raises:
         DamagedStateError: A value is of another type, or out of its range.

@@ -1,4 +1,4 @@
-"""Where records begin in their shards, as far as this run has learned: what makes a shard readable from the middle."""
+"""Known byte offsets of records in their shards. With them, a shard can be read from the middle."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from aiostream_data._engine.resume.origins import Hint
 
 
 class ShardOffsets:
-    """Pairs of record number and byte offset for the shards of one source: 16 bytes per chunk that was read.
+    """Table of record numbers and byte offsets for the shards of one source; 16 bytes per chunk read.
 
-    Safe from any thread. Nothing is known of compressed shards, which can be read from their start only.
+    Safe from any thread. The table has no entries for compressed shards, which can only be read from their start.
     """
 
     def __init__(self) -> None:
@@ -26,15 +26,15 @@ class ShardOffsets:
         self._lock = Lock()
 
     def was_checked(self, split: int, version: str) -> bool:
-        """Return True if all bytes of this version of a shard were found good."""
+        """Return True if all bytes of this version of a shard passed verification."""
         return bool(version) and (split, version) in self._checked
 
     def note_checked(self, split: int, version: str) -> None:
-        """Note that all bytes of this version of a shard were found good."""
+        """Record that all bytes of this version of a shard passed verification."""
         self._checked.add((split, version))
 
     def learn(self, split: int, ordinal: int, offset: int) -> None:
-        """Note that a record begins there."""
+        """Record that record ``ordinal`` of a split begins at byte ``offset``."""
         with self._lock:
             ordinals, offsets = self._known.setdefault(split, (array("q"), array("q")))
             place = bisect_right(ordinals, ordinal)
@@ -44,26 +44,26 @@ class ShardOffsets:
             offsets.insert(place, offset)
 
     def learn_all(self, hints: Iterable[Hint]) -> None:
-        """Note what a state knows."""
+        """Record all offsets of a state."""
         for hint in hints:
             self.learn(*hint)
 
     def before(self, split: int, ordinal: int) -> Hint:
-        """Return the last known record at or before one; the shard's start when none is known."""
+        """Return the last known offset at or before record ``ordinal``; the shard's start if none is known."""
         with self._lock:
             ordinals, offsets = self._known.get(split, ((), ()))
             place = bisect_right(ordinals, ordinal) - 1
             return Hint(split, ordinals[place], offsets[place]) if place >= 0 else Hint(split, 0, 0)
 
     def behind(self, split: int, ordinal: int) -> Hint | None:
-        """Return the first known record behind one; None when none is known."""
+        """Return the first known offset after record ``ordinal``; None if none is known."""
         with self._lock:
             ordinals, offsets = self._known.get(split, ((), ()))
             place = bisect_right(ordinals, ordinal)
             return Hint(split, ordinals[place], offsets[place]) if place < len(ordinals) else None
 
     def locate(self, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Sequence[Hint]:
-        """Return what is needed to find these records: every hint once."""
+        """Return the last known offset at or before each of these records, without duplicates."""
         found: list[Hint] = []
         order = np.lexsort((ordinals, splits)) if len(splits) > 1 else np.arange(len(splits))
         splits, ordinals = splits[order], ordinals[order]

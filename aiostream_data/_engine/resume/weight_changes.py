@@ -1,10 +1,9 @@
-"""Weights of mixtures that were changed while running: what every run of a mixture has to know of them.
+"""Changes of mixture weights during a run, shared by all runs of a mixture.
 
-How this works. A mixture may run several times in one loader: once per epoch, and the next one begins
-while the rows of the one before are still on their way. A change holds from the next row that a running
-one decides, and from the first row of those that begin later. All of it is in the state, by epoch and row,
-so that a resumed loader changes weights at the same rows. What no row still to be received is under is
-forgotten as the consumer goes on.
+How this works. A mixture runs once per epoch, and the runs of consecutive epochs can overlap. A change applies to a
+current run from the next row that the run decides, and to later runs from their first row. The state stores each change
+with its epoch and row, so a resumed loader changes the weights at the same rows. ``forget`` discards changes that
+affect only rows already received.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from aiostream_data.transforms.mixing import MixOrder
 from aiostream_data.weights import Schedule, Vector
 
 Run: TypeAlias = tuple[int, int]
-"""Number of a mixture in its plan, and the epoch."""
+"""Key of a mixture in its plan, and the epoch."""
 
 
 @dataclass
 class _Running:
-    """One run of a mixture; ``order`` decides its rows, and is None once all are decided.
+    """One run of a mixture.
 
-    ``schedule`` has the changes for rows still to be received, ``whole`` all of them. It is over when no
-    row is to be received any more.
+    ``order`` decides the rows of the run and is None after the last one. ``schedule`` has the changes for rows not yet
+    received, and ``whole`` has all changes. ``is_over`` is True after the consumer received the last row.
     """
 
     schedule: Schedule
@@ -36,20 +35,20 @@ class _Running:
 
 
 class _Last(NamedTuple):
-    """The last change of a mixture, for the runs from an epoch on: none of them has begun."""
+    """Last change of a mixture. It applies to runs of ``first_epoch`` and later, which have not begun."""
 
     change: list[Any]
     first_epoch: int
 
 
 class WeightChanges:
-    """The changes of all mixtures of one loader. Safe from any thread.
+    """Weight changes of all mixtures of one loader. Safe from any thread.
 
     Args:
-        saved: What :meth:`state` gave; None for no changes.
+        saved: Result of :meth:`state`; None for no changes.
 
     Attributes:
-        lock: To be held while an order decides.
+        lock: Hold this lock while a mixture's order decides rows.
 
     Raises:
         StateMismatchError: ``saved`` is damaged.
@@ -66,7 +65,7 @@ class WeightChanges:
             self._read(saved)
 
     def begin(self, run: Run, order: MixOrder) -> None:
-        """Give the order of a run that begins, or goes on, the changes it is under, and those that follow."""
+        """Register a run that starts or resumes, and apply past changes to its order."""
         with self.lock:
             mixture, epoch = run
             planned = order.schedule
@@ -82,22 +81,22 @@ class WeightChanges:
             self._runs[run] = _Running(order.schedule, order.schedule, order)
 
     def end(self, run: Run) -> None:
-        """Record that all rows of a run are decided."""
+        """Record that the order has decided all rows of a run."""
         with self.lock:
             if run in self._runs:
                 self._runs[run].order = None
 
     def set(self, mixture: int, planned: Schedule, weights: Vector, from_row: int | None = None) -> int:
-        """Change the weights of a mixture, and return the first row that is under them.
+        """Change the weights of a mixture. Return the first row with the new weights.
 
-        Of several runs, the earliest counts; those that follow it change as soon as they can.
+        With several runs, row numbers refer to the earliest one. Later runs change at the next row that they decide.
 
         Args:
-            planned: The mixture's schedule.
-            from_row: The row, or None for the next one that is decided; 0 where none has been yet.
+            planned: The mixture's schedule from the plan.
+            from_row: First row with the new weights; None for the next undecided row.
 
         Raises:
-            PlanError: ``from_row`` is decided already.
+            PlanError: ``from_row`` is already decided.
         """
         with self.lock:
             rows: list[int] = []
@@ -116,7 +115,7 @@ class WeightChanges:
             return row
 
     def forget(self, run: Run, row: int) -> None:
-        """Discard history of a run before ``row``, and of earlier epochs."""
+        """Discard changes of a run that apply only before ``row``, and end the mixture's runs of earlier epochs."""
         with self.lock:
             mixture, epoch = run
             for known in [known for known in self._runs if known[0] == mixture and known[1] < epoch]:
@@ -127,15 +126,15 @@ class WeightChanges:
                 self._runs[run].schedule = self._runs[run].schedule.since(row)
 
     def known_elsewhere(self, mixtures: frozenset[int], state: dict[str, Any] | None) -> None:
-        """Record what :meth:`state` gives in the process that runs these mixtures."""
+        """Store the :meth:`state` of the worker process that runs these mixtures."""
         with self.lock:
             self._elsewhere[mixtures] = state
 
     def state(self, from_the_beginning: bool = False) -> dict[str, Any] | None:
-        """Return all changes for rows still to be received as plain data; None where there are none.
+        """Return the changes for rows not yet received as JSON-compatible data; None without changes.
 
         Args:
-            from_the_beginning: Return also those for rows received since the loader was opened.
+            from_the_beginning: True to include changes for all rows since the loader was opened.
         """
         here = self._state_here(from_the_beginning)
         if not self._elsewhere:

@@ -1,4 +1,4 @@
-"""Find the shard of a row that is fetched by its origin: the list of shards may be another one by now."""
+"""Find the shard of a row that is fetched by its origin, even if the shard list has changed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiostream_data.rows.row_ids import SPLIT_BITS, SPLIT_MASK
 
 
 def find_fetched_shard(plan: Node, context: RunContext, rows: Lineage, name: str) -> None:
-    """Give the shard of a row the number that the row's origin has for it, if it has another one now.
+    """Map the shard number in a row's origin to the current list, if the shard's number has changed.
 
     Args:
-        rows: As the origin names them, from the first one on.
-        name: Of the object that the first row was read from.
+        rows: Lineage of the rows from the origin.
+        name: Name of the object from which the first row was read.
 
     Raises:
         StateMismatchError: The object is no longer listed.
@@ -29,7 +29,7 @@ def find_fetched_shard(plan: Node, context: RunContext, rows: Lineage, name: str
     space, number = services.origins.namespace(splits[-1] >> SPLIT_BITS), splits[-1] & SPLIT_MASK
     sources = {context.keys[node]: node for node in walk(plan) if isinstance(node, ReadFiles)}
     shards = listed.resolved.get(sources[space.number]) if space.number in sources else None
-    if shards is None or len(splits) > 1:  # of several sources: the origin names the object of one of them
+    if shards is None or len(splits) > 1:  # made of rows of several sources: the origin names only one object
         return
     if number < len(shards) and object_name(shards[number].url) == name:
         return

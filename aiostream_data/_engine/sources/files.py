@@ -1,4 +1,4 @@
-"""Read the records of shards, interleaved."""
+"""Read and interleave the records of shards."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
 
 SHARDS_AT_ONCE = 32
-"""Shards of which single records are read at once."""
+"""Maximum number of shards from which a recall reads records at once."""
 
 
 class _EraRun(NamedTuple):
-    """The shards of one era, as this run reads them."""
+    """One era of a run: the streams of its shards, and the log of their merge."""
 
     era: Era
     streams: ShardStreams
@@ -64,14 +64,15 @@ class _EraRun(NamedTuple):
 
 
 class _Offsets(dict[tuple[int, int, int | None], ShardOffsets]):
-    """Byte offsets of records, for each source, and for each way in which its shards are numbered."""
+    """Byte offsets of records, keyed by source and by the numbering of its shards."""
 
 
 @dataclass
 class ReadFilesSource(Stage):
-    """Running form of ``ReadFiles``: one task per open shard, merged in tf.data's interleave order.
+    """Stage of a ``ReadFiles`` node: one task per open shard, merged in tf.data's interleave order.
 
-    Shards that were listed when the epoch began come first. Those that are new since follow, in an order of their own.
+    Shards listed at the start of the epoch are read first. Shards added later follow as separate eras, each with a
+    separate order.
     """
 
     kind: ClassVar[str] = "files"
@@ -135,7 +136,7 @@ class ReadFilesSource(Stage):
                 streams.drop()
             rows, state = rows + merge.rows, None
 
-    # -- its place: the order's, and for every open shard the next record and where it can be found
+    # -- saved position: the merge order, and the next record of each open shard with its byte offset
 
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._runs.find(rows)
@@ -182,7 +183,7 @@ class ReadFilesSource(Stage):
             ordinal.integer(0, min(rows + skipped, offset.integer()))
         era = _era_in(fields, eras)
         most = SPLIT_MASK if era is None else files_of_a_rank(era.count, place.node.share)
-        has_gaps = place.numbers is not None  # shards that are gone are no streams
+        has_gaps = place.numbers is not None  # removed shards have no streams
         all_given = place.scope.exact and era is not None and not fields["order"].value["more_streams"]
         opened = fields["next"].integer(most if all_given and not has_gaps else len(numbers), most)
         if len(numbers) < len(fields["streams"].value):
@@ -221,7 +222,7 @@ class ReadFilesSource(Stage):
         return _in_the_order_of(lineage, concat([parts[number].result() for number in known]))
 
     def _learn(self, lineage: Lineage) -> None:
-        """Take over what the state with which the loader was opened knows about where records begin."""
+        """Copy known record offsets from the state with which the loader was opened."""
         spaces = {space.base: space for space in outermost(lineage, self.context.services.origins)}
         nothing = np.empty(0, np.int64)
         for space in spaces.values():
@@ -253,18 +254,18 @@ class ReadFilesSource(Stage):
 
 
 def _work_of(node: ReadFiles) -> str:
-    """Return what a source computes; that it decompresses only reading shows."""
+    """Return the kind of CPU work of a source for reports. The reader reports decompression itself."""
     return "parse" if node.decoders and not node.format.whole else "cut records"
 
 
 def _era_in(fields: Mapping[str, Part], eras: Sequence[Era] | None) -> Era | None:
-    """Return the era that a place is in; None if the eras are not known."""
+    """Return the era of a saved position, or None if the eras are unknown."""
     number = fields["era"].integer(1, 0 if eras is None else len(eras) - 1) if "era" in fields else 0
     return None if eras is None else eras[number]
 
 
 def _in_the_order_of(lineage: Lineage, rows: Chunk) -> Chunk:
-    """Return rows, which come by shard and record, in the order asked for."""
+    """Reorder rows from shard and record order to the order of ``lineage``."""
     splits, ordinals = local(lineage.ids)
     found, which = np.unique(np.stack([splits, ordinals], axis=1), axis=0, return_inverse=True)
     assert len(found) == len(rows)

@@ -1,4 +1,4 @@
-"""Give the names of the objects that match."""
+"""Emit the URLs of objects that match the patterns of a source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aiostream_data.state_parts import MAX_COUNT
 
 @dataclass
 class ListFilesSource(NumberedRows):
-    """Running form of ``ListFiles``. Its place is a turn of its order; shards that are gone have turns, but no rows."""
+    """Stage of a ``ListFiles`` node. Its saved position counts shards, including removed ones, which emit no row."""
 
     kind: ClassVar[str] = "names"
 
@@ -59,7 +59,7 @@ class ListFilesSource(NumberedRows):
         most = MAX_COUNT if eras is None else sum(files_of_a_rank(era.count, place.node.share) for era in eras)
         if place.numbers is None:
             place.counted(fields["next"], most=most)
-        else:  # shards that are gone count, and gave no row
+        else:  # removed shards count but emitted no row
             fields["next"].integer(min(most, place.rows.least), most)
         if "listed" in fields:
             fields["listed"].text()

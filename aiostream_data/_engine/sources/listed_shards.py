@@ -1,4 +1,4 @@
-"""The shards that the sources of one loader read, and how they changed since the state was saved."""
+"""Shards that the sources of one loader read, and their changes since the state was saved."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aiostream_data.rows.records import ShardRef
 
 
 class ListedShards:
-    """One per loader; see :class:`~aiostream_data._engine.flow.features.Features`.
+    """Shard lists of one loader; see :class:`~aiostream_data._engine.flow.features.Features`.
 
     Attributes:
-        resolved: Shards of every source that was listed before the run.
-        numbers: Numbers of shards in epochs that began before the list changed, by source, the earliest epochs first.
-        gained: Keys of sources that read new shards behind their place in the state, and of mixtures with new inputs.
+        resolved: Shards of each source that was listed before the run.
+        numbers: Shard numbers of epochs that began before the list changed, by source key, earliest epoch first.
+        gained: Keys of sources that read new shards after their saved position, and of mixtures with new inputs.
     """
 
     def __init__(self) -> None:
@@ -26,14 +26,14 @@ class ListedShards:
 
 
 def shard_numbers(context: RunContext, node: Node) -> ShardNumbers | None:
-    """Return the numbers of a source's shards in this epoch, or None if they are the places in its list."""
+    """Return the shard numbers of a source in this epoch, or None if they equal the list indices."""
     listed = context.services.features.of(ListedShards)
     known = () if context.path else listed.numbers.get(context.keys[node], ())
     return next((numbers for numbers in known if context.epoch <= numbers.epoch), None)
 
 
 def gains_rows(context: RunContext, node: Node) -> bool:
-    """Return True if ``node`` delivers rows of shards, or of inputs, that are new since the state was saved."""
+    """Return True if ``node`` emits rows of shards or mixture inputs added since the state was saved."""
     gained = context.services.features.of(ListedShards).gained
     if context.path or not gained:
         return False

@@ -1,4 +1,4 @@
-"""Sources whose rows are in memory: arrays, one element, a range of integers."""
+"""Stage for in-memory sources: arrays, one element, a range of integers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiostream_data.rows.row_ids import SPLIT_BITS
 
 @dataclass
 class MemorySource(NumberedRows):
-    """Running form of ``TensorSlices``, ``Tensors`` and ``Range``."""
+    """Stage of a ``TensorSlices``, ``Tensors`` or ``Range`` node."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node, namespace = self.node, self._namespace()

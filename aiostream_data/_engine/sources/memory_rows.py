@@ -1,4 +1,4 @@
-"""Cut what lies in memory (arrays, one element, a range of integers) into chunks."""
+"""Cut in-memory sources (arrays, one element, a range of integers) into chunks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.fresh import fresh
 
 FIRST_ROWS = 256
-"""Rows of the first chunk: small, so that the first element is soon there."""
+"""Rows of the first chunk; small, so that the first element is delivered early."""
 
 
 def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk]:
-    """Yield the rows of a source in memory from row ``skip`` on; a folded repetition is one split each."""
+    """Yield the chunks of an in-memory source from row ``skip`` on. Each folded repetition has a separate split."""
     if isinstance(node, TensorSlices):
         first, row = divmod(skip, max(1, node.rows))
         for split in repetitions(node.times if node.rows else 0, first):
@@ -41,10 +41,14 @@ def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk
 
 
 def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Chunk:
-    """Return single rows of a source in memory, by repetition and number.
+    """Return single rows of an in-memory source.
+
+    Args:
+        splits: Repetition of each row.
+        ordinals: Index of each row in its repetition.
 
     Raises:
-        StateMismatchError: It has no such row.
+        StateMismatchError: An index is out of range.
     """
     ids = RowIds.of_source(namespace.base + splits, ordinals)
     count = rows_per_split(node)
@@ -61,7 +65,7 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
 
 
 def rows_per_split(node: Node) -> int:
-    """Return how many rows one repetition has."""
+    """Return the number of rows of one repetition."""
     if isinstance(node, TensorSlices):
         return node.rows
     if isinstance(node, Range):
@@ -70,7 +74,7 @@ def rows_per_split(node: Node) -> int:
 
 
 def repetitions(times: int | None, first: int) -> Iterator[int]:
-    """Yield the numbers of the repetitions from number ``first`` on; without end for None."""
+    """Yield repetition numbers from ``first`` to ``times - 1``, or without end if ``times`` is None."""
     number = first
     while times is None or number < times:
         yield number
@@ -78,7 +82,7 @@ def repetitions(times: int | None, first: int) -> Iterator[int]:
 
 
 def spans(node: TensorSlices | Range, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts that one repetition is cut into from row ``start`` on."""
+    """Yield (start, stop) of each chunk of one repetition, from row ``start`` on."""
     if isinstance(node, Range):
         return _spans(len(node.numbers), node.dtype.itemsize, start)
     return _spans(node.rows, sum(leaf.nbytes for leaf in node.leaves) / max(1, node.rows), start)

@@ -1,4 +1,4 @@
-"""The shards of one run of a source, by number."""
+"""Shards of one run of a source, by number."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from aiostream_data.safe_url import safe_url
 
 @dataclass(frozen=True)
 class NumberedShards:
-    """The shards of one run of a source.
+    """Shards of one run of a source, numbered as in the state.
 
     Attributes:
-        by_number: None for a shard that is gone.
-        eras: In the order in which they are read.
-        changed: Shards whose content changed after their rows were read.
-        has_gaps: Some shards may be gone.
+        by_number: Shards by number; None for a shard that is no longer listed.
+        eras: Eras of the epoch, in reading order.
+        changed: Numbers of shards whose content changed after their rows were read.
+        has_gaps: True if shards may be missing from the list.
     """
 
     by_number: Sequence[ShardRef | None]
@@ -33,7 +33,7 @@ class NumberedShards:
         """Number the shards of the current list.
 
         Args:
-            numbers: Of the epoch; None if they are the places in the list.
+            numbers: Shard numbers of the epoch; None if they equal the list indices.
         """
         if numbers is None:
             return cls(shards, [Era(0, 0, len(shards))])
@@ -44,22 +44,22 @@ class NumberedShards:
 
     @property
     def present(self) -> Sequence[ShardRef]:
-        """The shards that are not gone."""
+        """Shards that are still listed."""
         if not self.has_gaps:
             return cast(Sequence[ShardRef], self.by_number)
         return [shard for shard in self.by_number if shard is not None]
 
     def name(self, number: int) -> str:
-        """Return the URL of a shard, or what is known of one that is gone."""
+        """Return the URL of a shard, or a placeholder for a shard that is no longer listed."""
         shard = self.by_number[number]
         return f"<shard {number}, which is no longer listed>" if shard is None else shard.url
 
     def read_before(self, number: int) -> ShardRef:
-        """Return a shard of which a state names rows.
+        """Return a shard whose rows a state refers to.
 
         Raises:
-            ShardGoneError: It is no longer in the list.
-            StateMismatchError: It was replaced, or there is no such number.
+            ShardGoneError: The shard is no longer in the list.
+            StateMismatchError: The shard was replaced, or its number is out of range.
         """
         if not 0 <= number < len(self.by_number):
             raise StateMismatchError([f"the state has rows of shard number {number}, and there are {len(self)}"])
@@ -76,7 +76,7 @@ class NumberedShards:
         return shard
 
     def _described(self, number: int) -> str:
-        """Describe a shard that is gone: a state has no names of shards."""
+        """Describe an unlisted shard by its neighbour in the list: a state does not store shard names."""
         before = [shard for shard in self.by_number[:number] if shard is not None]
         behind = [shard for shard in self.by_number[number:] if shard is not None]
         if before:

@@ -1,4 +1,4 @@
-"""Rows of a source in memory in a random order of all of them: found by number, chunk by chunk, without a buffer."""
+"""Emit the rows of an in-memory source in a full random permutation, computed by index without a shuffle buffer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiostream_data.transforms.permutation import IndexPermutation
 
 @dataclass
 class PermutedRows:
-    """The chunks of a permuted source. One thread at a time."""
+    """Chunks of a permuted in-memory source. Not thread-safe: use from one thread at a time."""
 
     node: TensorSlices | Range
     context: RunContext
@@ -37,7 +37,7 @@ class PermutedRows:
             row = 0
 
     def chunk(self, repetition: int, start: int, stop: int) -> Chunk:
-        """Return the rows in these places of a repetition's order."""
+        """Return rows ``start`` to ``stop`` of a repetition's permutation."""
         if self._order is None or self._repetition != repetition:
             self._order = IndexPermutation(self._key(repetition), rows_per_split(self.node))
             self._repetition = repetition
@@ -51,7 +51,7 @@ class PermutedRows:
     def _key(self, repetition: int) -> np.uint64:
         order = self.node.permuted
         assert order is not None
-        # Numbered as if each repetition were a run of its own, which it is where it cannot be folded into the source.
+        # Use the epoch number that the repetition would have in a repeat() that is not folded into the source.
         times = ENDLESS if self._times is None else self._times
         epoch = self.context.epoch * times + repetition
         return self.context.key(self.node, order.seed, "permutation", epoch if order.reshuffle else 0)

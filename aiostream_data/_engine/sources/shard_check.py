@@ -1,7 +1,8 @@
-"""Check a compressed shard to its end before any of its rows are delivered: a pass of its own that keeps no output.
+"""Check the checksums of a compressed shard before any of its rows are delivered.
 
-gzip, zlib and zstd have their checksums at the end of a member, stream or frame. So a shard is read and decompressed
-twice: here to check it, and by its reader. Memory holds one range and one step of the decompressor.
+gzip, zlib and zstd store their checksums at the end of a member, stream or frame. So a checked shard is read and
+decompressed twice: once here, discarding the output, and once by its reader. The check needs memory for one range and
+for the output of one decompression step.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from aiostream_data.storage.ranges import FIRST_NBYTES, plan_ranges
 from aiostream_data.storage.stores import StoreSet
 
 PIECES_PER_HOP: Final = 16
-"""Pieces of at most 256 KiB that are decompressed in one hop."""
+"""Maximum number of pieces, of at most 256 KiB each, decompressed in one hop."""
 
 Room: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
-"""Returns an async context manager that holds room for so many bytes."""
+"""Function that returns an async context manager, which reserves a number of bytes of the memory limit."""
 
 
 @dataclass(frozen=True)
 class ShardCheck:
-    """Checks the shards of one source.
+    """Checksum check for the shards of one source.
 
     Attributes:
-        offsets: What the run knows of the shards. A version that was checked is not checked again.
+        offsets: Shard data of the run; records which shard versions were checked, so that each is checked once.
         hop: Runs a function on a worker thread.
-        room: Holds room for bytes in the memory limit.
-        memory: Holds what the decompressor takes.
-        step_nbytes: Size of a range.
+        room: Reserves bytes of the memory limit.
+        memory: Reservation for the memory of the decompressor.
+        step_nbytes: Size of each range request in bytes.
     """
 
     node: ReadFiles
@@ -51,14 +52,16 @@ class ShardCheck:
     step_nbytes: int = FIRST_NBYTES
 
     async def run(self, number: int, shard: ShardRef) -> None:
-        """Read and decompress all of a shard, if its source asks for that and it is compressed.
+        """Read and decompress the whole shard, if its source requires checks and the shard is compressed.
 
         Args:
-            number: The shard's number in its source.
-            shard: With its size.
+            number: Number of the shard in its source.
+            shard: Shard of known size.
 
         Raises:
-            CorruptRecordError, ChecksumError, StorageError: The shard is damaged or unreachable.
+            CorruptRecordError: The compressed data is damaged.
+            ChecksumError: The bytes do not match the store's checksum.
+            StorageError: The shard cannot be read.
         """
         if not self.node.checks_first or self.offsets.was_checked(number, shard.version):
             return
@@ -98,7 +101,7 @@ class ShardCheck:
 
 
 def _drop_some(pieces: Iterator[bytes]) -> bool:
-    """Take a few pieces, none behind an empty one, and return whether there may be more."""
+    """Decompress and discard pieces up to ``PIECES_PER_HOP`` or an empty one. Return False at the end of the stream."""
     for _ in range(PIECES_PER_HOP):
         piece = next(pieces, None)
         if not piece:

@@ -1,4 +1,4 @@
-"""Separate damage of one shard, which an error policy may skip, from errors that concern all shards."""
+"""Separate damage of one shard, which an error policy may skip, from errors that affect all shards."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from aiostream_data.errors import ChecksumError, CorruptRecordError, ObjectNotFo
 def damage_of(
     error: BaseException, *, delivers_later: bool
 ) -> CorruptRecordError | ObjectNotFoundError | ChecksumError | None:
-    """Return the damage that ended the reading of a shard; None if it ended for another reason.
+    """Return the damage that ended the reading of a shard, or None if the error is not damage of this shard.
 
-    A store that cannot be reached, refuses, or does not have the bucket fails for all shards. An object that was
-    replaced makes row numbers of this run meaningless.
+    Network errors, denied access and a missing bucket affect all shards, and a replaced object invalidates the row
+    numbers of the run. None of these counts as damage.
 
     Args:
-        delivers_later: No row of the shard was delivered yet, so that a wrong checksum concerns none.
+        delivers_later: True if no row of the shard was delivered yet; a checksum error then counts as damage.
     """
     found = errors_of(error)
     for one in found:

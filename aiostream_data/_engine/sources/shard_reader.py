@@ -1,10 +1,9 @@
-"""Read one shard: fetch its ranges ahead, cut them into records, decode them, send chunks.
+"""Read one shard: fetch its ranges ahead, cut them into records, decode the records, and send chunks.
 
-How memory is accounted for. Room for a range is taken before it is requested, and room for a step before anything is
-decompressed or cut: a step makes one block and one column at most (:class:`.stream.StreamStep`), so its size is known.
-After the hop the room is given back, and every chunk has a lease on what it keeps alive: the block that its rows look
-into, and its own index, ids and arrays. What the stream keeps is charged to the reader: bytes of a record of which a
-part has yet to come, and the decompressor with its window.
+Memory accounting: The reader reserves bytes for a range before requesting it, and bytes for each step before it
+decompresses or cuts. A step makes at most one block and one column (:class:`.stream.StreamStep`), so its size is known.
+The reservation ends after the hop. Each chunk then holds leases on the block that its rows refer to, and on its own
+index, ids and arrays. The reader is charged for partially received records, and for the decompressor and its window.
 """
 
 from __future__ import annotations
@@ -84,16 +83,16 @@ from aiostream_data.storage.read_ahead import ReadAhead, most_ahead
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = HEADROOM_NBYTES
-"""Scratch before each range."""
+"""Scratch space in bytes before each range."""
 
 WHOLE_SHARE = 0.25
-"""An object that is one record passes alone if it takes more than this fraction of the limit."""
+"""A single-record object above this fraction of the memory limit is read while no other large record is in memory."""
 
 SMALL_CHUNK_NBYTES = 64 << 10
-"""Rows between two losses are copied together with those beside them if they are fewer bytes than this."""
+"""Chunks below this size in bytes are merged with adjacent chunks if skipped records split them."""
 
 WRONG_ATTEMPTS = 3
-"""So often an object in parts is read whose bytes do not agree with its checksum."""
+"""Maximum attempts to read a whole object whose bytes do not match its checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class _Block:
 
 
 class _Lease:
-    """A charge, and for a record that passes alone the right to; both end with the last chunk that holds this."""
+    """Charge of a buffer, and the exclusive permit of a large record. Both end with the last chunk that holds them."""
 
     __slots__ = ("__weakref__", "_alone", "_charge")
 
@@ -116,18 +115,19 @@ class _Lease:
 
 @dataclass
 class ShardReader:
-    """Reads one shard for one run.
+    """Reader of one shard in one run.
 
     Attributes:
-        number: The shard's number in its source.
+        number: Number of the shard in its source.
         split: Split number of the rows' ids.
-        siblings: The other shards of the source, asked where this one is too short to show its compression.
-        offsets: Where records begin, as far as it is known; what is learned is added.
-        losses: Where it notes what it skips.
-        handling: What becomes of damage.
-        open_at_once: Shards that are read at the same time, and have to fit into the budget together.
-        is_wanted: Whether the order is waiting for this very shard: its admissions then pass over a
-            full budget, since everything that fills it is queued behind this shard.
+        siblings: Other shards of the source; used if this shard is too short to show its compression.
+        offsets: Known byte offsets of records. The reader adds those that it finds.
+        losses: Receives the skipped records.
+        handling: Error policy for damage.
+        first: Number of the first record to send.
+        open_at_once: Number of shards that are read at the same time and share the memory limit.
+        is_wanted: Returns True if the merge waits for this shard. The reader may then exceed a full memory limit,
+            because all rows that fill it are queued behind this shard.
     """
 
     node: ReadFiles
@@ -150,12 +150,12 @@ class ShardReader:
     _offset: int = 0
     _alone: Alone | None = None
     _reserved_nbytes: int = 0  # for a large record of known size
-    _block: tuple[NDArray[np.uint8], Charge] | None = None  # decompressed, as long as it is being cut
-    _joined: tuple[weakref.ref[NDArray[np.uint8]], weakref.ref[_Lease]] | None = None  # of a record from several blocks
-    _made: int = 0  # bytes, by the hop in progress
-    _damage: Exception | None = None  # behind what that hop has given
-    _attempts: int = 0  # further ones, at the damage in front of which it stands
-    _lost: list[tuple[int, Loss]] = field(default_factory=list)  # by that hop, with record numbers
+    _block: tuple[NDArray[np.uint8], Charge] | None = None  # decompressed block while it is being cut
+    _joined: tuple[weakref.ref[NDArray[np.uint8]], weakref.ref[_Lease]] | None = None  # record from several blocks
+    _made: int = 0  # bytes made by the current hop
+    _damage: Exception | None = None  # raised after the rows of the current hop were sent
+    _attempts: int = 0  # retries at the current damage
+    _lost: list[tuple[int, Loss]] = field(default_factory=list)  # (record number, loss) of the current hop
     _is_checking: bool = False
 
     def __post_init__(self) -> None:
@@ -165,8 +165,10 @@ class ShardReader:
         """Send the rows of the shard from number ``first`` on, in order.
 
         Raises:
-            CorruptRecordError, ExampleParseError, StorageError: The shard is damaged or unreachable.
-            ChecksumError: The bytes are not those that its store says it has; raised before the last rows are sent.
+            CorruptRecordError: The shard is damaged.
+            ExampleParseError: A record cannot be parsed.
+            StorageError: The shard cannot be read.
+            ChecksumError: The bytes do not match the store's checksum. Raised before the last rows are sent.
         """
         self._waiting, self._memory = self.budget.charge(0, RECORDS), DecompressorMemory(self.budget, self.is_wanted)
         try:
@@ -180,7 +182,7 @@ class ShardReader:
             self._memory.release()
 
     async def _has_sent_all(self, outlet: Outlet) -> bool:
-        """Read from the start, and return whether that came to the end; if not, the shard is to be read again."""
+        """Read the shard from row ``first``. Return False if it must be read again."""
         try:
             if self.shard.nbytes is None:
                 began = perf_counter()
@@ -197,7 +199,11 @@ class ShardReader:
         return True
 
     async def _is_done_with(self, damage: DataError | StorageError, error: Exception) -> bool:
-        """Deal with damage that ended the reading; return whether the rest of the shard is lost, or is read again."""
+        """Apply the error policy to damage. Return True to skip the rest of the shard, False to read it again.
+
+        Raises:
+            Exception: ``error``, if the policy is to raise.
+        """
         if self._row > self.first:
             self._attempts = 0
         if not self._skips and self._attempts < self.handling.retries:
@@ -234,7 +240,7 @@ class ShardReader:
             )
 
     def _step(self) -> StreamStep:
-        """Set the sizes of what is made at once, by the shard's share of the limit."""
+        """Compute the sizes of a step from the shard's share of the memory limit."""
         limit, at_once = self.budget.limit, self.open_at_once
         nbytes = block_nbytes(limit, at_once)
         self._large_nbytes = large_record_nbytes(limit, at_once)
@@ -243,7 +249,7 @@ class ShardReader:
         )
 
     async def _check_first(self) -> None:
-        """Check the shard before any of its rows are read, if its source asks for that."""
+        """Check the shard's checksums before reading any rows, if its source requires this."""
 
         @asynccontextmanager
         async def room(nbytes: int) -> AsyncIterator[None]:
@@ -282,7 +288,7 @@ class ShardReader:
             block: _Block = value_of(await blocks[0])
             self.counters.add(BYTES_WAIT, perf_counter() - began)
             blocks.popleft()
-            self.budget.poke()  # the next block is the head now, and may be urgent
+            self.budget.poke()  # the next block is first in line and may now be urgent
             await self._send_all(stream, self._fed(stream, block), block, outlet)
             del block
             if stream.is_over:
@@ -307,7 +313,7 @@ class ShardReader:
         return most_ahead(self.budget.limit, self.open_at_once, self._sizes()[1])
 
     def _sizes(self) -> tuple[int, int]:
-        """Return the sizes of the shard's first range and of the next one, by what is known of the store by now."""
+        """Return the sizes in bytes of the first range and of later ranges, from measurements of the store."""
         part_nbytes = self.stores.part_nbytes(self.shard.url)
         return range_sizes(self.budget.limit, self.open_at_once, self.node.spread, part_nbytes)
 
@@ -379,15 +385,15 @@ class ShardReader:
                 await outlet.send_mark(records_chunk(no_records(), RowIds.none()))
 
     def _tell_losses(self) -> None:
-        """Note what the last hop has lost, before what comes behind it is sent."""
+        """Report the records that the last hop skipped, before later rows are sent."""
         for ordinal, loss in self._lost:
             self.losses.add(ordinal, loss)
         self._lost.clear()
 
     async def _until_it_may_gather(self, stream: RecordStream) -> None:
-        """Wait for memory to gather on, where a record of which a part was received is larger than its share.
+        """Wait for memory before receiving more of a record that is larger than the shard's share of the limit.
 
-        A record of known size is gathered ahead if there is room for it. Any other one passes alone.
+        Reserve memory for a record of known size if it fits. Otherwise wait until no other large record is in memory.
 
         Raises:
             CorruptRecordError: The record declares a length beyond the end of the shard.
@@ -405,16 +411,16 @@ class ShardReader:
         return max(stream.record_nbytes, stream.held_nbytes) > self._large_nbytes
 
     def _settle(self, stream: RecordStream) -> None:
-        """Charge what the stream keeps of records."""
+        """Update the charge for the partial record that the stream holds."""
         if not self._is_large(stream) or not stream.held_nbytes:
             self._alone, self._reserved_nbytes = None, 0
         self._waiting.resize(max(stream.held_nbytes, self._reserved_nbytes))
         self.budget.leave_free(COPIES_OF_A_ROW * stream.record_nbytes)
 
     def _step_nbytes(self, stream: RecordStream, block: _Block | None) -> int:
-        """Return the most that one step makes: a block, the index of a column, and a larger window."""
+        """Return the maximum number of bytes that one step allocates: a block, a column index, and a larger window."""
         index = ROW_NBYTES * stream.step.rows
-        if stream.is_compressed or stream.is_unknown:  # one block of zstd is never cut
+        if stream.is_compressed or stream.is_unknown:  # a zstd block is never split
             made = max(stream.step.nbytes, MAX_BLOCK_NBYTES)
             return 2 * made + stream.step.headroom_nbytes + index
         joins = block is not None and stream.tail_nbytes > HEADROOM
@@ -424,14 +430,14 @@ class ShardReader:
         return hop_nbytes(self.budget.limit, self.open_at_once, self._step_nbytes(stream, block))
 
     def _fed(self, stream: RecordStream, block: _Block) -> Iterator[VarColumn]:
-        """Yield the pieces of a block, the bytes of which are held against the store's checksum first."""
+        """Update the checksum with the bytes of a block, then yield its pieces."""
         self._check.take(block.start, block.data.data[block.headroom :])
         yield from stream.feed(block.data, block.headroom)
 
     # -- on a worker thread
 
     def _lend(self, nbytes: int) -> NDArray[np.uint8]:
-        """Return memory for a decompressed block."""
+        """Allocate and charge memory for a decompressed block."""
         data = self.blocks.lend(nbytes)
         self._block = (data, self.budget.charge(nbytes, DECODED))
         self._made += nbytes
@@ -440,7 +446,7 @@ class ShardReader:
     def _frame_and_decode(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
     ) -> tuple[deque[Chunk], bool]:
-        """Do what :meth:`_cut_and_decode` does, and put rows together that losses have parted."""
+        """Run :meth:`_cut_and_decode`, and merge small chunks that were split at skipped records."""
         chunks, more = self._cut_and_decode(stream, pieces, block, room_nbytes)
         if not self._lost:
             return chunks, more
@@ -456,13 +462,14 @@ class ShardReader:
     def _cut_and_decode(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
     ) -> tuple[deque[Chunk], bool]:
-        """Take steps of the stream while they fit into the room, and make chunks of what they give.
+        """Advance the stream while its steps fit into ``room_nbytes``, and decode the records into chunks.
 
         Returns:
-            The chunks, and whether the stream may give more.
+            The chunks, and True if the stream may yield more.
 
         Raises:
-            CorruptRecordError, ExampleParseError: The stream is damaged; all chunks before the damage were returned.
+            CorruptRecordError: The stream is damaged. Earlier calls returned all chunks before the damage.
+            ExampleParseError: A record cannot be parsed. Earlier calls returned all chunks before it.
         """
         chunks: deque[Chunk] = deque()
         step, held = self._step_nbytes(stream, block), stream.held_nbytes
@@ -472,7 +479,7 @@ class ShardReader:
             if stream.window_nbytes > reserved:
                 return chunks, True
             column = self._next_column(pieces, had_some=bool(chunks))
-            if column is None or not (len(column) or len(column.values)):  # a block was used up
+            if column is None or not (len(column) or len(column.values)):  # the block is used up
                 self._block = None
             if column is None:
                 return chunks, self._damage is not None
@@ -487,7 +494,7 @@ class ShardReader:
         return chunks, True
 
     def _next_column(self, pieces: Iterator[VarColumn], had_some: bool) -> VarColumn | None:
-        """Return the next column. Where the stream is damaged behind others, say so when those have been sent."""
+        """Return the next column, or None at the end. Raise damage only after all earlier chunks were returned."""
         if self._damage is not None:
             raise self._damage
         try:
@@ -499,18 +506,18 @@ class ShardReader:
             return None
 
     def _lose(self, loss: Loss) -> None:
-        """Give a record number to a loss, and note it unless that was done before the state was taken."""
+        """Assign a record number to a loss, and record it unless it precedes the first record to send."""
         ordinal, self._row = self._row, self._row + 1
         if ordinal >= self.first:
             self._lost.append((ordinal, loss))
 
     def _leased(self, chunk: Chunk, column: VarColumn, block: _Block | None) -> Chunk:
-        """Return a chunk with a lease on what it keeps alive: the buffer that it looks into, and its own arrays."""
+        """Return a chunk with leases on the buffer that its rows refer to and on its own arrays."""
         shares = [
             isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, column.values) for leaf in _leaves(chunk)
         ]
         if not any(shares):
-            self._made += ROW_NBYTES * len(chunk)  # what decoders make of the rows is noted, and ends no hop
+            self._made += ROW_NBYTES * len(chunk)  # decoded arrays are charged but do not end the hop
             return chunk.with_lease(self._charged(chunk))
         own = chunk.ids.nbytes + sum(
             INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes
@@ -520,7 +527,7 @@ class ShardReader:
         return chunk.with_lease((self._buffer_lease(column.values, block), self.budget.charge(own, DECODED)))
 
     def _buffer_lease(self, values: NDArray[np.uint8], block: _Block | None) -> object:
-        """Return the lease on a range, on a decompressed block, or on a buffer in which a record was put together."""
+        """Return the lease of the buffer of ``values``: a range, a decompressed block, or a joined record."""
         if block is not None and np.may_share_memory(values, block.data):
             return block.lease
         if self._block is not None and np.may_share_memory(values, self._block[0]):
@@ -530,22 +537,22 @@ class ShardReader:
             alone, self._alone = self._alone, None
             if alone is not None:
                 alone.gathered()
-            self._waiting.end()  # it is in this buffer now
+            self._waiting.end()  # the partial record was copied into this buffer
             lease = _Lease(self.budget.charge(values.nbytes, DECODED), alone)
             self._joined = weakref.ref(values), weakref.ref(lease)
             self._made += values.nbytes
         return lease
 
     def _lease_of_joined(self, values: NDArray[np.uint8]) -> _Lease | None:
-        """Return the lease of a buffer out of which rows were cut before, as long as any of them holds it."""
+        """Return the lease of the last joined record if ``values`` is its buffer and a chunk still holds the lease."""
         if self._joined is None or self._joined[0]() is not values:
             return None
         return self._joined[1]()
 
     def _chunks(self, column: VarColumn) -> Sequence[Chunk]:
-        """Return the rows of a column, decoded, in order; up to the first that cannot be decoded."""
+        """Decode the rows of a column in order, up to the first that cannot be decoded."""
         first, self._row = self._row, self._row + len(column)
-        if first < self.first:  # given before the state was taken
+        if first < self.first:  # sent before the state was saved
             left_out = min(self.first - first, len(column))
             column, first = column.slice(left_out, len(column)), first + left_out
 
@@ -560,7 +567,7 @@ class ShardReader:
 
 
 def alike(chunks: Iterable[Chunk], most_rows: int, small_nbytes: int) -> Iterator[list[Chunk]]:
-    """Yield chunks in groups of one layout, each of so many rows at most; a chunk that is not small by itself."""
+    """Group consecutive small chunks of the same layout, up to ``most_rows`` rows. Yield larger chunks alone."""
     group: list[Chunk] = []
     rows = 0
     for chunk in chunks:
@@ -578,10 +585,10 @@ def alike(chunks: Iterable[Chunk], most_rows: int, small_nbytes: int) -> Iterato
 
 
 async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> None:
-    """Read all of an object, by several requests at once where it is large; the buffer is as long as it is.
+    """Read a whole object into ``buffer``, which has the object's length. Read large objects in parallel parts.
 
     Raises:
-        ChecksumError: The bytes are not those that the store says it has, nor when they were read anew.
+        ChecksumError: The bytes did not match the store's checksum in ``WRONG_ATTEMPTS`` attempts.
     """
     parts = parts_of(shard, len(buffer), stores.part_nbytes(shard.url))
     for attempt in range(1, WRONG_ATTEMPTS + 1):
@@ -597,10 +604,10 @@ async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> 
 def stream_before(
     node: ReadFiles, shard: ShardRef, hint: Hint, step: StreamStep | None = None, report: Report | None = None
 ) -> tuple[RecordStream, int]:
-    """Return a stream that begins at a known record, and the number of that record.
+    """Return a stream that begins at a record of known offset, and the number of that record.
 
     Args:
-        report: Receives losses, and damage is skipped; without it, damage is raised.
+        report: Receives damaged records, which are skipped. If None, the stream raises on damage.
     """
     offset, ordinal = (0, 0) if node.format.whole or not hint.offset else (hint.offset, hint.ordinal)
     what = node.format, shard.url, node.compression, offset, step
@@ -610,7 +617,7 @@ def stream_before(
 
 
 def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chunk:
-    """Apply row-wise decoders to framed records, one after another."""
+    """Apply row-wise decoders to framed records, in order."""
     for decoder in decoders:
         if not isinstance(chunk, Columns):
             raise TypeError("decoders need framed records")

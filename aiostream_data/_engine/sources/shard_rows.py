@@ -1,9 +1,8 @@
-"""Read single records of a shard: from the nearest known record before each, and no further than needed.
+"""Read single records of a shard, each from the nearest preceding record of known offset.
 
-How this works. Records are found from the nearest one before them whose place is known, so what is wanted of a shard is
-a number of short ranges: each from a known record to about where the last one is that is looked for from there. Those
-that lie near each other are read by one request (:mod:`aiostream_data.storage.merging`). Where a range proves to end
-too early, reading goes on behind it.
+For each known record, the reader requests one short range, which ends at the estimated end of the last wanted record.
+One request reads ranges that are close to each other (:mod:`aiostream_data.storage.merging`). If a range ends too
+early, the reader continues after it.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ from aiostream_data.storage.ranges import FIRST_NBYTES, LEAST_NBYTES, NEXT_NBYTE
 from aiostream_data.storage.stores import StoreSet
 
 REQUESTS_AT_ONCE: Final = 4
-"""Ranges of one shard that are on their way together."""
+"""Maximum number of concurrent range requests per shard."""
 
 MARGIN: Final = 1.25
-"""Records are looked for in so many times the bytes that they would take if all were of one size."""
+"""Safety factor on the estimated size of a range, which assumes records of equal size."""
 
 
 @dataclass
 class ShardRows:
-    """Reads records of one shard by number.
+    """Reader of single records of one shard, by record number.
 
     Attributes:
-        number: The shard's number in its source.
+        number: Number of the shard in its source.
         split: Split number of the rows' ids.
         hop: Runs a function on a worker thread.
-        most_nbytes: Most bytes that are asked for by one request where several would do.
-        budget: Notes what is on its way. Nobody waits for room: what waits for these rows may be what fills it.
+        most_nbytes: Maximum size of a merged request in bytes.
+        budget: Counts the bytes in flight. Reads do not wait for the memory limit, which could cause a deadlock.
     """
 
     node: ReadFiles
@@ -65,11 +64,12 @@ class ShardRows:
     budget: Budget
 
     async def read(self, ordinals: NDArray[np.int64]) -> Chunk:
-        """Return the records of these numbers, ascending and each once, in that order.
+        """Return the records with the given numbers, which must be unique and ascending.
 
         Raises:
-            StateMismatchError: The shard has no such record.
-            CorruptRecordError, StorageError: It is damaged or unreachable.
+            StateMismatchError: The shard has no record with one of these numbers.
+            CorruptRecordError: The shard is damaged.
+            StorageError: The shard cannot be read.
         """
         if self.shard.nbytes is None:
             self.shard = await self.stores.info(self.shard.url)
@@ -96,7 +96,7 @@ class ShardRows:
         return concat([chunks[number] for number in range(len(groups))])
 
     async def _check_first(self) -> None:
-        """Check the shard before any of its rows are read, if its source asks for that."""
+        """Check the shard's checksums before reading any rows, if its source requires this."""
         memory = DecompressorMemory(self.budget, is_wanted=lambda: True)
         check = ShardCheck(self.node, self.stores, self.offsets, self.hop, self._room, memory, self._step_nbytes)
         try:
@@ -118,7 +118,7 @@ class ShardRows:
             charge.end()
 
     def _groups(self, ordinals: NDArray[np.int64]) -> Iterator[tuple[Hint, NDArray[np.int64]]]:
-        """Yield known records, and those that are looked for from there."""
+        """Yield each record of known offset with the requested records that are found from it."""
         while len(ordinals):
             hint = self.offsets.before(self.number, int(ordinals[0]))
             near = _those_after(hint, ordinals, self.offsets)
@@ -126,17 +126,21 @@ class ShardRows:
             ordinals = ordinals[len(near) :]
 
     def _range_of(self, hint: Hint, ordinals: NDArray[np.int64]) -> ByteRange:
-        """Return where records probably are that are looked for from a known one."""
+        """Estimate the byte range from a known record to the last of ``ordinals``."""
         behind = self.offsets.behind(self.number, int(ordinals[-1]))
         return probable_range(hint, int(ordinals[-1]), behind, self.shard.nbytes or 0, self._step_nbytes)
 
     @property
     def _step_nbytes(self) -> int:
-        """Bytes that are read at a time where it is not known how far to read."""
+        """Size of each range request in bytes, if the end of the records is unknown."""
         return min(FIRST_NBYTES, self.most_nbytes)
 
     async def _read_from(self, hint: Hint, ordinals: NDArray[np.int64], first: NDArray[np.uint8]) -> Chunk:
-        """Return records that are looked for from a known one, whose place is where ``first`` begins."""
+        """Return the requested records after a known one.
+
+        Args:
+            first: Bytes of the shard from the known record on; more are read if needed.
+        """
         stream, picking = self._stream(hint, ordinals)
         window = self.budget.charge(0, WINDOWS)
         await self._picked(stream, window, stream.feed(first, 0), picking)
@@ -178,14 +182,14 @@ class ShardRows:
     async def _picked(
         self, stream: RecordStream, window: Charge, pieces: Iterator[VarColumn], picking: _Picking
     ) -> None:
-        """Do what :meth:`_pick` does in a hop, and note what the decompressor holds then."""
+        """Run :meth:`_pick` in a hop, then charge the memory of the decompressor. Raise damage of a wanted record."""
         await self.hop(self._pick, pieces, picking)
         window.resize(stream.window_nbytes)
         if picking.damage is not None:
             raise picking.damage
 
     def _pick(self, pieces: Iterator[VarColumn], picking: _Picking) -> None:
-        """Pick the wanted records out of a few pieces."""
+        """Collect the wanted records of some pieces."""
         for column in pieces:
             row, ordinals = picking.row, picking.ordinals
             wanted = ordinals[(ordinals >= row) & (ordinals < row + len(column))]
@@ -201,12 +205,12 @@ class ShardRows:
 
 @dataclass
 class _Picking:
-    """Records that are looked for in one stream.
+    """Progress of the search for records in one stream.
 
     Attributes:
-        row: Number of the next record.
-        found: What was found, in order.
-        damage: In place of a record that is looked for.
+        row: Number of the next record in the stream.
+        found: Chunks of records found so far, in order.
+        damage: Error of a requested record that is damaged, or None.
     """
 
     url: str
@@ -217,33 +221,33 @@ class _Picking:
 
     @property
     def last(self) -> int:
-        """Number of the last record that is looked for."""
+        """Number of the last requested record."""
         return int(self.ordinals[-1])
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing behind the records seen is looked for."""
+        """True if the stream has passed the last requested record."""
         return self.row > self.last
 
     def lose(self, loss: Loss) -> None:
-        """Pass over damage, unless it is looked for."""
+        """Skip a damaged record. Store its error if the record was requested."""
         if self.damage is None and self.row in self.ordinals:
             self.damage = CorruptRecordError(self.url, loss.offset, loss.reason)
         self.row += 1
 
 
 def recalled_nbytes(memory_limit: int, shards_at_once: int) -> int:
-    """Return the most bytes to ask for by one request, so that all that are on their way are a quarter of a limit."""
+    """Return the maximum request size in bytes, so that all concurrent requests use at most a share of the limit."""
     return max(LEAST_NBYTES, min(NEXT_NBYTES, memory_limit // (OPEN_SHARE * REQUESTS_AT_ONCE * shards_at_once)))
 
 
 def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step_nbytes: int) -> ByteRange:
-    """Return bytes that probably hold the records from a known one to number ``last``, and begin there.
+    """Estimate the byte range from the known record ``hint`` to the end of record ``last``.
 
     Args:
-        behind: The next known record behind ``last``: between the two, records are taken to be of one size, nearly.
-        nbytes: Of the object.
-        step_nbytes: How much to read where no record behind is known.
+        behind: Next known record after ``last``. The estimate assumes records of similar size between the two.
+        nbytes: Size of the object in bytes.
+        step_nbytes: Size of the range in bytes if ``behind`` is None.
     """
     if behind is None:
         return ByteRange(hint.offset, max(hint.offset, min(nbytes, hint.offset + step_nbytes)))
@@ -253,7 +257,7 @@ def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step
 
 
 def _those_after(hint: Hint, ordinals: NDArray[np.int64], offsets: ShardOffsets) -> NDArray[np.int64]:
-    """Return the leading records to which no later record is known to be nearer."""
+    """Return the leading records for which ``hint`` is the nearest preceding record of known offset."""
     for count, ordinal in enumerate(ordinals.tolist()):
         if offsets.before(hint.split, ordinal) != hint:
             return ordinals[:count]

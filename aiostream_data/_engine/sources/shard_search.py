@@ -1,8 +1,8 @@
-"""Find the shards of a source: in its index, or by listing what its patterns match.
+"""Find the shards of a source, from its index or by listing the matches of its patterns.
 
-How this works. A state has a summary of the shards of each source that its plan names. The lists of other sources are
-known only while they run: those of data sets that a function makes, and those that other rows give. Their places and
-rows in a state have a digest of the list instead. Such a list must be the same when the state is resumed.
+A state stores a summary of the shards of each source in the plan. Shard lists of inner datasets, and lists of files
+named by other rows, are known only at run time. For such a list, the state stores a digest instead of a summary, and
+the list must be the same on resume.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import has_magic
 
 ASKED_AT_OPEN = 64
-"""URLs without wildcards whose existence and size are asked for at open; the rest when they are read."""
+"""Maximum number of URLs without wildcards to check at open; the others are checked when they are read."""
 
 
 def names_shards(node: ListFiles | ReadFiles) -> bool:
-    """True where a source says itself what it reads."""
+    """Return True if the source has patterns or an index URL."""
     return bool(node.patterns) or node.index_url is not None
 
 
 async def find_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
-    """Return the shards of a source; what was listed when the loader was opened is not listed again."""
+    """Return the shards of a source. Reuse the listing made when the loader was opened, if any."""
     resolved = context.services.features.of(ListedShards).resolved.get(node)
     return await search_shards(context, node) if resolved is None else resolved
 
@@ -42,13 +42,13 @@ async def find_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[
 async def listed_digest(
     context: RunContext, node: ListFiles | ReadFiles, shards: Sequence[ShardRef], saved: str
 ) -> str:
-    """Return the digest of a list of which a state has no summary; empty where it has, or where the plan is the list.
+    """Return the digest of a shard list, or "" if the state has a summary of it or the plan names all its URLs.
 
     Args:
-        saved: Of the list when the state was saved; empty if there is no state.
+        saved: Digest stored in the state; empty without a state.
 
     Raises:
-        StateMismatchError: The list is another one.
+        StateMismatchError: The digest differs from ``saved``.
     """
     is_known = context.path == 0 and names_shards(node)
     if is_known or (names_shards(node) and node.index_url is None and not any(map(has_magic, node.patterns))):
@@ -61,10 +61,10 @@ async def listed_digest(
 
 
 def check_listed(lineage: Lineage, context: RunContext, node: ListFiles | ReadFiles, listed: str) -> None:
-    """Refuse rows that a state names by their places in another list.
+    """Check that rows of a state refer to the current shard list.
 
     Raises:
-        StateMismatchError: The list is another one.
+        StateMismatchError: The rows refer to a different list.
     """
     for space in set(outermost(lineage, context.services.origins)):
         if space.listed and space.listed != listed:
@@ -84,12 +84,12 @@ def _another_list(node: ListFiles | ReadFiles) -> StateMismatchError:
 
 
 async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
-    """Return the shards of a source that names them, in its order.
+    """Read the index or list the patterns of a source. Return its shards in order.
 
     Raises:
         NoMatchError: A pattern matches nothing.
-        IndexFileError: The index is none.
-        StorageError: A store did not answer.
+        IndexFileError: The index file is invalid.
+        StorageError: A store request failed.
     """
     stores = context.services.stores(node.storage_options)
     if node.index_url is None:
@@ -103,11 +103,11 @@ async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> lis
 
 
 async def _list(stores: StoreSet, patterns: tuple[str, ...], skips: bool, is_inner: bool) -> list[ShardRef]:
-    """Return what patterns match.
+    """Return the shards that match the patterns, in pattern order.
 
     Args:
-        skips: A file that is named, and missing, is lost when its turn comes.
-        is_inner: Also where all are missing. Otherwise that is taken for a wrong name, and raised.
+        skips: If True, keep missing files without wildcards in the list; reading them counts as a loss.
+        is_inner: If True, accept that all files are missing. If False, raise, since the URLs are probably wrong.
     """
     literal = [pattern for pattern in patterns if not has_magic(pattern)]
     known = {url: ShardRef(url) for url in literal[ASKED_AT_OPEN:]}

@@ -1,4 +1,4 @@
-"""Infer the compression of a shard that is too short to show it, from other shards of its source."""
+"""Infer the compression of a very short shard from other shards of its source."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet
 
 SIBLINGS = 3
-"""Shards whose first bytes are read."""
+"""Maximum number of other shards whose first bytes are read."""
 
 SIZES_ASKED = 16
-"""Shards whose size is asked for where no listing told it."""
+"""Maximum number of size requests for shards of unknown size."""
 
 
 @dataclass
 class ShardSiblings:
-    """Reads the first bytes of a few shards of one source, for each suffix once.
+    """Compression of a source's shards, by file suffix.
+
+    The first sufficiently long shards with the same suffix decide, so the result depends only on the shard list.
 
     Attributes:
-        may_be_missing: Shards that do not exist are passed over.
-
-    Which shards these are depends on the list of shards alone: the first of the same suffix that are long enough.
+        may_be_missing: If True, skip shards that do not exist.
     """
 
     node: ReadFiles
@@ -39,10 +39,10 @@ class ShardSiblings:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def evidence(self, url: str) -> Evidence | None:
-        """Return the compression that the siblings of an object have, or None where one of them is plain.
+        """Return the compression of the shards with the same suffix as ``url``, or None if one is uncompressed.
 
         Raises:
-            StorageError: A sibling cannot be read.
+            StorageError: One of these shards cannot be read.
         """
         suffix = suffix_of(url)
         async with self._lock:
@@ -61,7 +61,7 @@ class ShardSiblings:
         return compressed
 
     async def _beginnings(self, suffix: str) -> list[tuple[ShardRef, bytes]]:
-        """Return the first bytes of the first shards of a suffix that are long enough to show their compression."""
+        """Return the first shards with ``suffix`` that are long enough, each with its first bytes."""
         asked = 0
         found: list[tuple[ShardRef, bytes]] = []
         for shard in self.shards:

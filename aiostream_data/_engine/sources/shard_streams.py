@@ -1,4 +1,4 @@
-"""Open the shards of one era in their turn, some before their turn, each with a task that reads it."""
+"""Open the shards of one era in order, some ahead of time, each with a task that reads it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet
 
 CHUNKS_PER_SHARD = 2
-"""Decoded chunks that an open shard may have ready."""
+"""Maximum number of decoded chunks queued per open shard."""
 
 
 @dataclass(frozen=True)
 class SourceRun:
-    """One run of a source: what all its shards are read with.
+    """Objects shared by all shard readers in one run of a source.
 
     Attributes:
-        outlet: Where the rows of all shards go.
-        group: Runs a task for each open shard.
-        handling: What becomes of damage, and of shards that are missing.
+        outlet: Receives the rows of all shards.
+        group: Runs one task for each open shard.
+        handling: Error policy for damaged and missing shards.
     """
 
     node: ReadFiles
@@ -57,18 +57,18 @@ class SourceRun:
 
     @property
     def most_open(self) -> int:
-        """How many shards are open at once at most."""
+        """Maximum number of shards open at once."""
         node = self.node
         ahead = node.read_ahead if isinstance(node.read_ahead, int) else max(1, node.cycle_length // 4)
         return node.cycle_length + ahead
 
     def open(self, number: int, open_at_once: int, given: int = 0, lost: int = 0) -> Stream:
-        """Read a shard behind the rows that it gave, and the records that were lost before the next one."""
+        """Start reading a shard after the ``given`` rows already emitted and the ``lost`` records already skipped."""
         shard = self.shards.by_number[number]
         assert shard is not None, "shards that are gone have no turn"
         budget = self.context.services.budget
         sender, receiver = open_channel(CHUNKS_PER_SHARD, budget.channel_nbytes)
-        # Its bytes pass over a full budget while the order waits for it, and the consumer for the order.
+        # If the consumer waits for this shard's rows, the shard may exceed a full budget.
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.on_wait = lambda _: budget.poke()
         receiver.counters = self.counters
@@ -91,7 +91,7 @@ class SourceRun:
             hop=self.hop,
             is_wanted=lambda: sender.is_awaited,
         )
-        # Rows are counted once, when they leave the stage, so the reader's own counters are thrown away.
+        # Rows are counted when they leave the stage, so the reader's counters are discarded.
         outlet = Outlet(sender, StageCounters("shard"), budget)
         self.group.create_task(_read(reader, outlet), name=f"read {safe_url(shard.url)}")
         place = _ShardPlace(number, self.offsets, losses)
@@ -100,12 +100,12 @@ class SourceRun:
 
 @dataclass
 class ShardStreams:
-    """The shards of one era, as streams to be merged.
+    """Streams of the shards of one era, to be merged.
 
     Attributes:
-        turns: Numbers of shards in the order in which they are opened.
-        first: Turns before these.
-        at_once: Shards that are read at the same time, at most.
+        turns: Shard numbers in the order in which the shards are opened.
+        first: Number of shards of the era before ``turns``.
+        at_once: Maximum number of shards read at the same time.
     """
 
     run: SourceRun
@@ -124,15 +124,15 @@ class ShardStreams:
 
     @property
     def has_more(self) -> bool:
-        """Whether shards are left that the order has not taken."""
+        """True if the merge has not opened all shards."""
         return self._next < len(self._places)
 
     def turns_for(self, given: int) -> int:
-        """Return how many turns of the era are over when ``given`` streams of this run were given."""
+        """Return the position in the era's shard order after this run opened ``given`` streams."""
         return self.first + (self._places[given - 1] + 1 if given else 0)
 
     def left(self, given: int) -> list[int]:
-        """Return the shards whose turn comes when ``given`` streams of this run were given."""
+        """Return the shards not yet opened after this run opened ``given`` streams."""
         return [self.turns[place] for place in self._places[given:]]
 
     async def again(self, state: State, given: int) -> Stream | None:
@@ -159,7 +159,7 @@ class ShardStreams:
         return self._opened.popleft()
 
     def drop(self) -> None:
-        """Release all that leads to rows: places are asked for as long as there is a loader."""
+        """Release all references to rows. The object can still compute positions."""
         self._opened.clear()
         del self.run
 
@@ -175,7 +175,7 @@ class ShardStreams:
 
 @dataclass(frozen=True)
 class _ShardPlace:
-    """Where one shard is: its number, the nearest record before its next one that can be found, and what was lost."""
+    """Position of one shard: its number, the nearest record of known offset, and the number of skipped records."""
 
     number: int
     offsets: ShardOffsets

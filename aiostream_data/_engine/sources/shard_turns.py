@@ -1,4 +1,4 @@
-"""The order in which a source reads the shards of one era, and what is left of it."""
+"""Order in which a source reads the shards of one era, and the shards still to read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from aiostream_data.transforms.randomness import permutation
 from aiostream_data.transforms.shard_order import even_cycle, shard_order
 
 LEFT: Final = "left"
-"""Key of the shards whose turn is still to come, where their order cannot be found again without the other shards."""
+"""State key of the shards not yet opened, for orders that cannot be recomputed if another shard is removed."""
 
 
 def names_order(context: RunContext, node: ListFiles, era: Era) -> list[int]:
-    """Return the numbers of an era's shards, those that are gone included, in the order in which they are named.
+    """Return the shard numbers of an era, including removed shards, in the order in which their URLs are emitted.
 
     Raises:
-        RankError: There are fewer shards than ranks.
+        RankError: The source has fewer shards than ranks.
     """
     seed, permuted = node.seed, node.permuted
     order = list(range(era.first, era.first + era.count))
@@ -38,13 +38,13 @@ def names_order(context: RunContext, node: ListFiles, era: Era) -> list[int]:
 
 
 def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | None], era: Era) -> list[int]:
-    """Return the numbers of an era's shards, those that are gone included, in the order in which this rank reads them.
+    """Return the shard numbers of an era, including removed shards, in the order in which this rank reads them.
 
     Args:
-        shards: By number; needed if the source reads for a shuffle.
+        shards: Shards by number; used only if ``node.spread`` is set, for an order that depends on shard sizes.
 
     Raises:
-        RankError: There are fewer shards than ranks.
+        RankError: The source has fewer shards than ranks.
     """
     numbers = list(range(era.first, era.first + era.count))
     if node.shuffle_shards:
@@ -60,12 +60,12 @@ def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | N
 
 
 def cycle_of(node: ReadFiles, turns: int) -> int:
-    """Return how many of the shards of an era are interleaved."""
+    """Return the number of shards of an era to interleave."""
     return even_cycle(turns, node.cycle_length) if node.spread else max(1, min(node.cycle_length, turns))
 
 
 def turns_left(turns: list[int], state: dict[str, Any] | None) -> tuple[int, list[int]]:
-    """Return how many turns of an era are over at the place of a state, and the shards whose turn is still to come."""
+    """Return the number of shards of an era already opened in a state, and the shards not yet opened."""
     if state is None:
         return 0, turns
     first: int = state["next"]
@@ -75,24 +75,24 @@ def turns_left(turns: list[int], state: dict[str, Any] | None) -> tuple[int, lis
 
 
 def needs_turns_left(node: ReadFiles, era: Era) -> bool:
-    """Return True if the place of a source says which shards have their turn still to come.
+    """Return True if the saved position of a source lists the shards not yet opened.
 
-    The order of a source that reads for a shuffle depends on the sizes of all its shards. So it cannot be found again
-    when one of them is gone. Longer lists can only have new shards behind the others.
+    With ``node.spread``, the order depends on the sizes of all shards, so it cannot be recomputed if one is removed.
+    Lists of more than ``MAX_MARKED`` shards can only gain shards at the end.
     """
     return node.spread and era.count <= MAX_MARKED
 
 
 def packed_turns(left: list[int]) -> Packed:
-    """Return shards whose turn is still to come as plain data."""
+    """Pack the numbers of shards not yet opened into JSON-compatible data."""
     return pack(np.array(left, np.int64)[:, None])
 
 
 def check_left(part: Part, era: Era | None) -> None:
-    """Check the shards whose turn is still to come.
+    """Validate the shards not yet opened in a saved position.
 
     Raises:
-        DamagedStateError: They are not different shards of the era.
+        DamagedStateError: The value is not a list of distinct shards of the era.
     """
     try:
         left = unpack(part.value, columns=1, max_values=MAX_MARKED)[:, 0].tolist()

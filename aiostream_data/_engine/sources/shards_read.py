@@ -1,4 +1,4 @@
-"""Find, from a state, the shards that each source has read, and the operators that count their rows."""
+"""Find in a state which shards each source has read, and which operators count their rows."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from aiostream_data.plan.windows import Window
 Source = ListFiles | ReadFiles
 
 ROW_BY_ROW: Final = (op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, InSubprocess, ReadFiles)
-"""Operators whose first elements depend on the first rows of their input alone."""
+"""Operators whose first elements depend only on the first rows of their input."""
 
 
 @dataclass
 class SourceRead:
-    """What a state says of one source.
+    """Use of one source in a state.
 
     Attributes:
-        places: Where it stands, in the epoch in progress.
-        finished: Epochs in which it has given all its rows, and nothing reads it any more.
-        held: Epochs of rows that the state names, or counts.
+        places: Saved positions of the source in the epoch in progress.
+        finished: Epochs in which the source emitted all its rows and is not read again.
+        held: Epochs of rows that the state refers to or counts.
     """
 
     places: list[Place] = field(default_factory=list)
@@ -41,21 +41,21 @@ class SourceRead:
 
     @property
     def in_progress(self) -> int | None:
-        """The epoch in progress; None if none has begun."""
+        """Epoch in progress, or None if no epoch has begun."""
         return max((place.epoch for place in self.places), default=None)
 
     @property
     def epochs(self) -> list[int]:
-        """The epochs in which the state refers to shards by their numbers, ascending."""
+        """Epochs in which the state refers to shards by number, in ascending order."""
         return sorted({*(place.epoch for place in self.places), *self.finished, *self.held})
 
 
 class Counting(NamedTuple):
-    """An operator that reads some rows again, and leaves out as many elements as it had given of them.
+    """Operator that reads some rows again on resume and skips the elements that it had already emitted.
 
     Attributes:
-        what: What the state says of it, for messages.
-        allows: Changes under which these elements stay the same: "none", "later" rows, or all but "replaced" shards.
+        what: Description of the operator's saved state, for error messages.
+        allows: Shard changes that keep these elements the same: "none", "later" rows, or all but "replaced" shards.
     """
 
     node: Node
@@ -64,18 +64,18 @@ class Counting(NamedTuple):
 
 
 class ShardsRead:
-    """What a state says of the sources of a plan.
+    """Use of all sources of a plan in a state.
 
     Args:
-        context: Of the epoch of the state.
-        places: Of the state.
-        book: The rows that it names.
+        context: Run context of the state's epoch.
+        places: Saved positions of the state.
+        book: Rows that the state refers to.
 
     Attributes:
-        sources: By node.
-        counting: Operators that count rows of sources below them.
-        mixtures: Those with fewer inputs than they have now.
-        finished: All nodes that nothing reads any more in the epoch in progress.
+        sources: Use of each source, keyed by plan node.
+        counting: Operators that count rows of upstream sources.
+        mixtures: Mixtures with fewer inputs in the state than in the plan.
+        finished: Nodes that are not read again in the epoch in progress.
     """
 
     def __init__(self, plan: Node, context: RunContext, places: Iterable[Place], book: Book) -> None:
@@ -117,10 +117,10 @@ class ShardsRead:
             self.counting.append(Counting(node, "stands between windows that share rows", "replaced"))
 
     def begun(self, node: Source, is_over: bool = False) -> set[int]:
-        """Return the shards of the state's list that were opened before the source's place.
+        """Return the indices, in the state's shard list, of shards opened before the source's saved position.
 
         Args:
-            is_over: Leave out those that are still open.
+            is_over: If True, exclude shards that are still open.
         """
         found: set[int] = set()
         for place in self.sources[node].places:
@@ -128,7 +128,7 @@ class ShardsRead:
             assert saved is not None, "a source of which the state has no list is not compared"
             listed = range(saved.count) if place.numbers is None else place.numbers.all_places(saved.count)
             if is_over and isinstance(node, ListFiles):
-                continue  # what reads the files that it names may not be over
+                continue  # the files that it names may still be open in a reader
             streams = place.part.value.get("streams", ()) if is_over else ()
             found |= {listed[number] for number in self._numbers_begun(place)} - {listed[each[0]] for each in streams}
         return found
@@ -150,12 +150,12 @@ class ShardsRead:
 
 
 def is_row_by_row(node: Node) -> bool:
-    """Return True if what a node gives first stays the same when its sources give more rows at their end."""
+    """Return True if additional rows at the end of the sources leave the node's first elements unchanged."""
     return all(isinstance(below, ROW_BY_ROW) for below in walk(node))
 
 
 def _sources_below(node: Node, epochs: range) -> Iterator[tuple[Source, range]]:
-    """Yield the sources that a node reads, with their epochs in these of the node."""
+    """Yield the sources that a node reads, each with its epochs during ``epochs`` of the node."""
     if isinstance(node, (ListFiles, ReadFiles)):
         yield node, epochs
     if isinstance(node, op.Repeat):

@@ -1,4 +1,4 @@
-"""Find the shards of all sources of a plan: each rank by itself, or one for all of them."""
+"""Find the shards of all sources of a plan, on each rank or on one rank that broadcasts them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ Sources = Sequence["ListFiles | ReadFiles"]
 
 
 async def find_all_shards(context: RunContext, sources: Sources) -> list[list[ShardRef]]:
-    """Return the shards of every source, found at once.
+    """List the shards of all sources concurrently. Return one list per source.
 
-    With ``list_once`` only one rank asks the stores. It tells the others of a failure too: none waits for ever.
+    With ``list_once``, one rank lists and broadcasts the result or its error, so no rank waits forever.
 
     Raises:
-        NoMatchError, IndexFileError, StorageError: They cannot be found.
-        RankError: What the other rank says does not fit.
+        NoMatchError: A pattern matches nothing.
+        IndexFileError: An index file is invalid.
+        StorageError: A store request failed.
+        RankError: The broadcast message is invalid or does not match the sources.
     """
     once = context.services.options.list_once
     if once is None or not sources:
@@ -44,7 +46,7 @@ async def _hear(context: RunContext, sources: Sources, once: ListOnce) -> list[l
 
 
 async def _broadcast(context: RunContext, sources: Sources, once: ListOnce, message: bytes | None) -> object:
-    """Call the user's function on a worker thread: it waits for the other ranks."""
+    """Call the user's broadcast function on a worker thread, because it blocks until the other ranks call it."""
     answer: object = await hop(context.counters(sources[0]), context.services.pool.submit(once.broadcast, message))
     return answer
 

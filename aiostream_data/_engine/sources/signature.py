@@ -1,4 +1,4 @@
-"""Hold the items of a generator against the signature its author declared."""
+"""Check the items of a generator against its declared signature."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def check_signature(element: Any, signature: Any, number: int) -> None:
     """Check structure, dtype and shape of one item.
 
     Args:
-        signature: A structure of :class:`ArraySpec`.
-        number: The item's number, for the message.
+        signature: Structure of :class:`ArraySpec`.
+        number: Index of the item, for the error message.
 
     Raises:
-        SignatureError: It does not fit; names leaf, expected and found.
+        SignatureError: The item does not match. The message names the leaf, the expected and the found type.
     """
     structure = structure_of(signature, ArraySpec)
     try:

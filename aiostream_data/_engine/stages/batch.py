@@ -1,4 +1,4 @@
-"""Stack consecutive rows into batches, and take batches apart again."""
+"""Stack consecutive rows into batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiostream_data.transforms import batching
 
 @dataclass
 class BatchStep(Step):
-    """Running form of ``Batch``."""
+    """Step of a ``Batch`` node."""
 
     def __post_init__(self) -> None:
         node: Batch = self.node
@@ -38,7 +38,7 @@ class BatchStep(Step):
         except Exception as error:
             raise PartlyDone(self._as_items(self._batcher.batches), error) from error
         self._held.resize(self._batcher.nbytes)
-        # What came in and is not carried over went out; asking every array for its size costs far more.
+        # Emitted bytes = input bytes minus held bytes; measuring every array would cost far more.
         self._batched_nbytes = max(0, nbytes - self._held.nbytes)
         return self._as_items(batches)
 
@@ -63,7 +63,7 @@ class BatchStep(Step):
         self.source.forget(self._input_rows(rows))
 
     def resume(self, state: State) -> State:
-        return state  # the rows of a batch that is not full yet have not been given, and are read again
+        return state  # rows of an incomplete batch are read again
 
     @classmethod
     def schema(cls, place: Place) -> Iterator[Place]:
@@ -72,10 +72,10 @@ class BatchStep(Step):
         yield place.of_input(place.part, rows=of_input)
 
     def _input_rows(self, batches: int) -> int:
-        return min(batches * int(self.node.batch_size), self.rows_in)  # the last batch may be a smaller one
+        return min(batches * int(self.node.batch_size), self.rows_in)  # the last batch may be smaller
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Return batches, each of the rows that it is known to have been made of."""
+        """Recompute batches from the rows in their lineage."""
         entries = lineage.made_of or []
         if len(entries) != len(lineage) or not all(_is_batch(entry) for entry in entries):
             raise StateMismatchError(["these ids do not say what the batches were made of"])
@@ -90,13 +90,13 @@ class BatchStep(Step):
             first += len(part)
         made = self._as_items(batches)
         assert made is not None
-        return made.with_made_of(made.made_of)  # its runs are of the last batch alone
+        return made.with_made_of(made.made_of)  # resets the runs, which belong only to the last batch
 
     def rows_accounted(self) -> int | None:
         return self._batched
 
     def _as_items(self, batches: list[batching.FullBatch]) -> Items | None:
-        """Return batches as elements; each has the id of its first row, and those of all rows beside it."""
+        """Return batches as elements. Each has the id of its first row, and all its row ids in its lineage."""
         if not batches:
             return None
         self._batched += sum(map(len, batches))

@@ -1,4 +1,4 @@
-"""Leave out rows and shards that the user does not want."""
+"""Discard rows and shards that the user has blocked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
 
 @dataclass
 class BlockStage(Stage):
-    """Running form of ``Block``."""
+    """Stage of a ``Block`` node."""
 
     def __post_init__(self) -> None:
         self._log = KeptLog()
@@ -50,7 +50,7 @@ class BlockStage(Stage):
         yield place.of_input(place.part, rows=place.rows.or_more)
 
     def _blocked(self, ids: RowIds) -> NDArray[np.bool_]:
-        """Return which rows have a source row that is blocked."""
+        """Return a mask of the rows with at least one blocked source row."""
         blocked = np.zeros(len(ids), bool)
         for pair in ids.pairs():
             for split in np.unique(pair.splits).tolist():
@@ -64,7 +64,7 @@ class BlockStage(Stage):
         return blocked
 
     def _indices_of(self, split: int) -> NDArray[np.int64] | None:
-        """Return which rows of a split are blocked; None for all."""
+        """Return the blocked row numbers of a split, or None if the whole shard is blocked."""
         if split not in self._indices:
             node: Block = self.node
             name = blocked_name(self.context.services.origins.url_and_index(split, 0)[0])

@@ -1,4 +1,4 @@
-"""Give every rank as many elements as the others, where each reads files of its own."""
+"""Equalize the number of elements over ranks that read different files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from aiostream_data.state_parts import MAX_COUNT
 from aiostream_data.transforms.equal_rows import REPEATED, FillOrder, check_had, window_of
 
 FILL_ROWS = 256
-"""Most fillers of a chunk."""
+"""Maximum number of filler rows in a chunk."""
 
 
 @dataclass
 class FilledUp(Stage):
-    """A stage that gives its input's rows, and at the end perhaps some of the last ones again."""
+    """Base of stages that emit their input's rows and, if needed, repeat some of the last rows as fillers."""
 
     kind: ClassVar[str]
 
@@ -55,7 +55,7 @@ class FilledUp(Stage):
         raise NotImplementedError
 
     async def _rows(self, inlet: Inlet) -> AsyncIterator[Chunk]:
-        """Yield the rows that were not given before the state was taken, and keep the last of all."""
+        """Yield the rows not emitted before the state was saved. Keep the last rows of the input for fillers."""
         async for chunk in inlet:
             if self._order.window:
                 self._last = await self.hop(_last_rows, self._last, chunk, self._order.window)
@@ -100,7 +100,7 @@ class FilledUp(Stage):
 
 @dataclass
 class EqualRowsStage(FilledUp):
-    """Running form of ``EqualRows``: ends its input as soon as it has enough."""
+    """Stage of an ``EqualRows`` node. The stage stops its input after the last row that it needs."""
 
     kind: ClassVar[str] = "equal_rows"
 
@@ -126,7 +126,7 @@ class EqualRowsStage(FilledUp):
 
 @dataclass
 class AgreeStage(FilledUp):
-    """Running form of ``Agree``: asks all ranks once per element, on a thread of its own."""
+    """Stage of an ``Agree`` node. It calls the user's consensus function once per element, on a dedicated thread."""
 
     kind: ClassVar[str] = "agree"
 
@@ -156,13 +156,13 @@ class AgreeStage(FilledUp):
 
     async def _all_say(self, mine: bool) -> bool:
         node: Agree = self.node
-        # Apart from the pool: whoever waits for other machines must not keep decoding waiting.
+        # A separate thread: waiting for other ranks must not block a pool thread.
         thread = self.context.services.workers.at(self.context.place(node), lambda: ThreadExecutor(1, "asd-agree"))
         return bool(await hop(self.counters, thread.submit(node.consensus, mine)))
 
 
 def _last_rows(last: Chunk | None, chunk: Chunk, window: int) -> Chunk:
-    """Return the last ``window`` rows of both, in memory of their own."""
+    """Copy the last ``window`` rows of ``last`` followed by ``chunk``."""
     chunks = [chunk] if last is None or len(chunk) >= window else [last, chunk]
     sizes = np.array([len(part) for part in chunks])
     which = np.repeat(np.arange(len(chunks), dtype=np.int32), sizes)[-window:]
@@ -171,7 +171,7 @@ def _last_rows(last: Chunk | None, chunk: Chunk, window: int) -> Chunk:
 
 
 def _copied(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
-    """Like gather(), with objects of their own: those that were given belong to whoever got them."""
+    """Gather rows like ``gather()``, with deep copies of Python objects: the consumer owns emitted objects."""
     picked = gather(chunks, which, rows)
     if isinstance(picked, Items):
         return Items([deepcopy(value) for value in picked.values], picked.ids, None, picked.made_of)

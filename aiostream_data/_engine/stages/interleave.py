@@ -1,4 +1,4 @@
-"""Run the data sets that a user function makes of the elements, several at a time."""
+"""Run the inner datasets that a user function makes from elements, several at a time."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
 
 CALLS_PER_HOP = 64
-"""Most elements the function is called for in one hop."""
+"""Maximum number of elements for which one hop calls the function."""
 
 NOTHING = PythonIterable(iterable=(), one_shot=False)
-"""The data set of a row on which the function failed, and that is left out."""
+"""Empty dataset of a row that is skipped because the function failed."""
 
 SMALL_ROWS = 8192
-"""Inner data sets in memory of at most this many rows need no run of their own."""
+"""Inner in-memory datasets of at most this many rows are read without a separate run."""
 
 _INNER_RECORD = re.compile(r"record: from_iterable\(.*\) record (\d+)")
-"""How an iterable names the record on which it failed."""
+"""Pattern of the note that names the failed record of an iterable."""
 
 
 @dataclass
 class InterleaveStage(Stage):
-    """Running form of ``Interleave`` (and ``flat_map``, its case of one slot).
+    """Stage of an ``Interleave`` node, which also implements ``flat_map`` with one slot.
 
-    A row's ids are those in its own data set, joined by those of the outer row that it was made for.
+    The ids of a row are its ids in the inner dataset, followed by the ids of the outer row.
     """
 
     kind: ClassVar[str] = "interleave"
@@ -88,10 +88,11 @@ class InterleaveStage(Stage):
             await merge.run(outlet)
 
     async def nodes_of(self, rows: Chunk) -> list[Node]:
-        """Call the user's function for every row and return the plans that it gives; a row left out gives nothing.
+        """Call the user's function for every row and return its plans. Skipped rows get an empty plan.
 
         Raises:
-            PartlyDone: The function failed on a row, or on too many; ``done`` has the plans of the rows before.
+            PartlyDone: The function failed, or failed on more rows than allowed. ``done`` holds the plans of the rows
+                before.
         """
         node: Interleave = self.node
         results = await self._results(rows, handling_of(node.on_error))
@@ -116,7 +117,7 @@ class InterleaveStage(Stage):
         return nodes
 
     async def nodes_made_before(self, rows: Chunk) -> list[Node]:
-        """Call the function once more for rows of which none was left out, and return the plans that it gave."""
+        """Call the function again for rows that were not skipped in an earlier run. Return its plans."""
         results = await self._results(rows, handling_of(self.node.on_error).of_given_rows)
         return [self._node_made_for(rows, row, result) for row, result in enumerate(results.checked())]
 
@@ -140,7 +141,7 @@ class InterleaveStage(Stage):
             raise
 
     def context_of(self, inner: Node, outer: Lineage) -> RunContext:
-        """Return the context of the plan that was made for one row; the same whenever that row comes."""
+        """Return the run context of an inner plan. The context depends only on the plan and the outer row."""
         mine = self.context
         row = expression(outer.ids.tolist()[0], mine.services.origins.stable)
         return replace(
@@ -153,7 +154,7 @@ class InterleaveStage(Stage):
             made_by=f"{mine.made_by}{self.node.label}/",
         )
 
-    # -- its place: the order's, and for every open data set its outer row and its own place
+    # -- saved position: the merge order, and the outer row and state of each open inner dataset
 
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._log.at(rows, book)
@@ -188,12 +189,12 @@ class InterleaveStage(Stage):
             for stream, _ in check_merge(place, merge["order"], merge["streams"], slots):
                 parts = stream.fields("outer", "inner")
                 place.held(parts["outer"], 1, 1)
-                if parts["inner"].value is not None:  # also that of a data set in memory, whatever it gave
+                if parts["inner"].value is not None:  # an in-memory dataset can have a state here
                     yield place.of_node(parts["inner"], None)
         yield place.of_input(fields["input"], rows=place.rows.any)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Make rows again, all rows of one outer row at once."""
+        """Recompute rows, grouped by outer row."""
         inner_ids, outer_ids = lineage.ids.split()
         entries = [_two_of(lineage.of(row)) for row in range(len(lineage))]
         inner = Lineage(inner_ids, [entry[0] for entry in entries])
@@ -216,9 +217,9 @@ class InterleaveStage(Stage):
         return await self.context_of(plan, outer).recall(plan, inner)
 
     def namespace_of_small(self, inner: Node) -> Namespace:
-        """Return the namespace of all inner data sets that are bare sources in memory.
+        """Return the namespace shared by all small in-memory inner datasets of the same operator.
 
-        They share it, because their rows' ids name the outer row as well, and there may be millions of them.
+        Row ids also contain the outer row, so ids stay unique. Millions of datasets would need too many namespaces.
         """
         label = str(inner.label)
         if label not in self._namespaces:
@@ -232,7 +233,7 @@ class InterleaveStage(Stage):
 
 @dataclass
 class _InnerStreams:
-    """Calls the user's function for one element after another and opens what it returns."""
+    """Streams of inner datasets: calls the user's function for each element and opens the result."""
 
     stage: InterleaveStage
     inlet: Inlet
@@ -244,7 +245,7 @@ class _InnerStreams:
     _row: int = 0
     _given: int = 0
     _at_end: bool = False
-    _failure: Exception | None = None  # behind the data sets made so far
+    _failure: Exception | None = None  # raised after the inner datasets made so far
 
     async def next(self) -> Stream | None:
         await self._open_ahead()
@@ -261,11 +262,11 @@ class _InnerStreams:
         try:
             rows = await stage.context.recall_held(stage.node.input, outer)
         except ShardGoneError:
-            if outer.of(0) is not None:  # made of other rows, too, which may be of shards that are there
+            if outer.of(0) is not None:  # the outer row has several source rows, and some shards may still exist
                 raise
             return None
         self._given += 1
-        may_be_left_out = not given and state["inner"] is None  # then it sits there with nothing, until its turn
+        may_be_left_out = not given and state["inner"] is None  # the row may have been skipped with an empty dataset
         (inner,) = await (stage.nodes_of(rows) if may_be_left_out else stage.nodes_made_before(rows))
         if state["inner"] is None and given and not _is_small(inner):
             raise StateMismatchError([f"the state has no place for {inner.label}, of which {given} rows were given"])
@@ -283,7 +284,7 @@ class _InnerStreams:
             self._opened.append(self._open(*self._made.popleft()))
 
     async def _has_made_more(self) -> bool:
-        """Call the function for the next few elements; return whether it made data sets of any."""
+        """Call the function for the next elements. Return True if inner datasets are ready to open."""
         if self._failure is None:
             try:
                 await self._make_more()
@@ -326,7 +327,7 @@ class _InnerStreams:
         return Stream(receiver, place)
 
     def _name_inner(self, error: BaseException, inner: Node, outer: Lineage) -> None:
-        """Note on an error of an inner data set its outer row and the function that made it."""
+        """Add notes with the outer row and the user function to an error of an inner dataset."""
         node: Interleave = self.stage.node
         record = self.stage.context.services.origins.describe(outer.ids, 0)
         name = function_name(node.function)
@@ -349,14 +350,14 @@ class _InnerStreams:
 
 @dataclass
 class _InnerPlace:
-    """Where one inner data set is.
+    """Position of one inner dataset.
 
     Attributes:
-        outer: The row for which it was made.
-        first: Rows that it had given before it was opened again.
-        state: Where it went on then.
-        book: Rows that the state mentions.
-        position: Of its run; None for one in memory, whose place is a row number.
+        outer: Outer row from which the dataset was made.
+        first: Number of rows emitted before this run opened the dataset.
+        state: State from which the dataset was resumed, or None.
+        book: Rows that ``state`` refers to.
+        position: Position of the dataset's run; None for small in-memory datasets, which need only a row number.
     """
 
     outer: Lineage
@@ -378,19 +379,19 @@ class _InnerPlace:
 
 
 def _made_for(rows: Chunk, nodes: Sequence[Node]) -> list[tuple[Node, Lineage]]:
-    """Return the plans that were made for leading rows, each with its row."""
+    """Pair each plan with the row from which it was made."""
     return [(inner, lineage_of(rows.slice(row, row + 1))) for row, inner in enumerate(nodes)]
 
 
 def _with_outer(chunk: Chunk, outer: Lineage) -> Chunk:
-    """Join the ids of one outer row to those of every row."""
+    """Append the ids of an outer row to the ids of every row of a chunk."""
     repeated = outer.take(np.zeros(len(chunk), np.int64))
     ids, made_of = ids_side_by_side([lineage_of(chunk), repeated])
     return chunk.with_ids(ids).with_made_of(made_of)
 
 
 def _two_of(entry: MadeOf | None) -> tuple[MadeOf | None, MadeOf | None]:
-    """Return what the inner and the outer row were made of."""
+    """Return the lineage entries of the inner and of the outer row."""
     return (entry.of(0), entry.of(1)) if isinstance(entry, Beside) else (None, None)
 
 
@@ -401,7 +402,7 @@ def _as_node(result: Any, node: Interleave) -> Node:
     if isinstance(result, Iterable | AsyncIterable) and not isinstance(result, (str, bytes, dict)):
         return PythonIterable(
             iterable=result, one_shot=False, written_at=node.written_at
-        )  # made anew for every run of this row
+        )  # the function returns a new iterable on every call
     raise PlanError(
         f"the function of {node.label}() must return a Dataset or an iterable, "
         f"but {function_name(node.function)} returned {summary(result)}"
@@ -421,7 +422,7 @@ def _is_small(node: Node) -> bool:
 
 
 def _could_skip(inner: Node, error: BaseException) -> bool:
-    """Return True if a source of an inner plan raised damage that an error policy of its own would have skipped."""
+    """Return True if ``error`` is damage that ``on_error`` of a source in the inner plan could have skipped."""
     notes = getattr(error, "__notes__", [])
     return damage_of(error, delivers_later=False) is not None and any(
         isinstance(part, ReadFiles) and part.noted in notes and handling_of(part.on_error).kind == "raise"
@@ -457,7 +458,7 @@ async def _forward(
 
 @contextmanager
 def _named(name: Callable[[BaseException], None]) -> Iterator[None]:
-    """Have a failure of the block named, unless it is only that somebody left."""
+    """Call ``name`` on an error raised by the block, except on ReceiverClosed."""
     try:
         yield
     except ReceiverClosed:

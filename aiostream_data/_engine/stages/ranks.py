@@ -1,4 +1,4 @@
-"""Share the rows of one global order among ranks, and mark what only fills up."""
+"""Distribute the rows of one global order among ranks, and mark padding rows."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from aiostream_data.transforms.ranks import RankOrder
 
 @dataclass
 class RankShardStep(Step):
-    """Running form of ``RankShard``.
+    """Step of a ``RankShard`` node.
 
-    Its place is that of its input behind the last complete group of rows, and nothing else: the same on every rank,
-    and for any number of them, one included.
+    The saved position is the input position after the last complete group of rows. So the position is the same on every
+    rank, and for any number of ranks.
     """
 
     makes_own_rows: ClassVar[bool] = True
@@ -77,7 +77,7 @@ class RankShardStep(Step):
         self.source.forget(self._order.input_rows(rows, self.rows_in))
 
     def resume(self, state: State) -> State:
-        self._order.restore({"seen": self.node.world_size})  # no fewer: whoever saved the state had enough rows
+        self._order.restore({"seen": self.node.world_size})  # a saved state implies at least one row per rank
         return state
 
     @classmethod
@@ -85,7 +85,7 @@ class RankShardStep(Step):
         yield place.of_input(place.part, rows=place.rows.of_all_ranks)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Return rows of any rank; those that are padding still name themselves so."""
+        """Recompute rows of any rank. Padding rows keep their mark."""
         plain = Lineage(without_padding(lineage.ids), lineage.made_of)
         return marked(await self.context.recall(self.node.input, plain), padding_rows(lineage.ids))
 
@@ -93,7 +93,7 @@ class RankShardStep(Step):
         return self.rows_out - self._fillers
 
     def _picked(self, chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:
-        """Return rows held back (numbered first) and of a chunk, in memory of their own."""
+        """Copy rows from the held rows followed by ``chunk``, by number."""
         if self._held is None:
             return gather([chunk], np.zeros(len(rows), np.int32), rows)
         held = len(self._held)
@@ -107,7 +107,7 @@ class RankShardStep(Step):
 
 @dataclass
 class MarkPaddingStep(Step):
-    """Running form of ``MarkPadding``."""
+    """Step of a ``MarkPadding`` node."""
 
     def push(self, chunk: Chunk) -> Chunk:
         node: MarkPadding = self.node

@@ -1,4 +1,4 @@
-"""Give single rows of the input, made again from their names; and then what the input gives itself."""
+"""Emit single rows recalled from a log, then optionally all rows of the input."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from aiostream_data.plan.replaying import Recalled
 from aiostream_data.rows.lineage import Lineage, concat_lineages
 
 ROWS_AT_ONCE = 256
-"""Rows that are made again together."""
+"""Number of rows recalled together."""
 
 
 @dataclass
 class RecalledStage(Stage):
-    """Running form of ``Recalled``. Taken up again, it makes its few rows once more and skips some."""
+    """Stage of a ``Recalled`` node. On resume, it recalls its rows again and skips those already emitted."""
 
     kind: ClassVar[str] = "recalled"
 
@@ -48,7 +48,7 @@ class RecalledStage(Stage):
             receiver.check(given)
 
     def _named(self, row: Mapping[str, Any]) -> Lineage:
-        """Return the row that an entry of a log names."""
+        """Return the lineage of the row in a log entry."""
         try:
             named = read_book(dict(row), self.context.services.origins).rows({ROWS: 0})
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Play plans one after another, each begun before the one before it has ended."""
+"""Run plans one after another: epochs of ``repeat`` and inputs of ``concatenate``."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from aiostream_data.state_parts import MAX_COUNT
 
 @dataclass
 class Turn:
-    """One plan to be played.
+    """One run of a plan in the sequence.
 
     Attributes:
-        number: Which turn it is, counted from the first one of the stream's beginning.
-        state: Where it goes on; None at its beginning.
-        rows_before: Rows that it had given before the state was taken.
-        position: Its place, from the moment at which it is running.
+        number: Index of the run, counted from the beginning of the stream.
+        state: State from which the run resumes; None at its beginning.
+        rows_before: Rows that the run had emitted when the state was saved.
+        position: Position of the plan; None until the run has started.
     """
 
     number: int
@@ -43,14 +43,14 @@ class Turn:
     position: Position | None = None
 
     def at(self, rows: int, book: BookWriter) -> State:
-        """Return its place after ``rows`` rows of this run."""
+        """Return the state of the plan after ``rows`` rows of this run."""
         if self.position is None:
             return self.context.services.book.carried_over(self.state, book)
         return self.position.at(rows, book)
 
 
 class _Begun(NamedTuple):
-    """A turn that was begun: its run, and the channel that its rows come from."""
+    """Started turn, with its task and the channel of its rows."""
 
     turn: Turn
     receiver: Receiver[Chunk]
@@ -59,10 +59,10 @@ class _Begun(NamedTuple):
 
 @dataclass
 class InTurns(Stage):
-    """A stage that plays one plan after another.
+    """Base of stages that run one plan after another.
 
-    A plan is opened as soon as the one before it has read its last row, while the rows still on
-    their way are being consumed: no pause between epochs.
+    The next plan opens as soon as the sources of the current plan have read their last row, so epochs follow without a
+    pause.
     """
 
     kind: ClassVar[str]
@@ -72,7 +72,7 @@ class InTurns(Stage):
     _state: State = None
 
     def turns(self, first: int) -> Iterator[tuple[int, Node, RunContext]]:
-        """Yield number, plan and context of every turn from number ``first`` on."""
+        """Yield (number, plan, context) of each turn from number ``first`` on."""
         raise NotImplementedError
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
@@ -85,7 +85,7 @@ class InTurns(Stage):
                 self._log.add(outlet.rows, turn)
                 rows = await _forward(receiver, outlet)
                 if rows + turn.rows_before == 0 and self.stop_at_empty:
-                    if upcoming is not None:  # its run may never send anything, and so not notice that nobody reads
+                    if upcoming is not None:  # an empty run never sends, so it would not detect the closed channel
                         upcoming.receiver.close()
                         upcoming.task.cancel()
                     return
@@ -111,7 +111,7 @@ class InTurns(Stage):
         receiver.on_wait = lambda _: budget.poke()
         return _Begun(turn, receiver, group.create_task(_play(turn, after, sender)))
 
-    # -- its place
+    # -- saved position
 
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._log.find(rows)
@@ -146,23 +146,23 @@ class InTurns(Stage):
 
     @classmethod
     def turns_of(cls, node: Any) -> int | None:
-        """Return the number of turns; None if they never end."""
+        """Return the number of turns, or None if infinite."""
         raise NotImplementedError
 
     @classmethod
     def node_of(cls, node: Any, turn: int) -> Node:
-        """Return the plan that is played in a turn."""
+        """Return the plan of a turn."""
         raise NotImplementedError
 
     @classmethod
     def epoch_of(cls, node: Any, epoch: int, turn: int) -> int:
-        """Return the epoch of the plan that is played in a turn."""
+        """Return the epoch of a turn's plan."""
         return epoch
 
 
 @dataclass
 class RepeatStage(InTurns):
-    """Running form of ``Repeat``. Epochs never mix: the next one's rows follow the last of this one's.
+    """Stage of a ``Repeat`` node. Rows of different epochs never mix.
 
     An epoch without rows ends an infinite repetition, as in tf.data.
     """
@@ -196,7 +196,7 @@ class RepeatStage(InTurns):
 
 @dataclass
 class ConcatenateStage(InTurns):
-    """Running form of ``Concatenate``."""
+    """Stage of a ``Concatenate`` node."""
 
     kind: ClassVar[str] = "concatenate"
     stop_at_empty: ClassVar[bool] = False
@@ -237,7 +237,7 @@ async def _play(turn: Turn, after: Drained | None, sender: Sender[Chunk]) -> Non
 
 
 async def _pass_on(receiver: Receiver[Chunk], sender: Sender[Chunk]) -> int:
-    """Hand on all chunks, and return how many rows they had."""
+    """Forward all chunks and return their number of rows."""
     rows = 0
     async for chunk in receiver:
         rows += len(chunk)

@@ -1,4 +1,4 @@
-"""Run ``take_while``: deliver rows until the predicate is false for one."""
+"""Run ``take_while``: emit rows up to the first for which the predicate is False."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiostream_data.plan.take_while import TakeWhile
 
 @dataclass
 class TakeWhileStage(Stage):
-    """Running form of ``TakeWhile``: ends its input at the first row for which the predicate is false.
+    """Stage of a ``TakeWhile`` node. The stage stops its input at the first row for which the predicate is False.
 
-    Its place is that of its input, since every row it delivers is one row of the input. A run that resumes at the end
-    calls the predicate again for the row that ended the stream.
+    The saved position is the position of its input. A run that resumes at the end calls the predicate again for the row
+    that ended the stream.
     """
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:

@@ -1,4 +1,4 @@
-"""Take batches, and other elements with a first axis, apart into rows."""
+"""Split batches, and other elements with a first axis, into rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aiostream_data.transforms.unbatch import split_rows
 
 
 class _Cut(NamedTuple):
-    """What one push gave: elements from number ``first`` on gave so many rows each; which, where that is needed."""
+    """Log entry of one push: number of its first element, rows of each element, and their lineage if needed."""
 
     first: int
     sizes: list[int]
@@ -34,10 +34,10 @@ class _Cut(NamedTuple):
 
 @dataclass
 class UnbatchStep(Step):
-    """Running form of ``Unbatch``.
+    """Step of an ``Unbatch`` node.
 
-    Its place is an element and how many of its rows were given. Behind a stage that gives rows as they are ready the
-    element need not come again at its place, so there the rest of its rows is held, by their ids.
+    The saved position is an element and the number of its rows already emitted. If the input order is not
+    deterministic, the same element may not come again, so the state stores the lineage of its remaining rows instead.
     """
 
     kind: ClassVar[str] = "unbatch"
@@ -59,7 +59,7 @@ class UnbatchStep(Step):
         return made
 
     def _pushed(self, chunk: Chunk, split: list[tuple[Chunk, list[int]]]) -> Chunk:
-        """Take in elements that were split in one or several parts."""
+        """Log the split elements and return their rows, without rows emitted before a resume."""
         rows, sizes = concat([rows for rows, _ in split]), [size for _, sizes in split for size in sizes]
         self._given += len(self._rest) if self._refilled is not None else 0
         names = lineage_of(rows) if self._names_rows else None
@@ -121,9 +121,10 @@ class UnbatchStep(Step):
             self._refilled = await self.recall(self._rest)
 
     def _place(self, rows: int) -> tuple[int, int, Lineage | None]:
-        """Return how many elements were used up with ``rows`` rows, how many rows of the next one, and the others.
+        """Return the position after ``rows`` rows.
 
-        The others only where they have to be named.
+        Returns:
+            Completed elements, emitted rows of the next element, and its other rows if the state must name them.
         """
         found = self._log.find(rows)
         if found is None:
@@ -136,7 +137,7 @@ class UnbatchStep(Step):
         return first + element, skip, rest
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Return rows, cut again out of the elements they were cut from."""
+        """Recompute rows by splitting the elements in their lineage again."""
         index = lineage.ids.last_ordinals()
         elements, numbers = _elements_of(lineage)
         whole = await self.context.recall(self.node.input, elements)
@@ -149,7 +150,7 @@ class UnbatchStep(Step):
 
 
 def _elements_of(lineage: Lineage) -> tuple[Lineage, NDArray[np.int64]]:
-    """Return the elements that rows were cut from, each once, and for every row which of them."""
+    """Return the distinct elements from which rows were cut, and the index of the element of each row."""
     known: dict[Any, int] = {}
     elements: list[Lineage] = []
     numbers = np.empty(len(lineage), np.int64)

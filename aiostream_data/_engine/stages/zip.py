@@ -1,4 +1,4 @@
-"""Give one element of every input at a time."""
+"""Zip several inputs into tuples of one element of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiostream_data.rows.structure import Structure
 
 @dataclass
 class ZipStage(Stage):
-    """Running form of ``Zip``. The rows' ids begin with those of the first input."""
+    """Stage of a ``Zip`` node. Row ids begin with those of the first input."""
 
     kind: ClassVar[str] = "zip"
 
@@ -66,7 +66,7 @@ class ZipStage(Stage):
 
 
 def _made_of_input(lineage: Lineage, number: int) -> list[MadeOf | None] | None:
-    """Return what the rows of one input were made of."""
+    """Return the lineage entries for the rows of one input."""
     if lineage.made_of is None:
         return None
     return [entry.of(number) if isinstance(entry, Beside) else None for entry in lineage.made_of]

@@ -1,5 +1,5 @@
-"""Run cache(): keep rows of the first pass, and replay them.
+"""Run ``cache()``: keep the rows of the first pass in memory and replay them.
 
-Input: chunks of the first pass, or rows that were kept.
-Output: the same chunks, with the ids of the epoch that replays them.
+Input: chunks of the first pass, or kept rows.
+Output: the same chunks, with the row ids of the current epoch.
 """

@@ -1,4 +1,4 @@
-"""One first pass over the input of a cache: rows kept as they are read, and sent at the consumer's pace."""
+"""First pass over the input of a cache: keeps rows as they are read and sends them at the consumer's pace."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiostream_data.rows.records import Chunk
 
 
 class CachePass:
-    """Joins the task that reads, the task that sends, and those who wait for the pass. Loop thread only.
+    """Synchronization of the reading task, the sending task and runs that wait for the pass.
 
-    Reading keeps step with sending, until somebody waits for the pass to be over: it then goes on without
-    regard to the consumer, who may be waiting for that very somebody (``zip(cached, cached)``). The rows
-    are all to be kept in memory anyway.
+    Not thread-safe: use only on the event loop's thread. Reading keeps pace with sending until another run waits for
+    the end of the pass. From then on, reading does not wait for the consumer, which may itself wait for that run, as in
+    ``zip(cached, cached)``. All rows stay in memory in either case.
     """
 
     def __init__(self) -> None:
@@ -26,16 +26,16 @@ class CachePass:
         self._changed = asyncio.Event()
 
     async def keep(self, chunk: Chunk) -> None:
-        """Add a chunk, and wait until it was sent or somebody waits for the end."""
+        """Add a chunk. Wait until it was sent or another run waits for the end of the pass."""
         self.kept.append(chunk)
         self._notify()
         await self._until(lambda: self._hurried or self._sent == len(self.kept))
 
     async def to_send(self) -> Chunk | None:
-        """Wait for the next chunk to send; None after the last.
+        """Wait for the next chunk to send. Return None after the last.
 
         Raises:
-            Exception: Reading has failed, and all rows before were sent.
+            Exception: The error of the reader, after all rows before it were sent.
         """
         await self._until(lambda: self._over or self._failure is not None or self._sent < len(self.kept))
         if self._sent < len(self.kept):
@@ -45,7 +45,7 @@ class CachePass:
         return None
 
     def sent(self) -> None:
-        """Mark the chunk as sent."""
+        """Mark the chunk returned by :meth:`to_send` as sent."""
         self._sent += 1
         self._notify()
 
@@ -55,12 +55,12 @@ class CachePass:
         self._notify()
 
     def end(self) -> None:
-        """End the pass, complete or given up. Idempotent."""
+        """Mark the pass as completed or abandoned. Idempotent."""
         self._over = True
         self._notify()
 
     async def wait_over(self) -> None:
-        """Wait until everything was read, or the pass was given up."""
+        """Wait until the pass is completed or abandoned."""
         self._hurried = True
         self._notify()
         await self._until(lambda: self._over)
@@ -75,4 +75,4 @@ class CachePass:
 
 
 class CachePasses(dict[CacheToken, CachePass]):
-    """First passes in progress; one per loader, see :class:`~aiostream_data._engine.flow.features.Features`."""
+    """First passes in progress of one loader; see :class:`~aiostream_data._engine.flow.features.Features`."""

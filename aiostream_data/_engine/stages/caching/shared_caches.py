@@ -1,4 +1,4 @@
-"""Caches that several places read: of one plan, or of several loaders."""
+"""Caches that several nodes of a plan, or several loaders, read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aiostream_data.plan.operators import Cache, CacheToken
 
 
 class SharedCaches(frozenset[CacheToken]):
-    """Caches that several places of the plan read; one set per loader."""
+    """Caches read by several nodes of one loader's plan."""
 
 
 class FilledElsewhere(dict[CacheToken, Charge]):
-    """Bytes of caches that another loader has filled; one table per loader."""
+    """Charges of one loader for caches that other loaders filled."""
 
 
 def shared_caches(plan: Node) -> SharedCaches:
-    """Return the caches that several nodes of a plan read."""
+    """Return the caches that more than one node of a plan reads."""
     counts = Counter(node.token for node in {node for node in walk(plan) if isinstance(node, Cache)})
     return SharedCaches(token for token, count in counts.items() if count > 1)

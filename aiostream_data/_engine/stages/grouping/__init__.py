@@ -1,4 +1,4 @@
-"""Run windows, buckets and packing: gather rows into groups.
+"""Run windows, bucketing and packing: combine rows into groups.
 
 Input: chunks of rows.
 Output: one row per group.

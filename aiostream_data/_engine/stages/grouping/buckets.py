@@ -1,4 +1,4 @@
-"""Batch rows of like length, and lay rows of any length into rows of one length."""
+"""Batch rows of similar length (``bucket_by_sequence_length``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class BucketStep(SortingStep[BucketOrder]):
-    """Running form of ``Bucket``."""
+    """Step of a ``Bucket`` node."""
 
     kind: ClassVar[str] = "bucket_by_sequence_length"
 
@@ -43,7 +43,7 @@ class BucketStep(SortingStep[BucketOrder]):
 
     @classmethod
     def order_schema(cls, place: Place, part: Part) -> int:
-        return part.fields("held")["held"].integer()  # ranks share buckets, which are as large as there are ranks
+        return part.fields("held")["held"].integer()  # no maximum: bucket sizes grow with the number of ranks
 
     def lengths(self, chunk: Chunk) -> Numbers:
         node: Bucket = self.node
@@ -74,7 +74,7 @@ class BucketStep(SortingStep[BucketOrder]):
             return made
 
     def _own_shares(self, groups: Sequence[Bucketful], share: tuple[int, int]) -> Chunk:
-        """Return this rank's batch of the rows of every group."""
+        """Build this rank's share of each group as a batch."""
         shares = [share_of_batch(len(group.rows), *share, self.node.tail) for group in groups]
         own = [group.rows[share.rows] for group, share in zip(groups, shares, strict=True)]
         parts = zip(rows_of_groups(self._rows, own), shares, strict=True)
@@ -94,7 +94,7 @@ class BucketStep(SortingStep[BucketOrder]):
 
     async def recall(self, lineage: Lineage) -> Chunk:
         rows, groups = await self.recall_groups(batches_without_padding(lineage))
-        lengths = [self.lengths(rows.take(group[:1])) for group in groups]  # a batch is of one bucket
+        lengths = [self.lengths(rows.take(group[:1])) for group in groups]  # all rows of a batch belong to one bucket
         buckets = self._order.bucket_of(np.concatenate(lengths)).tolist()
         made = self.elements(rows, [Bucketful(*pair) for pair in zip(groups, buckets, strict=True)])
         return batches_marked_like(made, lineage)

@@ -1,4 +1,4 @@
-"""Batch consecutive rows by what they cost."""
+"""Batch consecutive rows by cost."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Where batches end that one push gave.
+    """Ends of the batches made by one push.
 
     Attributes:
-        first: Rows of the input up to the end of the batch before them.
-        stops: The same for each of them.
+        first: Number of input rows up to the end of the batch before this push.
+        stops: Number of input rows up to the end of each batch.
     """
 
     first: int
@@ -43,10 +43,10 @@ class _Ends:
 
 @dataclass
 class CostBatchStep(GroupStep):
-    """Running form of ``CostBatch``.
+    """Step of a ``CostBatch`` node.
 
-    Batches are of consecutive rows, and what goes into one does not depend on those before it. So its place is that
-    of its input behind the last batch that was given, and nothing else.
+    Batches hold consecutive rows and do not depend on earlier batches. So the saved position is the input position
+    after the last emitted batch.
     """
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class CostBatchStep(GroupStep):
         return self._order.given
 
     def _costs(self, chunk: Chunk) -> Numbers:
-        """Return what every row costs; of a leaf that is padded to one length, that length."""
+        """Return the cost of each row. For a leaf padded to a fixed length, the cost is at least that length."""
         node: CostBatch = self.node
         describe = self.context.services.origins.describe
         if callable(node.cost):
@@ -111,7 +111,7 @@ class CostBatchStep(GroupStep):
         return costs if not shape or shape[0] is None else np.maximum(costs, shape[0])
 
     def _admitted(self, chunk: Chunk, costs: Numbers) -> Numbers:
-        """Return which rows go into batches: here alone is decided what becomes of those that are too large."""
+        """Apply ``on_too_large`` to rows above ``max_cost``. Return the indices of the rows to batch."""
         node: CostBatch = self.node
         too_large = costs > node.max_cost
         if node.on_too_large == "raise" and too_large.any():
@@ -123,7 +123,7 @@ class CostBatchStep(GroupStep):
         return np.flatnonzero(~too_large)
 
     def _input_rows(self, batches: int) -> int:
-        """Return how many rows of the input came up to the end of the batch of this number."""
+        """Return the number of input rows up to the end of the first ``batches`` batches."""
         found = self._ends.find(batches)
         if found is None:
             return 0
@@ -131,7 +131,7 @@ class CostBatchStep(GroupStep):
         return ends.first if batches == start else int(ends.stops[batches - start - 1])
 
     def _elements(self, rows: HeldRows, batches: Sequence[Numbers]) -> Items | None:
-        """Return an element per batch, and note where they end."""
+        """Build one element per batch and log the ends of the batches."""
         if batches:
             ends = _Ends(self._last_end, np.array([batch[-1] + 1 for batch in batches], np.int64))
             self._ends.add(self._given, ends)

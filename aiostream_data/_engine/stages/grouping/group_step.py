@@ -1,4 +1,4 @@
-"""Steps that put several rows into one element, and hold rows back until it is complete."""
+"""Base classes of steps that combine several rows into one element and hold rows until it is complete."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class GroupStep(Step):
-    """What such steps have in common: the rows they hold, charged to the budget."""
+    """Base of grouping steps: holds rows, charged to the memory budget."""
 
     makes_own_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._rows = HeldRows()
         self._held = self.context.services.budget.charge(0, self.node.label)
-        self._passes_nbytes = 0  # a row larger than the limit, which passes over it
+        self._passes_nbytes = 0  # size of a row that may exceed the limit
 
     def close(self) -> None:
         self._rows = HeldRows()
         self._held.end()
 
     def keep(self, numbers: Numbers) -> None:
-        """Forget all held rows but these, ascending."""
+        """Release all held rows except those with the given numbers, which must be ascending."""
         self._rows.keep(numbers)
         self._held.resize(self._rows.nbytes)
 
     def lend(self, chunk: Chunk) -> None:
-        """Have the rows of a chunk until the next :meth:`keep`."""
+        """Hold the rows of a chunk until the next :meth:`keep`."""
         self._rows.push(chunk)
         self._passes_nbytes = max(self._passes_nbytes, self.context.services.budget.passes(chunk))
 
     def check_memory(self) -> None:
-        """Refuse to hold more than there may be in memory altogether, and one row that is larger than that.
+        """Check that the held rows fit the memory limit, plus one row that may exceed it.
 
         Raises:
-            MemoryBudgetError: It does.
+            MemoryBudgetError: The held rows are larger.
         """
         limit = self.context.services.budget.limit
         if self._rows.nbytes > limit + self._passes_nbytes:
@@ -66,10 +66,10 @@ class GroupStep(Step):
             )
 
     def one_by_one(self, make: Callable[[Any], Chunk | None], groups: Sequence[Any]) -> Chunk | None:
-        """Make elements again that could not be made together.
+        """Build elements one at a time, after building them together failed.
 
         Raises:
-            PartlyDone: One of them cannot be made; ``done`` has those before.
+            PartlyDone: An element cannot be built. ``done`` holds the elements before it.
         """
         made: list[Chunk] = []
         for group in groups:
@@ -82,7 +82,7 @@ class GroupStep(Step):
         return concat(made) if made else None
 
     async def recall_rows(self, lineage: Lineage) -> Chunk:
-        """Return rows of the input again, in the order asked for, where a row may be asked for twice."""
+        """Recompute input rows in the requested order. Rows may be requested more than once."""
         if lineage.made_of is not None:
             return await self.context.recall(self.node.input, lineage)
         ids, places = lineage.ids.unique()
@@ -90,10 +90,10 @@ class GroupStep(Step):
         return found.take(places)
 
     async def recall_groups(self, lineage: Lineage) -> tuple[HeldRows, list[Numbers]]:
-        """Return the rows that elements were made of, and the numbers of those of each.
+        """Recompute the rows of elements. Return all rows, and the row numbers of each element.
 
         Raises:
-            ValueError: It is not known what an element was made of.
+            StateMismatchError: The lineage of an element does not list its rows.
         """
         groups = [rows_of_element(lineage.of(row)) for row in range(len(lineage))]
         rows = HeldRows()
@@ -103,10 +103,10 @@ class GroupStep(Step):
 
 
 def rows_of_element(made_of: Any) -> Lineage:
-    """Return the rows that an element was made of.
+    """Return the lineage of the rows in an element.
 
     Raises:
-        StateMismatchError: It does not say.
+        StateMismatchError: The lineage entry does not list rows.
     """
     if made_of is None or isinstance(made_of, (CutFrom, Beside)) or not len(made_of):
         raise StateMismatchError(["these ids do not say which rows the element was made of"])
@@ -118,7 +118,7 @@ O = TypeVar("O", bound=GroupOrder)  # noqa: E741
 
 @dataclass
 class SortingStep(GroupStep, Generic[O]):
-    """A step whose groups are not runs of consecutive rows, so that a state has to name the rows it held."""
+    """Base of steps whose groups are not consecutive rows, so that the state must name the held rows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,19 +129,19 @@ class SortingStep(GroupStep, Generic[O]):
         self._accounted = 0
 
     def order(self) -> O:
-        """Return what decides, at its beginning."""
+        """Return the grouping order, at the beginning of the stream."""
         raise NotImplementedError
 
     def lengths(self, chunk: Chunk) -> Numbers:
-        """Return what the order decides by, for every row."""
+        """Return the length of each row, by which the order groups rows."""
         raise NotImplementedError
 
     def elements(self, rows: HeldRows, groups: Sequence[Any]) -> Chunk:
-        """Return an element per group, at least one."""
+        """Build one element per group. ``groups`` must not be empty."""
         raise NotImplementedError
 
     def rows_done(self, group: Any) -> int:
-        """Return for how many rows of the input a group is the last."""
+        """Return the number of input rows that this group completes."""
         raise NotImplementedError
 
     def push(self, chunk: Chunk) -> Chunk | None:
@@ -163,7 +163,7 @@ class SortingStep(GroupStep, Generic[O]):
         return made
 
     def finish(self) -> Iterator[Chunk]:
-        # One at a time: all rows that are held go out now, and must not be there twice at once.
+        # Build one group at a time, so that the held rows are not all in memory twice.
         while groups := self._order.finish(1):
             made = self._made(groups)
             self._keep_held()
@@ -172,7 +172,7 @@ class SortingStep(GroupStep, Generic[O]):
         self._keep_held()
 
     def at(self, rows: int, book: BookWriter) -> State:
-        if self._state is not None:  # what was held has not been read again yet
+        if self._state is not None:  # the held rows are not recalled yet
             held = self.context.services.book.rows(self._state["held"])
             return {**self._state, "held": book.rows(held), "input": self.source.at(0, book)}
         order, lineage = self._journal.at(rows)
@@ -198,7 +198,7 @@ class SortingStep(GroupStep, Generic[O]):
 
     @classmethod
     def order_schema(cls, place: Place, part: Part) -> int:
-        """Check the place of the order; return how many rows it held."""
+        """Validate the saved state of the order. Return the number of rows that it held."""
         raise NotImplementedError
 
     async def refill(self) -> None:

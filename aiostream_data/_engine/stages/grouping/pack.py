@@ -1,4 +1,4 @@
-"""Lay rows of differing length into rows of one length."""
+"""Pack rows of different lengths into rows of a fixed length."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class PackStep(SortingStep[PackOrder]):
-    """Running form of ``Pack``.
+    """Step of a ``Pack`` node.
 
-    A packed row is made of the rows in it; those of which it has but one of several pieces have a pair to
-    the right of their ids that says which.
+    The lineage of a packed row lists its rows. A row that was split has an additional id pair with the piece number.
     """
 
     kind: ClassVar[str] = "pack"
@@ -90,10 +89,10 @@ class PackStep(SortingStep[PackOrder]):
         start = max(0, number) * width
         return PackedPiece(
             row, start, min(start + width, length), is_last=number != 0
-        )  # others follow the first of several
+        )  # number 0 is the first of several pieces
 
     def _packed(self, rows: Chunk, bins: Sequence[Bin]) -> Chunk:
-        """Return a packed row per bin; ``rows`` are those of the pieces."""
+        """Build one packed row per bin; ``rows`` holds one row per piece."""
         node: Pack = self.node
         describe = self.context.services.origins.describe
         arrays = pack_rows(

@@ -1,4 +1,4 @@
-"""Stack runs of consecutive rows: windows, padded batches, batches of several sizes."""
+"""Stack consecutive rows: windows, padded batches, batches of several sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class WindowStep(GroupStep):
-    """Running form of ``Window``. Holds no row that it could not read again: a state names none."""
+    """Step of a ``Window`` node. Held rows are read again on resume, so the state stores no rows."""
 
     kind: ClassVar[str] = "window"
 
@@ -39,15 +39,15 @@ class WindowStep(GroupStep):
         self._given = 0
         self._first = 0
         self._stacked = 0
-        self._lacking = 0  # rows that last windows lacked, behind which more rows came; their numbers are left out
+        self._lacking = 0  # row numbers skipped to complete a last, partial window before new shards
 
     @classmethod
     def order_of(cls, node: Any) -> WindowOrder | CycleOrder:
-        """Return what decides, at its beginning."""
+        """Return the order of a node, at the beginning of the stream."""
         return WindowOrder(node.size, node.shift, node.stride, node.drop_remainder)
 
     def make(self, rows: Chunk, describe: DescribeRow) -> Any:
-        """Return the element of one window."""
+        """Build the element of one window."""
         return stack_rows(rows, describe)
 
     def push(self, chunk: Chunk) -> Chunk | None:
@@ -82,7 +82,7 @@ class WindowStep(GroupStep):
         state = taken_up(state, "window")
         self._order.restore(state)
         if not _agree(self._order.given, self._order.pushed, self._order):
-            # The size is another one than that of the state. No row is held, so the rows to come may be renumbered.
+            # The window size changed since the state was saved. No row is held, so later rows can be renumbered.
             self._order.pushed = self._order.begins(self._order.given)
         self._lacking = state.get("lacking", 0)
         if gains_rows(self.context, self.node.input):
@@ -108,12 +108,12 @@ class WindowStep(GroupStep):
 
     @classmethod
     def counted_alone(cls, place: Place) -> Place:
-        """Return the place with what is known of its own numbers."""
+        """Return the saved position with the row counts that this step can verify."""
         return place
 
     @classmethod
     def rows_of_input(cls, rows: Rows) -> Rows:
-        """Return what is known of the input, of which the step took these rows."""
+        """Return the possible row counts of the input, given the rows that the step took."""
         return rows
 
     async def recall(self, lineage: Lineage) -> Chunk:
@@ -130,9 +130,9 @@ class WindowStep(GroupStep):
         return node.shift >= node.span
 
     def _pushed_for(self, windows: int) -> int:
-        """Return after how many rows of the stream it can go on, with so many windows given in this run.
+        """Return the number of input rows from which the stream resumes after ``windows`` windows of this run.
 
-        Only rows up to the last window's end: the stage before may not have noted later ones yet.
+        The count ends at the last window, because the upstream stage may not have logged later rows yet.
         """
         return min(self._order.rows_behind(self._given + windows), self._order.pushed)
 
@@ -144,7 +144,7 @@ class WindowStep(GroupStep):
 
 @dataclass
 class PaddedBatchStep(WindowStep):
-    """Running form of ``PaddedBatch``."""
+    """Step of a ``PaddedBatch`` node."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,7 +157,7 @@ class PaddedBatchStep(WindowStep):
 
     @classmethod
     def counted_alone(cls, place: Place) -> Place:
-        # Several worker processes may have made the batches, each of which counts its own.
+        # Batches may come from several worker processes, each with a separate count.
         return replace(place, rows=Rows(min(1, place.rows.least), place.rows.most))
 
     @classmethod
@@ -173,7 +173,7 @@ class PaddedBatchStep(WindowStep):
 
 @dataclass
 class RebatchStep(WindowStep):
-    """Running form of ``Rebatch``."""
+    """Step of a ``Rebatch`` node."""
 
     @classmethod
     def order_of(cls, node: Any) -> CycleOrder:
@@ -184,5 +184,5 @@ class RebatchStep(WindowStep):
 
 
 def _agree(given: int, pushed: int, order: WindowOrder | CycleOrder) -> bool:
-    """Return True if a stream that gave this many windows can go on behind this many rows."""
+    """Return True if ``given`` windows and ``pushed`` rows are consistent for this order."""
     return pushed == 0 if not given else order.begins(given - 1) < pushed <= order.begins(given)

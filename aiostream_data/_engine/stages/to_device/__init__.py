@@ -1,4 +1,4 @@
-"""Run to_device(): write batches into slots, and send them to the device.
+"""Run ``to_device()``: write batches into slots and copy them to the device.
 
 Input: batches in host memory.
 Output: batches in device slots, in order.

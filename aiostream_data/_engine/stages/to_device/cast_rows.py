@@ -1,4 +1,4 @@
-"""What a transform needs to know of a batch's rows: a word for each, which is the same in every run."""
+"""Random keys for image transforms in ``to_device()``: one 64-bit key per row, the same in every run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.randomness import key_of
 
 Prepare = Callable[[TakenApart], TakenApart]
-"""What is done to a batch, taken apart, before it is written into a slot. Runs on the thread that writes."""
+"""Function that transforms the leaves of a batch before they are written into a slot, on the writing thread."""
 
 
 class CastRows:
-    """Prepares batches for the transform of one ``to_device``. Safe from any thread."""
+    """Batch preparation for the transform of one ``to_device`` node. Thread-safe."""
 
     def __init__(self, node: ToDevice, context: RunContext) -> None:
         self._cast = node.transform
@@ -35,11 +35,11 @@ class CastRows:
         self._key = key_of(seed, "image_cast", context.epoch)
 
     def prepare(self, ids: RowIds, made_of: Sequence[MadeOf | None] | None) -> Prepare | None:
-        """Return what is done to one batch; None where nothing is.
+        """Return the function that prepares one batch, or None without a transform.
 
         Args:
-            ids: The batch's own, of one row.
-            made_of: None, or one entry: what it was made of.
+            ids: Row id of the batch.
+            made_of: Lineage of the batch, as a list of one entry, or None.
         """
         cast = self._cast
         if cast is None:
@@ -57,9 +57,9 @@ class CastRows:
 
 
 def row_keys(origins: Origins, ids: RowIds, key: np.uint64) -> NDArray[np.uint64]:
-    """Return a word per row, a function of ``key`` and of which row of which source, split and epoch it is.
+    """Return a random 64-bit key per row. The keys depend only on ``key`` and on each row's source, epoch and number.
 
     Args:
-        ids: Of the rows.
+        ids: Ids of the source rows.
     """
     return mixed(RowNames(origins).salts_of(ids) ^ key) + ids.ordinals.astype(np.uint64) * np.uint64(WEYL)

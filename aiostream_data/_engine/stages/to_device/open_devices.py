@@ -1,4 +1,4 @@
-"""The devices of one loader, by the nodes that deliver to them."""
+"""Devices of one loader, keyed by ``to_device`` node."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from aiostream_data.plan.base import Node
 
 
 class Devices(dict[Node, DeviceStage]):
-    """One per loader; see :class:`~aiostream_data._engine.flow.features.Features`."""
+    """Devices of one loader, keyed by node; see :class:`~aiostream_data._engine.flow.features.Features`."""

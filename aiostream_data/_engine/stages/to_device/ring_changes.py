@@ -1,4 +1,4 @@
-"""Lets coroutines wait for a change of a device's slots, whichever thread makes it."""
+"""Let coroutines wait for changes of a device's slots that any thread makes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class RingChanges:
-    """Wakes coroutines of one loop. Loop thread only, but for what the ring calls."""
+    """Notifier that wakes coroutines of one event loop. Use it on the loop's thread, except :meth:`changed`."""
 
     def __init__(self, state: RingState) -> None:
         self._loop = asyncio.get_running_loop()
@@ -23,12 +23,12 @@ class RingChanges:
     async def until(
         self, attempt: Callable[[], T | None], waits: AbstractContextManager[object], look_again_s: float | None = None
     ) -> T:
-        """Call ``attempt`` now and after every change until it gives something, and return that.
+        """Call ``attempt`` now and after every change until its result is not None. Return the result.
 
         Args:
-            attempt: Never waits; what it raises is passed on.
-            waits: Entered while there is something to wait for.
-            look_again_s: Seconds after which it is called again although nobody told of a change.
+            attempt: Function that must not block. Exceptions of ``attempt`` propagate.
+            waits: Context manager entered while waiting.
+            look_again_s: Maximum seconds between two attempts, even without a change.
         """
         changes, found = self._state.changes, attempt()
         if found is not None:
@@ -36,17 +36,17 @@ class RingChanges:
         with waits:
             while found is None:
                 await self.past(changes, look_again_s)
-                # Nothing is awaited behind a success, so that a cancellation cannot lose what was found.
+                # No await after a successful attempt: a cancellation must not lose the result.
                 changes, found = self._state.changes, attempt()
         return found
 
     async def past(self, changes: int, look_again_s: float | None) -> None:
-        """Wait until the ring has changed more often than so many times, or for ``look_again_s`` seconds at most."""
+        """Wait until the ring's change counter differs from ``changes``, or for at most ``look_again_s`` seconds."""
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
         timer = None if look_again_s is None else self._loop.call_later(look_again_s, self._wake)
         try:
-            # Behind the registration, or a change that another thread makes in between would be missed.
+            # Check after registering the waiter: otherwise a change by another thread could be missed.
             if self._state.changes == changes:
                 await waiter
         finally:
@@ -54,9 +54,9 @@ class RingChanges:
                 timer.cancel()
 
     def changed(self) -> None:
-        """Wake all waiters. Called from any thread, with the ring's lock held."""
+        """Wake all waiters. Any thread may call this, with the ring's lock held."""
         if self._waiters:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so no coroutine waits
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
@@ -68,7 +68,7 @@ class RingChanges:
 
 @contextmanager
 def changes_of(state: RingState) -> Iterator[RingChanges]:
-    """Yield what coroutines of the running loop wait for; it hears of changes for as long as the block takes."""
+    """Yield a :class:`RingChanges` for the running loop, registered with the ring for the duration of the block."""
     changes = RingChanges(state)
     state.on_change = changes.changed
     try:
