@@ -1,7 +1,6 @@
 """aiostream_data: stream training data from object stores into NumPy and GPU batches.
 
-This is the public list, and nothing else. Names are imported when they are first used, so that a
-program which only asks for one of them does not pay for the others.
+This module lists the public names. Each name is imported on first use, to keep ``import aiostream_data`` fast.
 """
 
 from importlib import import_module
@@ -300,7 +299,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         if (
             name.startswith("_") or find_spec(f"{__name__}.{name}") is not None
-        ):  # as is asked before a module is imported
+        ):  # the import system looks up submodules and private names before it imports them
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         raise import_module("aiostream_data.dataset.hints").unknown_name_of_package(
             name, __all__, __getattr__("Dataset")

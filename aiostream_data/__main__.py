@@ -1,4 +1,4 @@
-"""``python -m aiostream_data doctor`` is ``aiostream-data doctor``."""
+"""Command line entry point: ``python -m aiostream_data doctor`` runs ``aiostream-data doctor``."""
 
 from __future__ import annotations
 

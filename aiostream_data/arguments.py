@@ -1,4 +1,4 @@
-"""Checks of what users give as arguments: each returns the value as it is used, or raises :class:`.PlanError`."""
+"""Argument checks. Each function returns the normalized value, or raises :class:`.PlanError`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.safe_url import is_mistyped, safe_text, safe_url
 
 MOST: Final = 2**63 - 1
-"""The largest integer that counts rows: they are numbered by int64."""
+"""Largest row count or row number; row numbers are int64."""
 
 
 class _SafeRepr(Repr):
-    """Shortens the ``repr`` of values whose secrets are taken out first: half a URL cannot be told from other text."""
+    """Shortened ``repr``. Secrets are removed before the text is cut, since a cut URL is no longer recognizable."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class _SafeRepr(Repr):
 
 
 class _Shown(str):
-    """A text that is its own ``repr``."""
+    """A string whose ``repr`` is the string itself, without quotes."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ _SHORT: Final = _SafeRepr()
 
 
 def shown(value: object) -> str:
-    """Return the ``repr`` of a value for a message: short, and without the secrets of URLs in it."""
+    """Return the ``repr`` of a value for an error message, shortened and without secrets of URLs."""
     try:
         return _SHORT.repr(value)
     except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error
@@ -55,10 +55,10 @@ def shown(value: object) -> str:
 def integer(
     name: str, value: Any, minimum: int | None = None, maximum: int | None = MOST, what: str = "an integer"
 ) -> int:
-    """Return an integer of at least ``minimum``, and of at most ``maximum``.
+    """Check an integer argument and return it as an int between ``minimum`` and ``maximum``.
 
     Raises:
-        PlanError: It is none; the message states rule and value.
+        PlanError: The value is not an integer or is out of range. The message states the limit and the value.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -74,10 +74,10 @@ def integer(
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return a bool, which NumPy's may be.
+    """Check a bool argument and return it as a Python bool. NumPy bools are accepted.
 
     Raises:
-        PlanError: It is something else, whose truth may not be what was meant.
+        PlanError: The value is not a bool. Truthy values of other types are refused.
     """
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
         return bool(value)
@@ -85,10 +85,10 @@ def flag(name: str, value: Any) -> bool:
 
 
 def word(name: str, value: Any, known: Collection[Any], or_else: str = "") -> Any:
-    """Return one of the known words.
+    """Return ``value`` if it is one of the ``known`` values.
 
     Raises:
-        PlanError: It is none of them; the message lists them.
+        PlanError: The value is not in ``known``. The message lists the known values.
     """
     if not any(value is one or (isinstance(value, str) and value == one) for one in known):
         raise PlanError(f"{name} must be one of {', '.join(map(str, known))}{or_else}, got {shown(value)}")
@@ -96,10 +96,10 @@ def word(name: str, value: Any, known: Collection[Any], or_else: str = "") -> An
 
 
 def function_or_none(name: str, value: Any) -> Any:
-    """Return a function, or None.
+    """Return ``value`` if it is callable or None.
 
     Raises:
-        PlanError: It is neither.
+        PlanError: The value is neither callable nor None.
     """
     if value is not None and not callable(value):
         raise ArgumentTypeError(f"{name} must be a function or None, got {shown(value)}")
@@ -107,10 +107,10 @@ def function_or_none(name: str, value: Any) -> Any:
 
 
 def numpy_dtype(name: str, value: Any, what: str = "a dtype") -> np.dtype[Any]:
-    """Return the NumPy dtype that a value stands for.
+    """Convert a value to a NumPy dtype.
 
     Raises:
-        PlanError: It stands for none.
+        PlanError: NumPy cannot convert the value to a dtype.
     """
     try:
         found: np.dtype[Any] = np.dtype(value)
@@ -120,25 +120,25 @@ def numpy_dtype(name: str, value: Any, what: str = "a dtype") -> np.dtype[Any]:
 
 
 def seconds_or_none(name: str, value: Any) -> float | None:
-    """Return a positive, finite number of seconds, or None.
+    """Check a duration argument: a positive, finite number of seconds, or None.
 
     Raises:
-        PlanError: It is neither.
+        PlanError: The value is neither, or exceeds 2**63 - 1 nanoseconds.
     """
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise PlanError(f"{name} must be a positive number of seconds or None, got {shown(value)}")
-    if value > MOST // 10**9:  # what clocks of the system can count
-        raise PlanError(f"{name} must be at most {MOST // 10**9} seconds, got {shown(value)}; None is for any time")
+    if value > MOST // 10**9:  # system clocks count nanoseconds in 64 bits
+        raise PlanError(f"{name} must be at most {MOST // 10**9} seconds, or None (no limit), got {shown(value)}")
     return float(value)
 
 
 def several(name: str, value: Any, what: str) -> tuple[Any, ...]:
-    """Return the members of a collection, which a text is none of.
+    """Return the members of an iterable as a tuple.
 
     Raises:
-        PlanError: It is no collection.
+        PlanError: The value is a string, bytes, a mapping, or not iterable.
     """
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise ArgumentTypeError(f"{name} must be {what}, got {shown(value)}")
@@ -146,10 +146,10 @@ def several(name: str, value: Any, what: str) -> tuple[Any, ...]:
 
 
 def local_path(name: str, value: Any, what: str = "a path") -> str:
-    """Return the path of a local file or folder as a text, with ``~`` expanded; a URL is returned as it is.
+    """Return the path of a local file or folder as a string, with ``~`` expanded. A URL is returned unchanged.
 
     Raises:
-        PlanError: It is none, or a system could not take it.
+        PlanError: The value is not a path, or contains characters that no file system accepts.
     """
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str) or not path:
@@ -165,10 +165,10 @@ def local_path(name: str, value: Any, what: str = "a path") -> str:
 
 
 def check_slashes(url: str) -> None:
-    """Refuse a remote URL with fewer than two slashes behind its scheme, which would be taken for a local path.
+    """Refuse a remote URL with fewer than two slashes after its scheme; it would be treated as a local path.
 
     Raises:
-        PlanError: It is one.
+        PlanError: The URL lacks a slash.
     """
     if is_mistyped(url):
-        raise PlanError(f"a URL has two slashes behind its scheme: write {safe_url(url)!r}")
+        raise PlanError(f"a URL must have two slashes after its scheme. Write {safe_url(url)!r}")

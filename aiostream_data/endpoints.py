@@ -1,4 +1,4 @@
-"""Where the objects of a scheme are, as far as their URLs do not say."""
+"""Custom endpoints of object stores, from options and environment variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDPOINTS: Final = {
 
 
 def endpoint_of(scheme: str, options: Mapping[str, Any]) -> str:
-    """Return where the objects of a scheme are, as far as the URL does not say; "" for the usual place."""
+    """Return the custom endpoint for a URL scheme, from options or environment variables; "" for the default one."""
     clients: Any = options.get("client_kwargs")
     given = options.get("endpoint_url") or (clients.get("endpoint_url") if isinstance(clients, Mapping) else None)
     for name in _ENDPOINTS.get(scheme, ()):

@@ -1,8 +1,8 @@
-"""Every exception of the package, grouped by who must act on it.
+"""Exceptions of the package, grouped by cause.
 
-All of them derive from :class:`AiostreamError`; each also derives from the built-in exception that
-Python code would expect (``ValueError``, ``FileNotFoundError``, ``TimeoutError`` ...), so that both
-habits work. They pickle, with their fields.
+Every exception derives from :class:`AiostreamError`. Most exceptions also derive from the matching built-in one
+(``ValueError``, ``FileNotFoundError``, ``TimeoutError`` ...), so existing ``except`` clauses work.
+All exceptions can be pickled together with their fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AiostreamError(Exception):
 
 
 def _rebuild(kind: type[AiostreamError], args: tuple[Any, ...], fields: dict[str, Any]) -> AiostreamError:
-    # MemoryError brings a __new__ that Python lets only its own direct subclasses use, and OSError's must be used.
+    # Python refuses MemoryError.__new__ for these subclasses. Subclasses of OSError require OSError.__new__.
     base = OSError if issubclass(kind, OSError) else Exception if issubclass(kind, MemoryError) else kind
     error = base.__new__(kind)
     error.args = args
@@ -41,52 +41,52 @@ def _rebuild_group(kind: type[CloseError], message: str, errors: list[Exception]
     return group
 
 
-# -- raised to the author of the chain -------------------------------------------------------------------
+# -- errors in the pipeline definition -------------------------------------------------------------------
 
 
 class PlanError(AiostreamError, ValueError):
-    """An argument or a combination of operators makes no sense; raised where the chain is written."""
+    """An argument or a combination of operators is invalid. Usually raised while the pipeline is defined."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(safe_quotes(message))
 
 
 class ArgumentTypeError(PlanError, TypeError):
-    """An argument is of a type that cannot serve."""
+    """An argument has an unsupported type."""
 
 
 class UnknownNameError(PlanError, AttributeError):
-    """A data set, or the package, has no such name; the message tells the nearest one, or what to use instead."""
+    """The package or a data set has no attribute of this name. The message suggests a replacement."""
 
 
 class UnknownLengthError(AiostreamError, TypeError):
-    """``len()`` of a data set that never ends, or whose length only reading would tell."""
+    """``len()`` was called on a data set that is infinite, or whose length is unknown before it is read."""
 
 
 class NotPicklableError(AiostreamError, TypeError):
-    """An object was to be pickled or copied that belongs to its process: a running loader, or credentials."""
+    """The object cannot be pickled or copied because it belongs to its process: an open loader, or credentials."""
 
 
 class RowIndexError(AiostreamError, IndexError):
-    """A :class:`RaggedArray` has no row of this number."""
+    """A row index is out of range for a :class:`RaggedArray`."""
 
 
 class StageBuildError(PlanError):
-    """A function or source cannot serve the stage it was given to."""
+    """A function, source or executor cannot be used by the stage that received it."""
 
 
 class StateMismatchError(AiostreamError, ValueError):
-    """A state belongs to another plan, seed or shard list than the one it is opened with.
+    """The saved state belongs to another plan, seed or shard list than the current pipeline.
 
     Attributes:
-        differences: What differs: a sentence each, or an object that prints as one.
-        cure: What can be done about it; empty where nothing is known.
+        differences: The differences found. Each is a sentence, or an object whose ``str()`` is a sentence.
+        cure: Suggested fix; empty if no fix is known.
 
     Args:
-        head: The line above the differences, where the pipeline is not what differs.
+        head: First line of the message. The default says that the pipelines differ.
     """
 
-    _head: ClassVar[str] = "the state was saved from another pipeline than the one it is opened with:"
+    _head: ClassVar[str] = "cannot resume: the state was saved from another pipeline:"
 
     def __init__(self, differences: Iterable[object], cure: str = "", *, head: str = "") -> None:
         self.differences = tuple(differences)
@@ -98,15 +98,15 @@ class StateMismatchError(AiostreamError, ValueError):
 
 
 class ShardGoneError(StateMismatchError):
-    """A state needs rows of a shard that is no longer in the list."""
+    """The saved state needs rows of a shard that is no longer in the shard list."""
 
 
 class DamagedStateError(StateMismatchError):
-    """A value in a state is missing, of another type, or out of its range.
+    """A value in a saved state is missing, has the wrong type, or is out of range.
 
     Attributes:
-        path: Where it is in the state: ``state["position"]["pushed"]``.
-        problem: What was expected there, and what was found.
+        path: Location of the value in the state, e.g. ``state["position"]["pushed"]``.
+        problem: Description of the expected value and the value found.
     """
 
     _head = "cannot resume: the state is damaged, or does not fit this pipeline:"
@@ -114,29 +114,30 @@ class DamagedStateError(StateMismatchError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
             [f"{path} {problem}"],
-            "Open the data set without this state, or with one that state_dict() of this pipeline returned.",
+            "Open the dataset without this state, or with a state that state_dict() of this pipeline returned.",
         )
         self.path = path
         self.problem = problem
 
 
 class RankError(AiostreamError, ValueError):
-    """Rows or files cannot be shared by these ranks, or it cannot be told which rank this process is."""
+    """The rows or files cannot be shared by these ranks, or the rank of this process cannot be determined."""
 
 
-# -- raised about the data ---------------------------------------------------------------------
+# -- errors in the data ------------------------------------------------------------------------
 
 
 class DataError(AiostreamError):
-    """The bytes were read, and are not what they should be."""
+    """Base of errors in the content of data that was read successfully."""
 
 
 class CorruptRecordError(DataError):
-    """Bytes are damaged: a checksum, length or compressed stream does not hold.
+    """Stored bytes are damaged: a checksum, a length or a compressed stream is invalid.
 
     Attributes:
-        url: The object.
+        url: URL of the object, without secrets.
         offset: Byte offset of the damaged record, in the decompressed stream.
+        reason: Description of the damage.
     """
 
     def __init__(self, url: str, offset: int, reason: str) -> None:
@@ -147,15 +148,18 @@ class CorruptRecordError(DataError):
 
 
 class IndexFileError(DataError, ValueError):
-    """A file that was given as the index of a data set is none, was cut, or names what it may not name.
+    """The index file of a data set is malformed or truncated, or contains a forbidden entry.
 
     Attributes:
-        url: The index.
-        line: Number of the line, from 1 on.
+        url: URL of the index file, without secrets.
+        line: Line number in the index file, starting at 1.
+        reason: Description of the problem.
     """
 
     def __init__(self, url: str, line: int, reason: str) -> None:
-        super().__init__(f"{safe_url(url)} line {line}: {reason}; write it anew with aiostream_data.write_index()")
+        super().__init__(
+            f"{safe_url(url)} line {line}: {reason}. Write the index again with aiostream_data.write_index()"
+        )
         self.url = safe_url(url)
         self.line = line
         self.reason = reason
@@ -165,9 +169,10 @@ class ExampleParseError(DataError, ValueError):
     """A serialized ``tf.train.Example`` does not fit the feature specification.
 
     Attributes:
-        url: The object, or "" when unknown.
+        url: URL of the object without secrets, or "" if unknown.
         record: Index of the record in the object.
-        feature: Name of the feature, or "" when the message itself is malformed.
+        feature: Name of the feature, or "" if the whole message is malformed.
+        expected, found: Descriptions of the expected value and the value found.
     """
 
     def __init__(self, url: str, record: int, feature: str, expected: str, found: str) -> None:
@@ -186,6 +191,7 @@ class ExampleEncodeError(DataError, ValueError):
 
     Attributes:
         feature: Name of the feature.
+        reason: Description of the problem.
     """
 
     def __init__(self, feature: str, reason: str) -> None:
@@ -195,22 +201,22 @@ class ExampleEncodeError(DataError, ValueError):
 
 
 class BatchShapeError(DataError, ValueError):
-    """Elements of different shapes, dtypes or structures were to be stacked into one batch."""
+    """Elements of one batch differ in shape, dtype or structure."""
 
 
 class BatchCostError(DataError, ValueError):
-    """An element alone costs more than a batch may, and nothing says what becomes of it.
+    """A single element exceeds the maximum cost of a batch, and ``on_too_large`` is ``"raise"``.
 
     Attributes:
-        record: Which one.
-        cost: What it costs.
-        max_cost: What a batch may cost.
+        record: Description of the element's record.
+        cost: Cost of the element.
+        max_cost: Maximum cost of a batch.
     """
 
     def __init__(self, record: str, cost: int, max_cost: int) -> None:
         super().__init__(
-            f"{record} costs {cost}, and a batch may cost {max_cost}: make the record smaller before, raise max_cost, "
-            "or say what becomes of it with on_too_large="
+            f"cannot batch {record}: its cost {cost} exceeds max_cost={max_cost}. Shrink the record, raise max_cost, "
+            "or set on_too_large='skip' or 'alone'"
         )
         self.record = record
         self.cost = cost
@@ -218,15 +224,15 @@ class BatchCostError(DataError, ValueError):
 
 
 class SignatureError(DataError, TypeError):
-    """An item of a generator does not fit the signature it was declared with."""
+    """An item of a generator does not match its declared signature."""
 
 
 class ChoiceError(DataError, IndexError):
-    """A data set of choices names a data set that is not there."""
+    """The choices of ``choose_from()`` contain an index without a data set."""
 
 
 class CardinalityError(DataError):
-    """The rows of an epoch do not add up; rows were lost or invented."""
+    """The row counts of an epoch do not match, or a row number exceeds 2**63 - 1."""
 
 
 class DeviceLeafError(DataError, TypeError):
@@ -234,39 +240,45 @@ class DeviceLeafError(DataError, TypeError):
 
     Attributes:
         leaf: Path of the leaf in the batch.
+        found: Description of the leaf's dtype.
+        device: Name of the target device.
     """
 
     def __init__(self, leaf: str, found: str, device: str) -> None:
-        super().__init__(f"leaf {leaf!r} is {found}, which cannot go to {device}: drop it or make it numbers first")
+        super().__init__(
+            f"leaf {leaf!r} is {found}, which {device} does not support. Drop the leaf, or convert it to numbers "
+            "before to_device()"
+        )
         self.leaf = leaf
         self.found = found
         self.device = device
 
 
 class DeviceTargetError(DataError, ValueError):
-    """A batch does not fit into the arrays that were given to ``into()``.
+    """A batch does not fit into the arrays passed to ``into()``.
 
     Attributes:
-        leaf: Path of the leaf; empty where it is about all of them.
-        reason: What does not fit.
+        leaf: Path of the leaf; empty if the error concerns all leaves.
+        reason: Description of the mismatch.
     """
 
     def __init__(self, leaf: str, reason: str) -> None:
         where = f"target {leaf!r}" if leaf else "the targets"
-        super().__init__(f"{where} of into() cannot take the batch: {reason}")
+        super().__init__(f"into() cannot write the batch to {where}: {reason}")
         self.leaf = leaf
         self.reason = reason
 
 
 class SlotTooSmallError(DataError, ValueError):
-    """A batch is larger than the declared size of a device slot; nothing of it was copied."""
+    """A batch is larger than the declared size of a device slot. No part of the batch was copied."""
 
 
 class ImageCastError(DataError, ValueError):
-    """A batch has no images for :class:`ImageCast`, or others than it was made for.
+    """A batch has no images, or images that :class:`ImageCast` was not configured for.
 
     Attributes:
-        leaf: Path of the leaf; "" where none is of images.
+        leaf: Path of the leaf; "" if no leaf contains images.
+        reason: Description of the problem.
     """
 
     def __init__(self, leaf: str, reason: str) -> None:
@@ -275,19 +287,19 @@ class ImageCastError(DataError, ValueError):
         self.reason = reason
 
 
-# -- raised about user functions ----------------------------------------------------------------
+# -- errors in user functions -------------------------------------------------------------------
 
 
 class RecordError(AiostreamError):
-    """A user function failed in a worker process.
+    """A user function raised an exception in a worker process.
 
-    Raised as a class that also derives from the original exception's type where that is possible,
-    so ``except ValueError`` still works.
+    If possible, the raised class also derives from the type of the original exception, so ``except ValueError``
+    still works.
 
     Attributes:
         type_name: Qualified name of the original exception's type.
-        worker_traceback: The traceback text of the worker.
-        in_transit: It was not the function that failed: an element or a result does not pickle, or unpickle.
+        worker_traceback: Traceback text from the worker process.
+        in_transit: True if pickling or unpickling an element or a result failed, instead of the function.
     """
 
     type_name: str = ""
@@ -296,19 +308,19 @@ class RecordError(AiostreamError):
 
 
 class WorkerDiedError(AiostreamError):
-    """A worker process ended while it worked on a record."""
+    """A worker process exited while it was processing a record."""
 
 
 class RecordTimeoutError(AiostreamError, TimeoutError):
-    """A call of a user function took longer than the time-out of its stage."""
+    """A call of a user function exceeded the timeout of its stage."""
 
 
 class StageTimeoutError(AiostreamError, TimeoutError):
-    """No element came for longer than ``open(stage_timeout=)`` allows.
+    """No element arrived within the timeout set by ``open(stage_timeout=)``.
 
     Attributes:
-        stage: The stage that is stuck; "" where none has started yet.
-        waited_s: How long an element was waited for.
+        stage: Label of the stuck stage; "" if no stage has started yet.
+        waited_s: Seconds that the consumer waited for an element.
     """
 
     def __init__(self, stage: str, waited_s: float, limit_s: float, sentence: str) -> None:
@@ -318,19 +330,19 @@ class StageTimeoutError(AiostreamError, TimeoutError):
 
 
 class ErrorBudgetError(AiostreamError):
-    """More records failed than the stage's error policy lets be skipped or replaced.
+    """More records failed than the error policy of the stage allows to be skipped or replaced.
 
-    Raised from the error of the record that was one too many.
+    The exception is raised from the error of the record that exceeded the limit.
 
     Attributes:
-        stage: The stage's label.
-        failures: Records that failed, this one included. A file that a source lost, or the rest of one, counts as one.
-        rows: Records that the stage had taken up to this one.
+        stage: Label of the stage.
+        failures: Number of failed records, including the last one. A lost file, or lost rest of a file, counts as one.
+        rows: Number of records that the stage had received, including the last one.
     """
 
     def __init__(self, stage: str, failures: int, rows: int, what: str, budget: str, last: str) -> None:
         super().__init__(
-            f"{failures} of {rows} {what} failed in {stage}, and on_error allows {budget}; the last one with {last}"
+            f"{failures} of {rows} {what} failed in {stage}, but on_error allows {budget}. The last error was {last}"
         )
         self.stage = stage
         self.failures = failures
@@ -338,20 +350,21 @@ class ErrorBudgetError(AiostreamError):
 
 
 class DeadLetterError(AiostreamError, ValueError):
-    """A dead-letter log cannot be read, written, or run again with this data set."""
+    """A dead-letter log cannot be read, written, or replayed with this data set."""
 
 
-# -- raised about stores and credentials --------------------------------------------------
+# -- errors of stores and credentials -----------------------------------------------------
 
 
 class StorageError(AiostreamError, OSError):
-    """A store did not deliver.
+    """A store did not deliver the requested data.
 
     Attributes:
-        url: The object or pattern asked for.
-        received: Bytes from the beginning of the range that did arrive.
-        version: Of the object that they are of; "" where it was not told.
-        waited_s: Seconds before the request was sent, since the user's caps allowed for no more.
+        url: Requested object or pattern, without secrets.
+        reason: Description of the failure.
+        received: Number of bytes received from the beginning of the requested range.
+        version: Version of the object that the received bytes belong to; "" if the store did not send a version.
+        waited_s: Seconds that the request waited for the user's request limits before it was sent.
     """
 
     received = 0
@@ -368,7 +381,7 @@ class StorageError(AiostreamError, OSError):
 
 
 class LibraryError(AiostreamError):
-    """Stands in a chain of causes for an exception of a library whose text shows a secret. Never raised itself."""
+    """Replacement, in a chain of causes, for a library's exception whose text contains a secret. Never raised."""
 
 
 class NoMatchError(StorageError, FileNotFoundError):
@@ -376,49 +389,49 @@ class NoMatchError(StorageError, FileNotFoundError):
 
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
-    """The object, or its bucket, does not exist.
+    """The object or its bucket does not exist.
 
     Attributes:
-        is_bucket: The bucket does not exist.
+        is_bucket: True if the bucket does not exist.
     """
 
     is_bucket = False
 
 
 class AccessDeniedError(StorageError, PermissionError):
-    """The store refused these credentials."""
+    """The store denied access with the given credentials."""
 
 
 class CredentialsError(StorageError, PermissionError):
     """No credentials were found, or they have expired.
 
     Attributes:
-        is_expired: The store says that they were good once.
+        is_expired: True if the store reports that the credentials have expired.
     """
 
     is_expired = False
 
 
 class StoreUnreachableError(StorageError, ConnectionError):
-    """No connection to the endpoint could be made or kept.
+    """A connection to the endpoint could not be opened, or was lost.
 
     Attributes:
-        is_final: Trying again cannot help: who the server is could not be verified.
+        is_final: True if a retry cannot help because the identity of the server could not be verified.
     """
 
     is_final = False
 
 
 class StoreTimeoutError(StorageError, TimeoutError):
-    """The store did not answer within the time-outs."""
+    """The store did not respond within the timeouts."""
 
 
 class StoreBusyError(StorageError):
-    """The store answered that it cannot serve the request now (429, 500, 503 and the like).
+    """The store temporarily refused the request (HTTP 429, 500, 503 or similar).
 
     Attributes:
-        is_throttled: It says that it is asked too much.
-        retry_after_s: How long it asks to be left alone; None where it does not say.
+        is_throttled: True if the store reports that the request rate is too high.
+        retry_after_s: Seconds to wait before a retry, as requested by the store; None if not specified.
     """
 
     is_throttled = False
@@ -426,22 +439,22 @@ class StoreBusyError(StorageError):
 
 
 class WrongAnswerError(StorageError):
-    """The store's answer contradicts itself, or what was asked for; it did so again and again."""
+    """The store's response is inconsistent or does not match the request, and retries did not help."""
 
 
 class ChecksumError(WrongAnswerError):
-    """The bytes of an object are not those of which its store has the checksum; they were not on any attempt.
+    """On every attempt, the received bytes of an object did not match the checksum reported by its store.
 
     Attributes:
-        algorithm: Such as "crc32c".
-        expected, found: What the store says, and what the bytes sum up to, in hexadecimal digits.
+        algorithm: Name of the checksum algorithm, e.g. "crc32c".
+        expected, found: Checksum reported by the store, and checksum of the received bytes, in hexadecimal digits.
     """
 
     def __init__(self, url: str, algorithm: str, expected: str, found: str) -> None:
         super().__init__(
             url,
-            f"the store says that the object's {algorithm} is {expected}, and the bytes that came have {found}: "
-            "they were changed on the way or where they are kept",
+            f"checksum mismatch: the store reports {algorithm} {expected}, the received bytes have {found}. "
+            "The object is damaged in the store or in transit; upload it again",
         )
         self.algorithm = algorithm
         self.expected = expected
@@ -449,32 +462,33 @@ class ChecksumError(WrongAnswerError):
 
 
 class RedirectRefusedError(StorageError):
-    """The server redirects where a client must not follow: from HTTPS to HTTP, or to a URL that is not HTTP."""
+    """The server sent a redirect that must not be followed: from HTTPS to HTTP, or to a non-HTTP URL."""
 
 
 class ShortReadError(StorageError):
-    """The store delivered another number of bytes than was asked for."""
+    """The store delivered more or fewer bytes than requested."""
 
 
 class ObjectChangedError(StorageError):
-    """The object was written to or replaced after it was listed: before it was opened, or while it was being read."""
+    """The object was modified or replaced after it was listed, before or while it was read."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(
             url,
-            f"{reason}; keep files unchanged while a run reads them. If no row of this one was delivered, the last "
-            'state resumes with allow=["shards"]',
+            f"{reason}. Do not change files while a run reads them. If no row of this file was delivered, resume the "
+            'last state with allow=["shards"]',
         )
 
 
-# -- raised about the installation and the machine -----------------------------------------------------
+# -- errors of the installation and the machine --------------------------------------------------------
 
 
 class WriteError(AiostreamError, OSError):
-    """A file could not be written; nothing was stored under its name. ``errno`` is the system's, where it gave one.
+    """A file could not be written, and nothing was stored under its name.
 
     Attributes:
-        url: The file.
+        url: URL of the file, without secrets.
+        errno: Error number of the operating system, or None.
     """
 
     def __init__(self, url: str, reason: str, number: int | None = None) -> None:
@@ -490,7 +504,7 @@ class WriterClosedError(AiostreamError, ValueError):
     """A writer was used after it was closed or discarded.
 
     Attributes:
-        url: The file.
+        url: URL of the file, without secrets.
     """
 
     def __init__(self, url: str, reason: str) -> None:
@@ -502,19 +516,19 @@ class WriterClosedError(AiostreamError, ValueError):
 
 
 class WriterFailedError(WriterClosedError, OSError):
-    """A writer was used after one of its calls failed; the file was discarded. Raised from the first error."""
+    """A writer was used after one of its calls failed and its file was discarded. Raised from the first error."""
 
 
 class MissingExtraError(AiostreamError, ImportError):
-    """An optional dependency is not installed; the message names the extra."""
+    """An optional dependency is not installed. The message names the extra of the package to install."""
 
 
 class DeviceUnavailableError(AiostreamError, RuntimeError):
-    """The asked-for device cannot be used on this machine.
+    """The requested device cannot be used on this machine.
 
     Attributes:
-        absent: There is none: no driver, or no GPU. Otherwise something is in the way, as the message says.
-        status: Number of the CUDA status that told so; None where there is none.
+        absent: True if the machine has no driver or no GPU. If False, the message describes the obstacle.
+        status: CUDA status code of the failure, or None.
     """
 
     def __init__(self, message: str, *, absent: bool = False, status: int | None = None) -> None:
@@ -524,12 +538,12 @@ class DeviceUnavailableError(AiostreamError, RuntimeError):
 
 
 class DeviceMemoryError(AiostreamError, MemoryError):
-    """The device slots, or a batch taken out of one, do not fit into device memory.
+    """The device slots, or a batch copied out of a slot, do not fit into device memory.
 
     Attributes:
-        need: Bytes that were asked for in one piece; None where nobody can tell.
-        free: Bytes that the device had free at that moment, of all programs together; None where it does not say.
-        depth: Number of device slots that were to be had; None where the memory was not for slots.
+        need: Size in bytes of the failed allocation; None if unknown.
+        free: Free memory of the device in bytes at the time of the failure; None if unknown.
+        depth: Number of device slots requested; None if the memory was not for slots.
     """
 
     def __init__(
@@ -542,14 +556,14 @@ class DeviceMemoryError(AiostreamError, MemoryError):
 
 
 class PinningError(DeviceMemoryError):
-    """Host memory of ``need`` bytes could not be page-locked, so that the device could copy from it."""
+    """The system could not page-lock ``need`` bytes of host memory for copies to the device."""
 
 
 class DeviceError(AiostreamError, RuntimeError):
-    """The device reported a failure; what is on it can no longer be trusted.
+    """The device reported a failure, and data in its memory is no longer reliable.
 
     Attributes:
-        status: Number of the CUDA status; None where there is none.
+        status: CUDA status code of the failure, or None.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -558,44 +572,44 @@ class DeviceError(AiostreamError, RuntimeError):
 
 
 class GraphCaptureError(AiostreamError, RuntimeError):
-    """A batch was to be handed over on a stream that is being captured into a CUDA graph; it is still there."""
+    """A batch cannot be handed over on a stream that is being captured into a CUDA graph. The batch is kept."""
 
 
 class BatchReleasedError(AiostreamError, RuntimeError):
-    """A device batch was used after it was taken out or given back."""
+    """A device batch was used after its slot was released or its arrays were taken out."""
 
 
 class LeasesHeldError(AiostreamError, RuntimeError):
-    """The consumer has the batches of all device slots and asks for another one, which can never come.
+    """The consumer holds the batches of all device slots and requested another one, which would never arrive.
 
     Attributes:
-        depth: How many slots there are.
-        waited_s: For how long.
+        depth: Number of device slots.
+        waited_s: Seconds that the consumer waited for another batch.
     """
 
     def __init__(self, depth: int, waited_s: float) -> None:
         super().__init__(
-            f"the consumer has held all {depth} device slots for {waited_s:.3g} s while it waits for another batch, "
-            "which needs one: give batches back (a with block, release() or into()), or raise depth"
+            f"no device slot is free: the consumer holds the batches of all {depth} device slots and has waited "
+            f"{waited_s:.3g} s for another batch. Release batches (a with block, release() or into()), or raise depth"
         )
         self.depth = depth
         self.waited_s = waited_s
 
 
 class MemoryBudgetError(AiostreamError, MemoryError):
-    """A buffer of the plan cannot fit into the memory limit."""
+    """A buffer of the plan does not fit into the memory limit."""
 
 
 class SpillError(AiostreamError, OSError):
-    """Rows of a shuffle could not be kept in a file.
+    """Rows of a shuffle could not be written to its spill file or read from it.
 
     Attributes:
-        folder: Where the file is.
-        nbytes: Bytes of the file at that moment.
+        folder: Folder of the spill file.
+        nbytes: Size of the spill file in bytes when the error occurred.
     """
 
     def __init__(self, folder: str, nbytes: int, reason: str, cure: str) -> None:
-        super().__init__(f"{folder}, where a shuffle spills its rows ({nbytes} bytes so far): {reason}; {cure}")
+        super().__init__(f"spill folder {folder} of shuffle() ({nbytes} bytes so far): {reason}; {cure}")
         self.folder = folder
         self.nbytes = nbytes
 
@@ -607,7 +621,7 @@ class ShardCacheError(AiostreamError, OSError):
     """The folder of a shard cache cannot be used.
 
     Attributes:
-        folder: Which one.
+        folder: Path of the cache folder.
     """
 
     def __init__(self, folder: str, reason: str, cure: str) -> None:
@@ -619,7 +633,7 @@ class ShardCacheError(AiostreamError, OSError):
 
 
 class SharedMemoryError(AiostreamError, OSError):
-    """Memory that processes share could not be had. ``errno`` is the system's, where it gave one."""
+    """Shared memory could not be allocated. ``errno`` is the error number of the operating system, or None."""
 
     def __init__(self, reason: str, number: int | None = None) -> None:
         super().__init__(reason)
@@ -630,7 +644,7 @@ class SharedMemoryError(AiostreamError, OSError):
 
 
 class CloseError(AiostreamError, ExceptionGroup[Exception]):
-    """Stores or devices failed to close; all others were closed. A group of what they raised."""
+    """An exception group with the errors of stores or devices that failed to close. All others were closed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_group, (type(self), self.message, list(self.exceptions), dict(self.__dict__)))
@@ -640,12 +654,12 @@ class CloseError(AiostreamError, ExceptionGroup[Exception]):
 
 
 class ForkedPipelineError(AiostreamError, RuntimeError):
-    """An open loader was used in a forked child; open the data set anew in the child."""
+    """An open loader was used in a forked child process. Open the data set again in the child."""
 
 
 class UnknownElementError(AiostreamError, ValueError):
-    """The rows of an element cannot be named, as it is not the element received last."""
+    """The origins of an element are unknown because it is not the last element received."""
 
 
 class LoaderClosedError(AiostreamError, RuntimeError):
-    """The loader was closed and gives no more elements."""
+    """The loader is closed and returns no more elements."""

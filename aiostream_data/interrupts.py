@@ -1,8 +1,8 @@
-"""Hold Ctrl-C back where it would break something: raised between any two lines, it leaves things half done.
+"""Delay KeyboardInterrupt (Ctrl-C) in code that must not be interrupted.
 
-An event loop that has a thread of its own never sees an interrupt. One that runs in the caller's thread may be anywhere
-when it comes: in the middle of waking a task, which then is never woken, or of closing a file, which then stays open.
-Slots of a device change hands in the consumer's thread: cut short, nobody could tell what the device still reads.
+Python can raise KeyboardInterrupt between any two lines of the main thread. In an event loop that runs there, an
+interrupt can leave a task waiting forever, or a file open. In the code that hands over device slots, an interrupt
+would make it unknown which slots the device still reads. Event loops in other threads are not affected.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from types import FrameType
 
 
 class _Held:
-    """What holds Ctrl-C back, in the main thread.
+    """SIGINT handler of the main thread that delays KeyboardInterrupt.
 
     Args:
         stop, is_in_function: See :func:`interrupts_after`.
 
     Attributes:
-        blocks: How many blocks it must not cut are being run inside of it.
-        came: Ctrl-C has come.
+        blocks: Number of nested protected blocks in progress.
+        came: True once Ctrl-C was received.
     """
 
     def __init__(self, stop: Callable[[], object], is_in_function: Callable[[], bool]) -> None:
@@ -32,7 +32,7 @@ class _Held:
         self.came = False
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Take the signal."""
+        """Handle the signal: remember it and call ``stop``, or raise KeyboardInterrupt at once where allowed."""
         if self.came or (self._is_in_function() and not self.blocks):
             signal.default_int_handler(number, frame)
         self.came = True
@@ -40,7 +40,7 @@ class _Held:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Hold back inside functions, too, while the block runs."""
+        """Delay KeyboardInterrupt until the end of a nested block, even inside a user function."""
         before, self.blocks = self.came, self.blocks + 1
         try:
             yield
@@ -54,15 +54,15 @@ class _Held:
 def interrupts_after(
     stop: Callable[[], object] = lambda: None, is_in_function: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Raise KeyboardInterrupt behind the block, not inside it, where Ctrl-C comes while the block runs.
+    """Delay a KeyboardInterrupt (Ctrl-C) that occurs inside the block until the block ends.
 
-    It is raised at once inside functions of the user, and when Ctrl-C comes a second time. A block inside another one
-    is not cut either, also where a function of the user runs it. A handler of the user's own, as of a debugger, is left
-    alone. Also a decorator of functions.
+    Inside user functions, and at the second Ctrl-C, KeyboardInterrupt is raised immediately. Nested blocks are
+    protected, even if a user function runs them. A custom SIGINT handler, e.g. of a debugger, stays in place.
+    Can also be used as a function decorator.
 
     Args:
-        stop: Lets the block end soon; called by the signal's handler. Only the outermost counts.
-        is_in_function: Whether a function is being called. Only the outermost counts.
+        stop: Called by the signal handler to end the block soon. Nested blocks ignore this argument.
+        is_in_function: Returns True while a user function runs. Nested blocks ignore this argument.
     """
     handler = _handler()
     if handler is not signal.default_int_handler:
@@ -79,13 +79,13 @@ def interrupts_after(
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is note:  # a debugger may have set its own in a function
+        if signal.getsignal(signal.SIGINT) is note:  # a debugger may have set its own handler in the meantime
             signal.signal(signal.SIGINT, signal.default_int_handler)
     if held.came:
         raise KeyboardInterrupt
 
 
 def _handler() -> object:
-    """Return what hears Ctrl-C where this thread is; None where this thread never does."""
+    """Return the current SIGINT handler; None outside the main thread, where no signals arrive."""
     here = threading.current_thread() is threading.main_thread()
     return signal.getsignal(signal.SIGINT) if here else None

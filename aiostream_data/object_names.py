@@ -1,9 +1,9 @@
-"""The lasting name of an object: its URL without what proves who asks, so that a freshly signed URL has the same name.
+"""Stable object names: URLs without credentials, so that an object keeps its name when its URL is signed again.
 
-States, origins and blocked rows hold names, never URLs. A name is one of two things:
+States, origins and blocked rows store names instead of URLs. A name has one of two forms:
 
-- the URL without user name, password, fragment and the parameters of a signature, where that can be shown as it is;
-- its safe form and a hash, ``https://host/get?id=***#8f14e45fceea167a``, where other query values tell objects apart.
+- the URL without user name, password, fragment and signature parameters, if the rest contains no possible secrets;
+- otherwise the redacted URL with a hash of the full one: ``https://host/get?id=***#8f14e45fceea167a``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SIGNING_WORDS: Final = """
     ticket token
 """
 _SIGNING: Final = frozenset(_SIGNING_WORDS.split())
-"""Query parameters that prove who asks, in lower case. They differ from one signing of a URL to the next."""
+"""Query parameters that carry credentials, in lower case. Their values change each time a URL is signed."""
 
 _BESIDE_SIGNATURE_WORDS: Final = """
     exp expiry policy saoid scid sdd se si sid sip ske skoid sks skt sktid skv sp spr sr srt ss st suoid sv
 """
 _BESIDE_SIGNATURE: Final = frozenset(_BESIDE_SIGNATURE_WORDS.split())
-"""The same, where a parameter of :data:`_SIGNING` stands beside them."""
+"""Query parameters that belong to a signature if the URL also has a parameter from :data:`_SIGNING`."""
 
 _PATH_PARAMETER: Final = re.compile(r";([^/;=]*)[^/;]*")
 _SIGNING_PREFIXES: Final = ("x-amz-", "x-goog-", "x-oss-", "x-cos-", "q-sign-", "q-ak", "q-key-", "q-header-")
@@ -42,7 +42,7 @@ _SIGNING_WORD: Final = re.compile(r"signature|token|secret|password|credential")
 
 
 def object_name(url: str) -> str:
-    """Return the lasting name of an object or pattern. Idempotent."""
+    """Return the stable name of an object or pattern. Idempotent."""
     if is_plain(url) or (REDACTED in url and _HASH.fullmatch(url[-1 - 2 * HASH_NBYTES :])):
         return url
     lasting = lasting_url(url)
@@ -54,7 +54,7 @@ def object_name(url: str) -> str:
 
 
 def lasting_url(url: str) -> str:
-    """Return a URL without user name, password, fragment and signature. Other values of its query may be secrets."""
+    """Remove user name, password, fragment and signature from a URL. Other query values may still be secret."""
     if is_plain(url):
         return url
     return "".join(_lasting_link(part) if nth % 2 else part for nth, part in enumerate(links_of(url)))
@@ -89,6 +89,6 @@ def _lasting_parameter(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def is_signing(name: str) -> bool:
-    """Return True if a query parameter proves who asks."""
+    """Return True if a query parameter of this name carries credentials."""
     name = unquote(name).lower()
     return name in _SIGNING or name.startswith(_SIGNING_PREFIXES) or _SIGNING_WORD.search(name) is not None

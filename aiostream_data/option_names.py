@@ -1,4 +1,4 @@
-"""Refuse options of a store that have the names of another library, and endpoints without a scheme."""
+"""Check ``storage_options``: refuse option names of other libraries, and endpoints without a scheme."""
 
 from __future__ import annotations
 
@@ -47,24 +47,26 @@ _INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "http": {"authorization": _BEARER, "bearer_token": _BEARER},
 }
-"""Per store: names that users of other libraries know, in lower case, and what to write."""
+"""Option names of other libraries in lower case, and the replacement to suggest. Keyed by store."""
 
 _TABLES: Final = ("client_kwargs", "config_kwargs", "s3_additional_kwargs", "session_kwargs", "headers")
 
 
 def check_options(scheme: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that the store of a scheme would not understand. No message shows a value that may be secret.
+    """Check the storage options for a URL scheme. Error messages show no values that may be secret.
 
     Args:
         scheme: "s3", "gs" or "http".
 
     Raises:
-        PlanError: One has a name of another library, is no table of options, or is an endpoint without a scheme.
+        PlanError: An option has the name used by another library, must be a dict, or is an endpoint without a scheme.
     """
     instead = _INSTEAD[scheme]
     for name in options:
         if name.lower() in instead:
-            raise PlanError(f"storage_options[{shown(name)}] is no option of {scheme}://: use {instead[name.lower()]}")
+            raise PlanError(
+                f"storage_options[{shown(name)}] is not an option of {scheme}://. Use {instead[name.lower()]}"
+            )
     for name in _TABLES:
         if not isinstance(options.get(name), Mapping | None):
             raise ArgumentTypeError(f"storage_options[{name!r}] must be a dict, got {_type_of(options[name])}")
@@ -78,7 +80,7 @@ def _check_endpoint(endpoint: Any) -> None:
     if not isinstance(endpoint, str):
         raise ArgumentTypeError(f"endpoint_url must be a URL, got {_type_of(endpoint)}")
     if endpoint and not endpoint.lower().startswith(("http://", "https://")):
-        raise PlanError("endpoint_url has no scheme: write 'https://' before it, or 'http://' where there is no TLS")
+        raise PlanError("endpoint_url has no scheme. Prepend 'https://', or 'http://' without TLS")
 
 
 def _type_of(value: object) -> str:

@@ -1,9 +1,9 @@
-"""Errors of libraries without secrets: what the user gave in URLs and ``storage_options`` is not quoted.
+"""Remove the user's secrets from errors.
 
-How this works. The secrets of a call are known: every text in ``storage_options`` that is not known to be harmless, and
-the user name, password and query values of its URLs. Messages of this package lose every occurrence of them. An
-exception of a library whose text would show one of them, or any other URL with a query, is replaced in the chain of
-causes by a :class:`LibraryError` that quotes the rest of the text and keeps the traceback.
+Strings in ``storage_options`` are secret unless they are known to be harmless. User names, passwords and query values
+in URLs are secret. Messages of this package lose every occurrence of a secret. In a chain of causes, a
+:class:`LibraryError` replaces a library's exception whose text contains a secret, or a URL with a query. The
+replacement keeps the traceback and the rest of the text.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from aiostream_data.object_names import is_signing
 from aiostream_data.safe_url import REDACTED, is_harmless, links_of, parts_of, query_of, safe_text, safe_url
 
 MIN_CHARACTERS: Final = 4
-"""Shorter texts are not searched for: they are parts of words."""
+"""Minimum length of a secret. Shorter strings are not removed, because they occur inside ordinary words."""
 
 MIN_QUERY_CHARACTERS: Final = 8
-"""The same for values of query parameters that do not look like credentials."""
+"""Minimum length of a secret in a query parameter whose name does not suggest a credential."""
 
 _HARMLESS_OPTION: Final = re.compile(
     r"yes|no|on|off|true|false|auto|default|none|path|virtual|plain|library|s3|s3v4|all|bytes|readahead|read_only|read_write|full_control"
     r"|requester|adaptive|standard|legacy|[a-z]{2,12}(-[a-z]{2,12}){1,2}-?\d{1,2}"  # a region
 )
-"""Values that errors may quote for any option."""
+"""Option values that error messages may show."""
 
 
 def shown_option(value: object) -> str:
-    """Describe the value of an option for an error message: numbers and harmless words, and only the type otherwise."""
+    """Describe an option value for an error message: show numbers and harmless words, otherwise only the type."""
     is_word = isinstance(value, str) and _HARMLESS_OPTION.fullmatch(value) is not None
     if value is None or is_word or isinstance(value, (bool, int, float)):
         return repr(value)
@@ -42,7 +42,7 @@ def shown_option(value: object) -> str:
 
 
 class Secrets:
-    """What one call must not show."""
+    """Secrets of one call, from its options and URLs."""
 
     def __init__(self, options: Mapping[Any, Any], *urls: str) -> None:
         found = set(_option_secrets(options))
@@ -81,10 +81,9 @@ class Secrets:
             if cause is not None:
                 self._clean(cause, seen)
                 setattr(error, name, self._quoted(cause))
-        error.__suppress_context__ = is_suppressed  # setting the cause has changed it
+        error.__suppress_context__ = is_suppressed  # setting __cause__ resets this flag
 
     def _quoted(self, error: BaseException) -> BaseException:
-        """Return the error, or what stands for one of a library that shows a secret."""
         if isinstance(error, AiostreamError) or not isinstance(error, Exception) or not self._shows(error):
             return error
         kind = type(error)
@@ -111,9 +110,9 @@ class Secrets:
 
 
 class hiding:
-    """Let no error leave the block that shows a secret of ``options`` or ``url``.
+    """Context manager that removes the secrets of ``options`` and ``urls`` from errors raised in its block.
 
-    No generator, since it is made for every request.
+    A class is faster than a generator-based context manager, and every request creates one instance.
     """
 
     __slots__ = ("_options", "_urls")
@@ -171,7 +170,7 @@ def _url_secrets(url: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield how a secret may be written: quoted for URLs, unquoted, and with the escapes of JSON and ``repr``."""
+    """Yield the spellings of a secret: URL-quoted, unquoted, and with the escapes of JSON and ``repr``."""
     for text in {secret, unquote(secret)}:
         escaped = json.dumps(text)[1:-1], repr(text)[1:-1]
         for form in (text, quote(text, safe=""), quote(text), quote_plus(text), *escaped):

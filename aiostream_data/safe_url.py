@@ -1,10 +1,9 @@
-"""URLs and texts with URLs as messages, logs, states and reports may show them: an allow-list decides.
+"""Redact URLs for messages, logs, states and reports, based on an allow-list.
 
-How this works. Of a URL, the scheme, the host, the path and the *names* of query parameters are shown. User names,
-passwords, query values and fragments are not, except for the few that are known to be harmless: a number under
-``part=``, a date under ``X-Amz-Date=``. The rule holds for every URL inside the text, so that chained URLs
-(``simplecache::https://...``) and URLs inside queries are covered. Whatever looks like a URL and does not parse loses
-more than it must.
+The scheme, host, path and *names* of query parameters stay visible. User names, passwords, query values and fragments
+are replaced by ``***``. Exceptions are values known to be harmless, e.g. numbers in ``part=`` and dates in
+``X-Amz-Date=``. The rule applies to every URL in a text, including chained URLs (``simplecache::https://...``) and
+URLs inside queries. Malformed URLs may lose more than their secrets.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ QUOTED_CHARACTERS: Final = 200
 _SCHEME: Final = re.compile(r"(?:^|(?<=::)|(?<![A-Za-z0-9+.:-]))([A-Za-z][A-Za-z0-9+.-]*)://")
 _PLAIN: Final = re.compile(r"(?:(?!https?:)[a-z][a-z0-9+.-]*://)?[^?@#;:\\]*|https?://[^?@#;:%=\\]*", re.IGNORECASE)
 _MISTYPED: Final = re.compile(r"^(https?|s3a?|gs|gcs|ftp|abfss?|wasbs?):/?(?=[^/])", re.IGNORECASE)
-"""A remote URL that lacks one or both of its slashes."""
+"""Remote URL with fewer than two slashes after its scheme."""
 
 _RELATIVE: Final = re.compile(r"//(?:\*\*\*|[^/?#\\@]*:[^/?#\\]*)@")
-"""Begins a URL that lacks its scheme, and has a password or had one. Without, such a text is a local path."""
+"""Start of a URL without a scheme but with a password, or with a redacted one. Other such texts are local paths."""
 
 _AUTHORITY_END: Final = re.compile(r"[/?#\\]|$")
 _HTTP: Final = frozenset({"http", "https", ""})
-"""Schemes of HTTP; a URL without a scheme is taken for one of its URLs."""
+"""Schemes treated as HTTP, including the empty scheme."""
 
 _PLAIN_PATHS: Final = frozenset({"file", "local", "memory"})
 _CONTAINER_FIRST: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
-"""Schemes that write ``container@account`` before the path."""
+"""Schemes of URLs with ``container@account`` before the path."""
 
 _CONTAINER: Final = re.compile(r"[a-z0-9$][a-z0-9-]{2,62}")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]*\]|[^:\[\]]*)(?::\d*)?")
@@ -52,7 +51,7 @@ _HARMLESS_VALUES: Final = {
     "x-amz-signedheaders": re.compile("host"),
     "x-goog-signedheaders": re.compile("host"),
 }
-"""Query parameters, and the values of them that are shown."""
+"""Pattern of the values that may be shown, keyed by query parameter in lower case."""
 
 _IN_PATH: Final = re.compile(
     r"/(hdn[a-z]{2}|token|access_token|signature|sig|sas|hmac|jwt|password|pwd|secret|auth|session|ticket)"
@@ -62,9 +61,9 @@ _IN_PATH: Final = re.compile(
 _ENCODED_URL: Final = re.compile(r"(?<=/)[^/]*%3a(?:/|%2f){2}.*", re.IGNORECASE | re.DOTALL)
 _PATH_PARAMETERS: Final = re.compile(r";[^/]*")
 _UNCLEAR: Final = re.compile(r"(\\|%(?:25)*3f).+", re.IGNORECASE | re.DOTALL)
-"""What is behind a backslash may be a password, and what is behind an encoded ``?`` a query: programs disagree."""
+"""Text after a backslash may be a password, and text after an encoded ``?`` may be a query; URL parsers disagree."""
 
-# Of texts that are not URLs as a whole. Every repetition is bounded, so that long texts take linear time.
+# Patterns to find secrets inside longer texts. Every repetition is bounded, so the search takes linear time.
 _URL_IN_TEXT: Final = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}:(?:\\?/){2}"
     r"|(?<![\w/:\\@*])(?:\\?/){2}(?=(?:\*\*\*|[^\s/?#\\@\"'<>`]{0,256}:[^\s/?#\\\"'<>`]{0,1024})@))[^\s\"'<>`]*"
@@ -87,9 +86,9 @@ _TAGGED_SECRET: Final = re.compile(
 
 
 def safe_url(url: str | os.PathLike[str]) -> str:
-    """Return ``url`` without user names, passwords, query values and fragments, for messages and logs.
+    """Remove user names, passwords, query values and fragments from a URL, for messages and logs.
 
-    Idempotent. A local path, and a key of an object store, is returned unchanged.
+    Idempotent. Local paths and keys of object stores are returned unchanged.
     """
     text = os.fspath(url)
     if is_plain(text):
@@ -98,19 +97,19 @@ def safe_url(url: str | os.PathLike[str]) -> str:
 
 
 def is_mistyped(text: str) -> bool:
-    """Return True for a remote URL that lacks slashes behind its scheme."""
+    """Return True for a remote URL with fewer than two slashes after its scheme."""
     return _MISTYPED.match(text) is not None
 
 
 def is_plain(text: str) -> bool:
-    """Return True if nothing of a URL or path can be a secret, as of most; fast."""
+    """Return True if no part of a URL or path can be a secret. Fast check that most URLs pass."""
     return _PLAIN.fullmatch(text) is not None
 
 
 def safe_text(text: str) -> str:
-    """Return a text of third parties without the secrets of URLs in it, and without values that are named as secrets.
+    """Remove secrets of URLs, and values named as secrets (``token=...``), from text of other libraries or servers.
 
-    Idempotent. Covers URLs with escaped slashes, ``user:password@host`` without scheme, and ``token=...``.
+    Idempotent. Also handles URLs with escaped slashes, and ``user:password@host`` without a scheme.
     """
     if ":" not in text and "=" not in text and ">" not in text:
         return text
@@ -121,26 +120,26 @@ def safe_text(text: str) -> str:
 
 
 def safe_quotes(text: str) -> str:
-    """Return a message of our own that quotes an argument, without the secrets of URLs in it."""
+    """Remove secrets of URLs from one of this package's messages, which may quote an argument."""
     return _URL_IN_TEXT.sub(_safe_url_in_text, text) if "//" in text else text
 
 
 def shorten(text: str) -> str:
-    """Return a text of third parties without secrets, on one line, printable, and at most 200 characters long."""
+    """Reduce text of other libraries or servers to one printable line of at most 200 characters, without secrets."""
     line = "".join(character if character.isprintable() else " " for character in text[: 10 * QUOTED_CHARACTERS])
     line = " ".join(safe_text(line).split())
     return line if len(line) <= QUOTED_CHARACTERS else line[: QUOTED_CHARACTERS - 3] + "..."
 
 
 def links_of(url: str) -> list[str]:
-    """Split a URL into its links, one for each ``scheme://`` in it, and what stands before and between them.
+    """Split a chained URL into links, one for each ``scheme://``, and the texts before and between the links.
 
-    Entries of odd number are links: ``a::http://x::s3://y`` is ``["a::", "http://x", "::", "s3://y", ""]``. A remote
-    URL that lacks slashes, as ``https:/host/x?token=...``, is taken for what was meant. So is one that lacks its
-    scheme, as ``//user:password@host/x``.
+    Entries with odd indices are links: ``a::http://x::s3://y`` is ``["a::", "http://x", "::", "s3://y", ""]``.
+    Malformed URLs also count as links: ``https:/host/x?token=...`` lacks a slash, and ``//user:password@host/x``
+    lacks its scheme.
     """
     url = _MISTYPED.sub(r"\1://", url)
-    if _SCHEME.match(url) and url.count("://") == 1:  # as most are
+    if _SCHEME.match(url) and url.count("://") == 1:  # fast path for a URL with a single link
         return ["", url, ""]
     parts: list[str] = []
     at = 0
@@ -153,7 +152,7 @@ def links_of(url: str) -> list[str]:
 
 
 class UrlParts(NamedTuple):
-    """One link of a URL. ``scheme`` is as written; ``user`` is None without an ``@``; ``tail`` begins with the path."""
+    """Parts of a link. ``scheme`` keeps its case, ``user`` is None without an ``@``, and ``tail`` follows the host."""
 
     scheme: str
     user: str | None
@@ -162,15 +161,15 @@ class UrlParts(NamedTuple):
 
 
 def parts_of(link: str) -> UrlParts:
-    """Split one link."""
+    """Split one link into its parts."""
     scheme, _, rest = ("", "//", link[2:]) if link.startswith("//") else link.partition("://")
     return UrlParts(scheme, *_split_authority(scheme.lower(), rest))
 
 
 def query_of(scheme: str, tail: str) -> tuple[str, str, str]:
-    """Split what follows the host into path, query and fragment.
+    """Split the text after the host into path, query and fragment.
 
-    In keys of object stores, ``?`` is a wildcard and ``#`` a letter unless an ``=`` follows.
+    In keys of object stores, ``?`` is a wildcard and ``#`` an ordinary character unless an ``=`` follows.
     """
     if is_http(scheme):
         tail, _, fragment = tail.partition("#")
@@ -190,7 +189,7 @@ def is_http(scheme: str) -> bool:
 
 
 def without_tokens(path: str) -> str:
-    """Return the path of an HTTP URL without segments such as ``/hdnts=...``, which prove who asks."""
+    """Remove segments that carry credentials, such as ``/hdnts=...``, from the path of an HTTP URL."""
     return _IN_PATH.sub("", path) if "=" in path or "%" in path else path
 
 
@@ -219,7 +218,7 @@ def _safe_user(scheme: str, user: str) -> str:
 
 
 def _split_authority(kind: str, rest: str) -> tuple[str | None, str, str]:
-    """Return the user (None without ``@``), the host as it may be shown, and all behind it."""
+    """Return the user (None without ``@``), the redacted host, and the text after the host."""
     found = _AUTHORITY_END.search(rest)
     end = found.start() if found else len(rest)
     authority, tail = rest[:end], rest[end:]
@@ -229,7 +228,7 @@ def _split_authority(kind: str, rest: str) -> tuple[str | None, str, str]:
     is_odd = not _HOST.fullmatch(host) or (":" in host and kind not in _HTTP)
     is_odd |= bool(at) and "@" in tail.partition("/")[0]
     if is_odd and "@" in tail:
-        # A password with a slash, a question mark or a hash: all before the last @ belongs to it.
+        # The password contains a slash, a question mark or a hash. The text before the last @ belongs to the password.
         before, _, behind = rest.rpartition("@")
         return before, *_split_authority(kind, behind)[1:]
     if not _HOST.fullmatch(host):
@@ -255,7 +254,7 @@ def _safe_url_in_text(found: re.Match[str]) -> str:
 
 @cache
 def _named_secret() -> re.Pattern[str]:
-    """Compile the pattern on first use: it takes milliseconds, and most programs never show an error."""
+    """Compile the pattern on first use. Compiling takes milliseconds, and most programs never show an error."""
     return re.compile(_NAMED_SECRET, re.IGNORECASE | re.DOTALL)
 
 

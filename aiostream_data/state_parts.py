@@ -1,8 +1,8 @@
-"""One value inside a state, with the path that names it: what schemas of states are written in.
+"""Validation of saved states, value by value.
 
-How this works. A state is a file, so nothing in it is trusted. Whoever writes a part of a state also has a schema of
-that part: a function that takes a :class:`Part` and asks it for fields, lists and numbers in a range. The first
-value that does not fit raises :class:`.DamagedStateError` with its path, what was expected, and what was found.
+A saved state comes from a file and is not trusted. Every module that writes a part of a state also validates that
+part: a function reads fields, lists and numbers through a :class:`Part`. The first invalid value raises
+:class:`.DamagedStateError` with the path of the value, the expected value and the value found.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any, Final
 from aiostream_data.errors import DamagedStateError, StateMismatchError
 
 MAX_COUNT: Final = (1 << 53) - 1
-"""Largest number of rows, elements or bytes in a state. JSON keeps such a number exactly."""
+"""Largest number of rows, elements or bytes in a state. JSON stores integers up to this one exactly."""
 
 MAX_EPOCH: Final = 10**300
-"""Largest epoch in a state: of sources within many repetitions for ever, see ``ENDLESS``."""
+"""Largest epoch number in a state. Sources inside nested infinite repeats have large epochs; see ``ENDLESS``."""
 
 MAX_SEED_BITS: Final = 4096
-"""Bits of the largest seed. Python writes larger integers as text only when asked to."""
+"""Maximum size of a seed in bits. Python by default refuses to convert much larger integers to text."""
 
 MAX_TEXT: Final = 200
-"""Characters of the longest name in a state."""
+"""Maximum length of a name in a state, in characters."""
 
 STATE: Final = "state"
-"""What a state is called in messages, unless it is one of a list."""
+"""Name of the state in error messages, unless the state is an entry of a list."""
 
 _SHOWN: Final = 60
 
@@ -38,26 +38,26 @@ class Part:
     """One value inside a state.
 
     Attributes:
-        value: Anything.
-        path: Its place, as Python would write it: ``state["position"]["input"]``.
+        value: The value, not yet validated.
+        path: Location of the value as a Python expression, e.g. ``state["position"]["input"]``.
     """
 
     value: Any
     path: str
 
     def refused(self, expected: str) -> DamagedStateError:
-        """Return the error of a value that is not what is expected, e.g. "must be a list"."""
+        """Return the error for an invalid value. ``expected`` is a phrase such as "must be a list"."""
         return DamagedStateError(self.path, f"{expected}, got {brief(self.value)}")
 
     def refused_kind(self, found: object, expected: str) -> DamagedStateError:
-        """Return the error of the place of another operator."""
-        return DamagedStateError(self.path, f"holds the place of {brief(found)} where this plan has {expected!r}")
+        """Return the error for a position that belongs to another operator."""
+        return DamagedStateError(self.path, f"is the position of {brief(found)}, but this plan has {expected!r} here")
 
     def entry(self, key: str) -> Part:
-        """Return the value under a key of a dict.
+        """Return the value stored under a key of a dict.
 
         Raises:
-            DamagedStateError: This is no dict, or the key is missing.
+            DamagedStateError: The value is not a dict, or the key is missing.
         """
         if not isinstance(self.value, Mapping):
             raise self.refused("must be a dict")
@@ -66,13 +66,13 @@ class Part:
         return Part(self.value[key], f'{self.path}["{key}"]')
 
     def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Part]:
-        """Return the values of a dict that has these keys and no others.
+        """Return the values of a dict that has exactly the keys ``names``, and possibly ``optional`` ones.
 
         Args:
             optional: Keys that may be missing.
 
         Raises:
-            DamagedStateError: This is no dict, a key is missing, or there is another one.
+            DamagedStateError: The value is not a dict, lacks a required key, or has an unknown key.
         """
         found = {name: self.entry(name) for name in names}
         found |= {name: self.entry(name) for name in optional if name in self.value}
@@ -87,7 +87,7 @@ class Part:
         """Return the entries of a list.
 
         Raises:
-            DamagedStateError: This is no list, or has fewer than ``least`` or more than ``most`` entries.
+            DamagedStateError: The value is not a list, or has fewer than ``least`` or more than ``most`` entries.
         """
         self.listed()
         if len(self.value) < least or (most is not None and len(self.value) > most):
@@ -95,46 +95,46 @@ class Part:
         return [Part(value, f"{self.path}[{number}]") for number, value in enumerate(self.value)]
 
     def listed(self) -> list[Any]:
-        """Return a list as it is."""
+        """Return the value as a list, without paths for its entries."""
         if not isinstance(self.value, (list, tuple)):
             raise self.refused("must be a list")
         return list(self.value)
 
     def integer(self, least: int = 0, most: int = MAX_COUNT) -> int:
-        """Return an integer in a range; ``True`` is none.
+        """Return an integer from ``least`` to ``most``. Bools are refused.
 
         Raises:
-            DamagedStateError: This is no integer, or not in the range.
+            DamagedStateError: The value is not an integer, or is out of range.
         """
         if type(self.value) is not int or not least <= self.value <= most:
             raise self.refused(f"must be an integer {_between(least, most)}")
         return self.value
 
     def epoch(self) -> int:
-        """Return the number of an epoch."""
+        """Return an epoch number."""
         return self.integer(0, MAX_EPOCH)
 
     def weight(self) -> float:
-        """Return a finite number of at least 0."""
+        """Return a finite number of at least 0 as a float."""
         if type(self.value) not in (int, float) or not 0 <= self.value <= 1e308 or math.isnan(self.value):
             raise self.refused("must be a finite number of at least 0")
         return float(self.value)
 
     def flag(self) -> bool:
-        """Return a bool."""
+        """Return a bool. Other types are refused."""
         if type(self.value) is not bool:
             raise self.refused("must be true or false")
         return self.value
 
     def text(self, most: int = MAX_TEXT) -> str:
-        """Return a text of at most ``most`` characters."""
+        """Return a string of at most ``most`` characters."""
         if not isinstance(self.value, str) or len(self.value) > most:
-            raise self.refused(f"must be a text of at most {most} characters")
+            raise self.refused(f"must be a string of at most {most} characters")
         return self.value
 
 
 def seed_in(part: Part) -> int:
-    """Return a seed: an integer of any sign, up to 4096 bits."""
+    """Return a seed: a positive or negative integer of up to 4096 bits."""
     if type(part.value) is not int or part.value.bit_length() > MAX_SEED_BITS:
         raise part.refused("must be an integer")
     return part.value
@@ -142,7 +142,7 @@ def seed_in(part: Part) -> int:
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Name one state of a list in errors about it: ``state[2]``. With the name ``state`` nothing changes."""
+    """Replace "state" by ``name``, such as ``state[2]``, in errors raised in the block."""
     try:
         yield
     except StateMismatchError as error:
@@ -154,7 +154,7 @@ def naming(name: str) -> Iterator[None]:
 
 
 def path_of(root: Any, value: Any, path: str) -> str | None:
-    """Return the path of the very object ``value`` inside ``root``, or None."""
+    """Return the path of the object ``value`` inside ``root``, compared by identity, or None."""
     pending = [(root, path)]
     while pending:
         found, where = pending.pop()
@@ -168,7 +168,7 @@ def path_of(root: Any, value: Any, path: str) -> str | None:
 
 
 def brief(value: object) -> str:
-    """Describe a value in a few characters, however large it is."""
+    """Describe a value of any size in a few characters."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     if value is None or isinstance(value, (bool, int, float)):

@@ -1,7 +1,7 @@
-"""What a mixture is told: when to stop, and weights: checked, looked up by row, and made whole-number shares.
+"""Stop rules and weights of mixtures: validation, lookup by row, and conversion to integer shares.
 
-A schedule says which weights are in force at a row of the mixture's output: a step function that was
-written down, or a function asked every so many rows. Changes made while running come on top of it.
+A schedule defines the weights for each output row of a mixture: a list of steps, or a function called at regular
+intervals. Weight changes at run time override the schedule.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ Vector: TypeAlias = tuple[float, ...]
 
 Weights: TypeAlias = Sequence[float] | Mapping[str, float]
 WeightPlan: TypeAlias = Weights | Sequence[tuple[int, Weights]] | Callable[[int], Weights]
-"""Weights for all rows; for the rows from a number on, several times; or as a function of the row number."""
+"""Constant weights, a list of (first row, weights) steps, or a function of the row number."""
 
 Stop: TypeAlias = Literal["first", "all"]
-"""End as soon as an input has no row although it is its turn, or when every input is exhausted."""
+"""``"first"`` ends the mixture when the input in turn is exhausted, ``"all"`` when every input is exhausted."""
 
 STOPS: Final = get_args(Stop)
 
 UNIT = 1 << 40
-"""Most shares that weights are divided into: the resolution of proportions that are no small fractions."""
+"""Maximum sum of integer shares: the resolution of weights whose ratios are not small fractions."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightSpan:
-    """Weights, and the first row for which they are no longer in force; None when they stay."""
+    """Weights, and the first row after the span that they apply to; None if the weights never change."""
 
     weights: Vector
     until: int | None
 
 
 class WeightChange(NamedTuple):
-    """Weights set from a row on, and those that were planned for that row."""
+    """Weights set at run time from ``first_row`` on, and the weights that the schedule planned for that row."""
 
     first_row: int
     weights: Vector
@@ -50,13 +50,14 @@ class WeightChange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Which weights are in force at which row.
+    """Weights by output row of a mixture.
 
     Attributes:
         names: Names of the inputs.
-        steps: (first row, weights), ascending, from row 0 on; empty with a ``function``.
-        function: Asked for the weights at row 0, ``every``, 2 ``every`` ...
-        changes: In the order of their rows; from the first of them on, they alone count.
+        steps: (first row, weights) pairs in ascending order, starting at row 0; empty if ``function`` is set.
+        function: Called with row 0, ``every``, 2 * ``every`` ...; returns the weights from that row on.
+        every: Number of rows between two calls of ``function``.
+        changes: Weight changes at run time, in row order. They replace the schedule from the first change on.
     """
 
     names: tuple[str, ...]
@@ -66,10 +67,10 @@ class Schedule:
     changes: tuple[WeightChange, ...] = ()
 
     def at(self, row: int) -> WeightSpan:
-        """Return the weights of ``row``, and until when they hold.
+        """Return the weights for ``row``, and the row at which these weights end.
 
         Raises:
-            PlanError: The function returned something that cannot be weights.
+            PlanError: The function of the schedule returned invalid weights.
         """
         if not self.changes:
             return self.planned_at(row)
@@ -80,7 +81,7 @@ class Schedule:
         return WeightSpan(planned.weights, first if planned.until is None else min(first, planned.until))
 
     def planned_at(self, row: int) -> WeightSpan:
-        """Return what :meth:`at` would without any changes."""
+        """Return the weights for ``row`` while ignoring changes at run time; see :meth:`at`."""
         if self.function is None:
             return _step_at(self.steps, row)
         asked = row - row % self.every
@@ -88,33 +89,33 @@ class Schedule:
         return WeightSpan(weights, asked + self.every)
 
     def changed(self, row: int, weights: Vector) -> Schedule:
-        """Return the schedule with other weights from ``row`` on; later changes are given up."""
+        """Return the schedule with new weights from ``row`` on. Changes at ``row`` or later are discarded."""
         kept = [change for change in self.changes if change.first_row < row]
         return replace(self, changes=(*kept, WeightChange(row, weights, self.planned_at(row).weights)))
 
     def with_changes_of(self, state: list[Any]) -> Schedule:
-        """Return the schedule with the changes that ``changes_state`` of an earlier one describes.
+        """Return the schedule with the changes saved in ``changes_state`` of an earlier schedule.
 
-        A change is left out when this schedule has other weights for its row than the earlier one had:
-        whoever plans new weights wants those.
+        A saved change is discarded if the two schedules plan different weights for its row. New weights in the
+        pipeline then take effect.
         """
         changes = (WeightChange(row, tuple(weights), tuple(planned)) for row, weights, planned in state)
         kept = [change for change in changes if self.planned_at(change.first_row).weights == change.planned]
         return replace(self, changes=tuple(kept))
 
     def since(self, row: int) -> Schedule:
-        """Return the schedule without the changes that no row from ``row`` on is under."""
+        """Return the schedule without the changes that no longer apply at row ``row``."""
         over = sum(change.first_row <= row for change in self.changes) - 1
         return replace(self, changes=self.changes[over:]) if over > 0 else self
 
     @property
     def changes_state(self) -> list[Any]:
-        """The changes as plain data."""
+        """Changes as JSON-compatible data."""
         return [[change.first_row, list(change.weights), list(change.planned)] for change in self.changes]
 
     @property
     def always_positive(self) -> bool:
-        """True when the plan alone tells that every input has a weight above 0 at every row."""
+        """True if every step gives every input a weight above 0. False for a schedule with a function."""
         return self.function is None and all(min(weights) > 0 for _, weights in self.steps)
 
 
@@ -124,10 +125,10 @@ def _step_at(steps: Sequence[tuple[int, Vector]], row: int) -> WeightSpan:
 
 
 def schedule_of(weights: WeightPlan | None, names: tuple[str, ...], every: int = 1) -> Schedule:
-    """Return the schedule that ``weights`` mean: None for equal ones.
+    """Convert a ``weights`` argument to a schedule. None means equal weights.
 
     Raises:
-        PlanError: They are no weights, not one per input, negative, all 0, or steps are out of order.
+        PlanError: The weights are not numbers, not one per input, negative or all 0, or the steps are out of order.
     """
     if weights is None:
         return Schedule(names=names, steps=((0, (1.0,) * len(names)),))
@@ -151,15 +152,15 @@ def _steps_of(steps: Sequence[Any], names: tuple[str, ...]) -> tuple[tuple[int, 
         checked.append((row, vector_of(step[1], names, f"the weights from row {row} on")))
     rows = [row for row, _ in checked]
     if rows[0] != 0 or any(later <= row for row, later in pairwise(rows)):
-        raise PlanError(f"the steps of a schedule must begin with row 0 and ascend, got rows {rows}")
+        raise PlanError(f"the rows of a schedule must start at 0 and increase, got {rows}")
     return tuple(checked)
 
 
 def vector_of(weights: Any, names: tuple[str, ...], what: str = "weights") -> Vector:
-    """Return ``weights``, by input or by name, as one float per input.
+    """Convert weights, given as a sequence or as a dict by name, to a tuple with one float per input.
 
     Raises:
-        PlanError: They are not one finite number of at least 0 per input, or all are 0.
+        PlanError: The weights are not one finite number of at least 0 per input, or all are 0.
     """
     if isinstance(weights, Mapping):
         if set(weights) != set(names):
@@ -167,7 +168,7 @@ def vector_of(weights: Any, names: tuple[str, ...], what: str = "weights") -> Ve
         weights = [weights[name] for name in names]
     listed = _listed(weights, what)
     if len(listed) != len(names):
-        raise PlanError(f"{what} must be one number for each of {len(names)} data sets, got {len(listed)}")
+        raise PlanError(f"{what} must have one number per dataset ({len(names)}), got {len(listed)}")
     try:
         vector = tuple(float(weight) for weight in listed)
     except (TypeError, ValueError):
@@ -184,11 +185,11 @@ def _listed(weights: Any, what: str) -> list[Any]:
 
 
 def shares_of(weights: Vector) -> list[int]:
-    """Return whole numbers in the weights' proportions.
+    """Convert weights to integers with the same ratios.
 
-    Weights count as the decimal numbers they print as: 0.8 and 0.2 are 4 to 1, exactly. The sum is
-    between ``UNIT`` / 2 and ``UNIT``; proportions that need larger numbers are rounded to it, and no
-    positive weight is rounded to 0.
+    Weights are read as the decimal numbers that ``repr`` prints, so 0.8 and 0.2 are exactly 4 to 1. The sum of the
+    shares is between ``UNIT`` / 2 and ``UNIT``. Ratios that need larger integers are rounded. Positive weights never
+    become 0.
     """
     exact = [Fraction(repr(weight)) for weight in weights]
     scale = math.lcm(*(weight.denominator for weight in exact))

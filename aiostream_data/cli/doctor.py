@@ -1,4 +1,4 @@
-"""What this installation can do: versions, native core, extras, device."""
+"""Diagnose an installation: versions, native core, extras and device."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EXTRAS = {
     "process": ("cloudpickle",),
     "uvloop": ("uvloop",),
 }
-"""Packages that each extra brings; looked up by name, never imported."""
+"""Packages that each extra installs. They are looked up by name and never imported."""
 
 CUPY_PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
 def diagnose() -> Iterator[str]:
-    """Yield one line per finding."""
+    """Yield the lines of the diagnosis."""
     yield f"aiostream_data {__version__}, Python {platform.python_version()}, NumPy {version('numpy')}"
     yield f"{platform.system()} {platform.machine()}"
     yield describe_native()
@@ -41,14 +41,14 @@ def diagnose() -> Iterator[str]:
 
 
 def describe_native() -> str:
-    """Return one line on the native core and on how CRC-32C is summed."""
+    """Describe the native core and the CRC-32C implementation in one line."""
     if not _native.HAVE_NATIVE:
         return "native core: NOT built (is there a C compiler?); the slower pure-Python twins run instead"
     return f"native core: built, CRC-32C {'in hardware' if _native.hardware_crc() else 'in software'}"
 
 
 def _describe_memory() -> Iterator[str]:
-    """Yield what the allocator holds of this process, and what to set where that is far more than is in use."""
+    """Yield the memory use of the allocator, and recommended settings if it is fragmented."""
     state = allocator_state()
     if state is None:
         yield "memory: what the allocator holds cannot be told, as this is not glibc 2.33 or later"
@@ -67,7 +67,7 @@ def _describe_packages(extra: str, packages: tuple[str, ...]) -> str:
 
 
 def _describe_device() -> str:
-    """Return the device that ``to_device()`` would choose. CuPy is loaded only if it is installed."""
+    """Describe the device that ``to_device()`` would choose. CuPy is imported only if it is installed."""
     if not any(_version_of(package) for package in CUPY_PACKAGES):
         return "cpu (CuPy is not installed: pip install 'aiostream-data[cupy12]' or [cupy13])"
     try:

@@ -12,7 +12,7 @@ from aiostream_data.cli.doctor import describe_native, diagnose
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that ``arguments`` (default: the process's) name; return the exit code."""
+    """Run the command line ``arguments`` (default: ``sys.argv``). Return the exit code."""
     parser = argparse.ArgumentParser(prog="aiostream-data", description="Look at an installation of aiostream_data.")
     parser.add_argument("--version", action="version", version=f"aiostream-data {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -25,6 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for line in diagnose():
             print(line, flush=True)
-    except BrokenPipeError:  # whoever reads it has read enough, as ``head`` does
+    except BrokenPipeError:  # the reader closed the pipe, for example ``head``
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -1,8 +1,8 @@
-"""Batches as JAX arrays, which are always copies: JAX's arrays never change, and what is in a slot does.
+"""Batches as JAX arrays. The arrays are always copies, because JAX arrays are immutable and slots are reused.
 
-JAX is imported here alone, when ``to_device(framework="jax")`` or a batch's ``jax()`` asks for it. On the host only
-``jnp.array(copy=True)`` is used: ``device_put`` and DLPack hand back arrays that lie over aligned NumPy memory,
-whatever they are told about copies. Verified without a GPU: all that is done on ``cpu``.
+JAX is imported only here, for ``to_device(framework="jax")`` or the ``jax()`` method of a batch. On the host, arrays
+are copied with ``jnp.array(copy=True)``. ``device_put`` and DLPack may return views of aligned NumPy memory even if a
+copy is requested. Tests without a GPU verify the operations on ``cpu`` only.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from aiostream_data.errors import AiostreamError, DeviceError, DeviceMemoryError
 
 
 def copier(backend: DeviceBackend) -> Copier:
-    """Return JAX on the device of a backend.
+    """Return the JAX adapter for the device of a backend.
 
     Raises:
-        DeviceUnavailableError: This JAX does not know the device. On the CPU it would compute, silently.
+        DeviceUnavailableError: This JAX does not support the GPU. Without this error, JAX would silently compute on the
+            CPU.
     """
     if not backend.device.startswith("cuda"):
         return HostCopies()
@@ -34,14 +35,14 @@ def copier(backend: DeviceBackend) -> Copier:
         count = 0
     if int(backend.device.partition(":")[2]) >= count:
         raise DeviceUnavailableError(
-            f"JAX {jax.__version__} sees {count} GPU(s) and not {backend.device!r}: install one that is built for "
-            "CUDA, or use to_device('cpu'), from where JAX moves batches itself"
+            f"JAX {jax.__version__} sees {count} GPU(s), but not {backend.device!r}. Install JAX built for CUDA, "
+            "or use to_device('cpu') and let JAX copy the batches"
         )
     return GpuCopies()
 
 
 class HostCopies:
-    """Copies of host memory, on JAX's default device and bound to none. Made when the call returns."""
+    """Copies of host memory, uncommitted, on JAX's default device. The copies are ready when the call returns."""
 
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
@@ -54,7 +55,7 @@ class HostCopies:
 
 
 class GpuCopies:
-    """Copies on a GPU, made in JAX's own time."""
+    """Copies on a GPU, which JAX makes asynchronously."""
 
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
@@ -67,32 +68,32 @@ class GpuCopies:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Convert failures of JAX in a block to errors of this package."""
+    """Convert JAX errors in a block to errors of this package."""
     try:
         yield
-    except AiostreamError:  # some of ours are RuntimeErrors, too: the export or the wait for the batch raised it
+    except AiostreamError:  # some are RuntimeErrors, raised by the export or by the wait for the batch
         raise
     except RuntimeError as error:
         raise _told(error) from error
 
 
 def _ready(made: list[Any], imported: list[Any]) -> None:
-    """Block until copies are made.
+    """Block until copies are ready.
 
     Args:
-        imported: What they are made of, which lives until then.
+        imported: Sources of the copies, kept alive until the copies are ready.
 
     Raises:
-        DeviceError, DeviceMemoryError: They could not be made.
+        DeviceError, DeviceMemoryError: A copy failed.
     """
-    failures = [failure for failure in map(_failure, made) if failure is not None]  # each may still be read
+    failures = [failure for failure in map(_failure, made) if failure is not None]  # waits for every copy
     imported.clear()
     if failures:
         raise min(failures, key=lambda failure: isinstance(failure, DeviceMemoryError))
 
 
 def _failure(made: Any) -> AiostreamError | None:
-    """Block until one copy is made; return why it could not be."""
+    """Block until one copy is ready. Return its error, or None."""
     try:
         jax.block_until_ready([made])
     except AiostreamError as error:
@@ -105,6 +106,6 @@ def _failure(made: Any) -> AiostreamError | None:
 
 
 def _told(error: RuntimeError) -> DeviceError | DeviceMemoryError:
-    """Return a failure of a device as ours: JAX has one class for all, and names them at the beginning of its text."""
+    """Convert a JAX error to an error of this package. The message of a JAX error starts with its status."""
     message = f"JAX could not copy a batch: {error}"
     return DeviceMemoryError(message) if str(error).startswith("RESOURCE_EXHAUSTED") else DeviceError(message)

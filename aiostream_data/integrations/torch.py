@@ -1,7 +1,7 @@
-"""Batches as PyTorch tensors: in memory of PyTorch's own allocator, or over a slot that is on loan.
+"""Batches as PyTorch tensors, allocated by PyTorch or viewing a leased slot.
 
-PyTorch is imported here alone, when ``to_device(framework="torch")`` or a batch's ``torch()`` asks for it. CPU tensors
-on ``cpu``; on a GPU, tensors of the same number. Verified without a GPU: all that is done on ``cpu``.
+PyTorch is imported only here, for ``to_device(framework="torch")`` or the ``torch()`` method of a batch. Device ``cpu``
+yields CPU tensors, and ``cuda:N`` yields tensors on GPU N. Tests without a GPU verify the operations on ``cpu`` only.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from aiostream_data.errors import ArgumentTypeError, DeviceLeafError, DeviceMemo
 
 
 def receiver(backend: DeviceBackend) -> FrameworkReceiver:
-    """Return PyTorch on the device of a backend.
+    """Return the PyTorch adapter for the device of a backend.
 
     Raises:
-        DeviceUnavailableError: This PyTorch does not know the device.
+        DeviceUnavailableError: This PyTorch does not support the GPU.
     """
     if not backend.device.startswith("cuda"):
         return HostTensors(backend)
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(backend.device.partition(":")[2]) >= count:
         raise DeviceUnavailableError(
-            f"PyTorch {torch.__version__} sees {count} GPU(s) and not {backend.device!r}: install one that is built "
-            "for CUDA, or take framework='cupy'"
+            f"PyTorch {torch.__version__} sees {count} GPU(s), but not {backend.device!r}. Install PyTorch built for "
+            "CUDA, or use framework='cupy'"
         )
     return CudaTensors(backend)
 
 
 class _Tensors:
-    """What is the same on all devices. See :class:`~aiostream_data.device.receivers.FrameworkReceiver`.
+    """Common part of the adapters for all devices. See :class:`~aiostream_data.device.receivers.FrameworkReceiver`.
 
     Args:
         backend: The device.
@@ -59,19 +59,19 @@ class _Tensors:
 
     def target(self, array: Any) -> WriteTarget:
         if not isinstance(array, torch.Tensor):
-            raise ArgumentTypeError("no tensor")
+            raise ArgumentTypeError("expected a tensor")
         if array.device != self._device:
-            raise ArgumentTypeError(f"it is on {array.device}, and the batch is on {self._backend.device}")
+            raise ArgumentTypeError(f"the tensor is on {array.device}, the batch on {self._backend.device}")
         if not array.is_contiguous():
-            raise ArgumentTypeError("it is not contiguous")
+            raise ArgumentTypeError("the tensor must be contiguous")
         if array.requires_grad and array.is_leaf:
-            raise ArgumentTypeError("it requires a gradient")
+            raise ArgumentTypeError("the tensor must not require a gradient")
         block = self._backend.block_at(array.data_ptr(), array.nbytes, array)
         return WriteTarget(block, tuple(array.shape), numpy_dtype_of(array))
 
 
 class HostTensors(_Tensors):
-    """Tensors in host memory, which have no streams of their own."""
+    """Adapter for tensors in host memory, which uses no PyTorch streams."""
 
     def current_stream(self) -> StreamRef:
         return self._backend.current_stream()
@@ -81,7 +81,7 @@ class HostTensors(_Tensors):
 
 
 class CudaTensors(_Tensors):
-    """Tensors on a GPU, on PyTorch's current stream there."""
+    """Adapter for tensors on a GPU, on PyTorch's current stream of that GPU."""
 
     def current_stream(self) -> StreamRef:
         stream = torch.cuda.current_stream(self._device)
@@ -92,10 +92,10 @@ class CudaTensors(_Tensors):
 
 
 def dtype_of(array: SlotArray) -> torch.dtype:
-    """Return PyTorch's name of an array's dtype.
+    """Return the PyTorch dtype for an array's dtype.
 
     Raises:
-        DeviceLeafError: It has none.
+        DeviceLeafError: PyTorch has no such dtype.
     """
     try:
         return torch.from_numpy(np.empty(0, array.dtype)).dtype
@@ -104,10 +104,10 @@ def dtype_of(array: SlotArray) -> torch.dtype:
 
 
 def numpy_dtype_of(tensor: torch.Tensor) -> np.dtype[Any]:
-    """Return NumPy's name of a tensor's dtype.
+    """Return the NumPy dtype for a tensor's dtype.
 
     Raises:
-        TypeError: It has none, as for bfloat16.
+        TypeError: NumPy has no such dtype, e.g. bfloat16.
     """
     dtype: np.dtype[Any] = torch.empty(0, dtype=tensor.dtype).numpy().dtype
     return dtype
